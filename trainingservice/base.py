@@ -1,0 +1,257 @@
+"""The interface of a platform: the twelve members of NNI's TrainingService and three additions."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.gpu_slots import GpuBook, MemoryGpuBook
+from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail, TrialJobMetric
+from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
+
+MetricListener = Callable[[TrialJobMetric], None]
+
+
+@dataclass(frozen=True)
+class ServiceContext:
+    """What the host gives a service object: nothing here is specific to a platform."""
+
+    #: Names the cluster on the platform (labels, folder names): [a-z0-9], at most 12 characters.
+    cluster_id: str
+    #: A folder for the service's own files on this machine; created with mode 0700.
+    state_folder: Path
+    #: Id of the installation; platforms label what they make with it.
+    installation: str = "standalone"
+    #: Bookings of GPUs on machines, shared by all services of the installation.
+    gpu_book: GpuBook = field(default_factory=MemoryGpuBook)
+    #: Called (with the job name, from any thread) when the detail of a job has changed. Must not block.
+    on_change: Callable[[str], None] = lambda job_name: None
+    #: Seconds since 1970.
+    clock: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True)
+class RehearsalFinding:
+    """One sentence of a rehearsal. ``blocks`` means: no trial can succeed before this is mended.
+
+    ``temporary`` marks a finding that may pass by itself (the platform is away).
+    """
+
+    check: str  #: short stable name: "connection", "interpreter", "folder", "disk", "gpus", "way_home", "trial"
+    ok: bool
+    message: str
+    machine: str = ""
+    temporary: bool = False
+
+    @property
+    def blocks(self) -> bool:
+        return not self.ok and not self.temporary
+
+
+@dataclass(frozen=True)
+class MachineDetail:
+    """One machine of a cluster as the service sees it now."""
+
+    name: str
+    #: The same for the same machine in every cluster (machine-id); "" while unknown.
+    identity: str
+    #: One entry per GPU: {"index", "name", "utilization" (percent), "memory_used", "memory_total" (bytes), "processes" (int)}
+    gpus: tuple[dict[str, object], ...] = ()
+    healthy: bool = True
+    message: str = ""
+    agent_state: str = ""
+    way_home: str = ""
+
+
+class TrainingService(abc.ABC):
+    """Runs the trial jobs of one cluster. One object serves all experiments that use the cluster.
+
+    *Order of calls*, held by the host: every ``set_cluster_metadata``, then ``resume_trial_jobs``
+    once (also with an empty list), then ``run`` in a thread of its own, then anything else, at
+    last ``clean_up``. ``rehearse`` may also be called on an object that was never run.
+
+    *Threads*: all methods are synchronous, may block, and may be called from several threads at
+    once after ``run`` has begun.
+
+    *Errors*: those of ``trainingservice.errors``. Anything else is taken for a defect of the
+    platform: it is logged with its traceback and handled like ``TemporaryError``.
+    """
+
+    #: Name in experiment files and in the registry.
+    platform: ClassVar[str]
+    #: Model of the platform's settings (``config.py``).
+    settings_model: ClassVar[type[ClusterSettings]]
+    #: Model of an experiment's options for its trials (``config.py``).
+    options_model: ClassVar[type[TrialOptions]] = TrialOptions
+    #: True where trials run in the user's own code folder (local alone); False: each has a copy.
+    shares_code_folder: ClassVar[bool] = False
+    #: True where code is shipped as an archive, so that its size limits apply.
+    ships_code: ClassVar[bool] = True
+    #: True where the keeper must be able to call an address that other machines can reach.
+    needs_public_url: ClassVar[bool] = True
+    #: True where the cluster belongs to the host the worker runs on.
+    pinned_to_host: ClassVar[bool] = False
+    #: Metadata keys: key -> what its value means (one sentence, shown to people).
+    metadata_keys: ClassVar[dict[str, str]] = {}
+    #: Those of ``metadata_keys`` whose values are secrets.
+    secret_metadata_keys: ClassVar[frozenset[str]] = frozenset()
+    #: Those of ``metadata_keys`` that may be set while ``run`` is running.
+    metadata_changeable_while_running: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, settings: ClusterSettings, context: ServiceContext) -> None:
+        self.settings = settings
+        self.context = context
+        self._listeners: list[MetricListener] = []
+
+    # --- jobs ------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def list_trial_jobs(self) -> list[TrialJobDetail]:
+        """One detail per job ever submitted to or resumed by this object and not cleaned up, ended ones too.
+
+        Answers from memory: the host asks each round.
+        """
+
+    @abc.abstractmethod
+    def get_trial_job(self, job_name: str) -> TrialJobDetail:
+        """The detail of one job, from memory. Raises UnknownTrialJob."""
+
+    @abc.abstractmethod
+    def submit_trial_job(self, form: JobApplicationForm) -> TrialJobDetail:
+        """Accept a job. It may be queued (``run`` starts it) or started before this returns.
+
+        Idempotent: a known ``job_name`` returns the existing job, also when the job was submitted
+        by an earlier object and is found on the platform. Raises PermanentError when this job can
+        never run (the text says why), TemporaryError when it should be tried again.
+        """
+
+    @abc.abstractmethod
+    def update_trial_job(self, job_name: str, form: JobApplicationForm) -> TrialJobDetail:
+        """Ask the platform again and return the fresh detail.
+
+        A form whose ``hyper_parameters.index`` is new is delivered to the running trial; raises
+        Unsupported where ``is_multi_phase_job_supported`` is False, UnknownTrialJob.
+        """
+
+    @abc.abstractmethod
+    def cancel_trial_job(self, job_name: str, is_early_stopped: bool = False) -> None:
+        """Stop a job: its whole process tree ends, its status becomes USER_CANCELED or EARLY_STOPPED.
+
+        Returns when the request is on its way. Harmless on an ended job and when repeated (the
+        first call decides between the two statuses). Leaves a tombstone, so that a late
+        submission under the same name starts nothing. Raises UnknownTrialJob.
+        """
+
+    @property
+    @abc.abstractmethod
+    def is_multi_phase_job_supported(self) -> bool:
+        """Whether a running trial can be given further parameters."""
+
+    # --- metrics ---------------------------------------------------------------------------
+
+    def add_trial_job_metric_listener(self, listener: MetricListener) -> None:
+        """Call ``listener`` once for each new metric, from any thread. Adding it twice is adding it once."""
+        if listener not in self._listeners:
+            first = not self._listeners
+            self._listeners = [*self._listeners, listener]
+            if first:
+                self.open_metric_emitter()
+
+    def remove_trial_job_metric_listener(self, listener: MetricListener) -> None:
+        """Never call ``listener`` again. Removing an unknown one is harmless."""
+        had_any = bool(self._listeners)
+        self._listeners = [known for known in self._listeners if known != listener]
+        if had_any and not self._listeners:
+            self.close_metric_emitter()
+
+    def open_metric_emitter(self) -> None:
+        """The first listener was added: begin reading what only this service can read (default: nothing)."""
+
+    def close_metric_emitter(self) -> None:
+        """The last listener was removed: stop reading (default: nothing)."""
+
+    def hear(self, job_name: str, entries: Iterable[contract.Entry]) -> None:
+        """Entries of a keeper's journal that a receiver committed for the first time.
+
+        Called by ``keeper_receiver`` (never by nniweb, which stores them itself). Passes metrics
+        on to the listeners; one that raises is logged and does not stop the others.
+        """
+        for entry in entries:
+            if entry["type"] == contract.METRIC:
+                self._emit(TrialJobMetric(job_name, metric_text(job_name, entry)))
+
+    def _emit(self, metric: TrialJobMetric) -> None:
+        for listener in self._listeners:
+            if listener not in self._listeners:  # removed by an earlier listener of this very metric
+                continue
+            try:
+                listener(metric)
+            except Exception:
+                logger.exception("a metric listener failed on a metric of job %s", metric.id)
+
+    # --- cluster ---------------------------------------------------------------------------
+
+    def set_cluster_metadata(self, key: str, value: str) -> None:
+        """Take one piece of metadata (text, often JSON). Raises InvalidMetadata for an unknown key or wrong value."""
+        from trainingservice.errors import InvalidMetadata
+
+        raise InvalidMetadata(key, f"the {self.platform} platform has no metadata of this name; "
+                                   f"it knows: {', '.join(sorted(self.metadata_keys)) or 'none'}")
+
+    def get_cluster_metadata(self, key: str) -> str:
+        """The text that was set, "" where nothing was set and for unknown keys."""
+        return ""
+
+    @abc.abstractmethod
+    def run(self) -> None:
+        """Work until ``clean_up`` is called: drain the queue of submissions, watch the platform."""
+
+    @abc.abstractmethod
+    def clean_up(self) -> None:
+        """Close the service: ``run`` returns, threads and connections end. Trials go on. May be called twice."""
+
+    # --- additions to NNI's interface ------------------------------------------------------
+
+    @abc.abstractmethod
+    def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
+        """Take over the jobs an earlier object knew, before ``run``.
+
+        A job that was submitted is found again on the platform; one whose submission had only
+        begun is looked for and, where it is not there, listed as WAITING so that the host submits
+        it again. Never starts a second copy of a job.
+        """
+
+    @abc.abstractmethod
+    def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        """Try everything a trial will need, and say in sentences what is wrong and what to do.
+
+        ``quick`` (before each launch): at most about two seconds, nothing is started.
+        Never raises for what it finds.
+        """
+
+    @abc.abstractmethod
+    def clean_up_experiment(self, experiment_id: str) -> None:
+        """Remove what an experiment left on the platform (jobs, folders, copies of code); forget its jobs.
+
+        Running jobs of it are stopped first. Other experiments are untouched. May be called twice.
+        """
+
+    def list_machines(self) -> list[MachineDetail]:
+        """The machines as last seen, from memory; [] where the platform does not know machines."""
+        return []
+
+
+def metric_text(job_name: str, entry: contract.Entry) -> str:
+    """NNI's metric object as JSON text, made of a journal entry of type ``metric``."""
+    import json
+
+    return json.dumps({"parameter_id": entry.get("parameter_id"), "trial_job_id": job_name, "type": entry["kind"],
+                       "sequence": entry["sequence"], "value": entry["value"]})

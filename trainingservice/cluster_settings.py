@@ -1,0 +1,45 @@
+"""Base classes of what a platform declares in its ``config.py``: settings of a cluster, options of a trial.
+
+A platform's section of an experiment file is the union of both: fields of its ``ClusterSettings``
+describe the platform (which machines, which address, which account) and decide whether two
+experiments share a cluster; fields of its ``TrialOptions`` describe one experiment's trials there.
+"""
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class SettingsModel(BaseModel):
+    """Fields are snake_case in code and camelCase in files; unknown fields are refused.
+
+    Mark a secret with ``pydantic.SecretStr``: it is then sealed in the database and never shown.
+    Document a field with ``Field(description=...)``: the reference page is made from it.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True,
+                              validate_default=True)
+
+    def canonical(self) -> dict[str, Any]:
+        """JSON-able camelCase form without secrets and without fields left at None.
+
+        Two settings are the same cluster exactly if these are equal.
+        """
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=self.secret_fields())
+
+    @classmethod
+    def secret_fields(cls) -> set[str]:
+        """Names (snake_case) of the top-level fields whose type is, or is optionally, ``SecretStr``."""
+        return {name for name, field in cls.model_fields.items() if "SecretStr" in str(field.annotation)}
+
+
+class ClusterSettings(SettingsModel):
+    """What a platform must know to be used at all. Each platform's ``config.py`` has one subclass."""
+
+    #: Name in experiment files (``trainingService: {platform: ...}``).
+    platform_name: ClassVar[str] = ""
+
+
+class TrialOptions(SettingsModel):
+    """What one experiment asks of the platform for its trials. Each platform has one subclass."""

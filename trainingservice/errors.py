@@ -1,0 +1,41 @@
+"""What can go wrong on a platform. The type says what to do, the text what happened and what to try."""
+
+
+class TrainingServiceError(Exception):
+    """Base of all errors a platform raises on purpose. ``str(error)`` is a sentence for a person."""
+
+
+class TemporaryError(TrainingServiceError):
+    """The same call may succeed later: the platform is away, busy or limits its callers.
+
+    ``retry_after`` is the pause in seconds the platform asked for, None where it asked for none.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class PermanentError(TrainingServiceError):
+    """The same call will never succeed: the job or the settings must be changed first."""
+
+
+class UnknownTrialJob(TrainingServiceError):
+    """No job of that name is known to the service or found on the platform."""
+
+    def __init__(self, job_name: str) -> None:
+        super().__init__(f"no trial job named {job_name!r} is known here")
+        self.job_name = job_name
+
+
+class InvalidMetadata(TrainingServiceError):
+    """A metadata key is unknown or its value wrong. ``field`` names the key or the part of it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+class Unsupported(TrainingServiceError):
+    """This platform cannot do what was asked, by its nature."""

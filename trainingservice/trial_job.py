@@ -1,0 +1,189 @@
+"""A trial job: what is asked of a platform (the form) and what is known of it (the detail)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trainingservice.cluster_settings import TrialOptions
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+#: Times are seconds since 1970 (UTC) as float throughout this package.
+Timestamp = float
+
+
+@dataclass(frozen=True)
+class HyperParameters:
+    """One set of parameters: ``value`` is the text of NNI's parameter file, ``index`` its phase (from 0)."""
+
+    value: str
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class TrialCode:
+    """The code of a trial. At least one of ``folder`` and ``archive`` is set.
+
+    ``folder`` is the user's folder on this machine (None where the code was uploaded);
+    ``archive`` the tar.gz of it less ignored files, ``sha256`` (hex) its hash.
+    """
+
+    folder: Path | None = None
+    archive: Path | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class KeeperAccess:
+    """How the keeper of one attempt reaches the server. ``token`` is a secret: no log, no command line."""
+
+    urls: tuple[str, ...]
+    token: str = field(repr=False)
+    #: JSON file with the current addresses, for keepers on the server's own machine.
+    url_file: Path | None = None
+    #: PEM file of a private certificate authority.
+    ca_file: Path | None = None
+
+
+@dataclass(frozen=True)
+class TrialLimits:
+    """Durations in seconds. ``max_trial_duration`` None: no limit."""
+
+    max_trial_duration: float | None = None
+    grace_period: float = 5.0
+    report_interval: float = 10.0
+    give_up_after: float = 24 * 3600.0
+    output_head_bytes: int = 256 * 1024
+    output_tail_bytes: int = 256 * 1024
+
+
+@dataclass(frozen=True)
+class JobApplicationForm:
+    """Everything a platform needs to start one attempt of a trial.
+
+    ``job_name`` is unique over all attempts and the same for every submission of this attempt:
+    12 to 15 characters [a-z0-9], the first a letter. ``trial_job_id`` is what the trial itself
+    sees; the two differ for retries only.
+    """
+
+    job_name: str
+    trial_job_id: str
+    experiment_id: str
+    sequence_id: int
+    hyper_parameters: HyperParameters
+    command: str
+    keeper: KeeperAccess
+    code: TrialCode | None = None
+    #: None: GPUs are not looked at; 0: the trial shall see none; n: it shall have n of its own.
+    gpu_number: int | None = None
+    cpu_number: float | None = None
+    memory_bytes: int | None = None
+    image: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    options: TrialOptions = field(default_factory=TrialOptions)
+    limits: TrialLimits = field(default_factory=TrialLimits)
+    multi_phase: bool = False
+    keep_files: tuple[str, ...] = ()
+
+    def with_parameters(self, parameters: HyperParameters) -> JobApplicationForm:
+        """The same form with another set of parameters (``update_trial_job``)."""
+        return replace(self, hyper_parameters=parameters)
+
+
+@dataclass(frozen=True)
+class TrialJobDetail:
+    """What the service knows of a job now. A fresh object each time; nobody changes one."""
+
+    id: str  #: the job name
+    status: TrialJobStatus
+    form: JobApplicationForm
+    submit_time: Timestamp
+    start_time: Timestamp | None = None
+    end_time: Timestamp | None = None
+    tags: tuple[str, ...] = ()
+    #: Page of the job on the platform, or ``file://`` address of its folder.
+    url: str = ""
+    working_directory: str = ""
+    #: None until a cancel was asked; then whether it was an early stop.
+    is_early_stopped: bool | None = None
+    #: Why it waits, why it failed: one or two sentences for a person; "" where there is nothing to say.
+    message: str = ""
+    #: Name of the machine or node, "" while unknown.
+    machine: str = ""
+    #: GPUs booked for it on that machine, None where GPUs are not looked at.
+    gpu_indices: tuple[int, ...] | None = None
+    exit_code: int | None = None
+    #: Opaque, JSON-able, small: what the platform wants back in ``resume_trial_jobs``.
+    platform_state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def sequence_id(self) -> int:
+        return self.form.sequence_id
+
+
+@dataclass(frozen=True)
+class ResumedJob:
+    """A job that was submitted (or was about to be) before this service object existed.
+
+    ``submitted`` False: the submission had begun and may or may not have reached the platform.
+    ``ended`` True: kept only so that it is listed; nothing is asked about it.
+    """
+
+    detail: TrialJobDetail
+    submitted: bool = True
+
+    @property
+    def ended(self) -> bool:
+        return self.detail.status.is_end
+
+
+@dataclass(frozen=True)
+class TrialJobMetric:
+    """One metric a trial reported; ``data`` is NNI's metric object as JSON text."""
+
+    id: str  #: the job name
+    data: str
+
+
+def parameter_text(parameters: dict[str, Any] | None, parameter_id: int | str | None, *, index: int = 0,
+                   source: str = "algorithm") -> str:
+    """The text of NNI's parameter file (reference: NNI's trial SDK reads ``parameter_id`` and ``parameters``)."""
+    return json.dumps({"parameter_id": parameter_id, "parameter_source": source, "parameters": parameters,
+                       "parameter_index": index})
+
+
+def job_document(form: JobApplicationForm, *, platform: str, code: contract.CodeDocument | None,
+                 gpu_indices: tuple[int, ...] | None = None, inherit_environment: list[str] | None = None,
+                 path: list[str] | None = None) -> contract.JobDocument:
+    """What the keeper of ``form`` is told to run: the one place where a form becomes a JobDocument."""
+    if gpu_indices is None and form.gpu_number == 0:
+        gpu_indices = ()
+    limits = form.limits
+    return {
+        "version": contract.PROTOCOL_VERSION,
+        "job_name": form.job_name,
+        "trial_job_id": form.trial_job_id,
+        "experiment_id": form.experiment_id,
+        "sequence_id": form.sequence_id,
+        "platform": platform,
+        "command": form.command,
+        "parameters": [{"index": form.hyper_parameters.index, "text": form.hyper_parameters.value}],
+        "multi_phase": form.multi_phase,
+        "environment": dict(form.environment),
+        "inherit_environment": inherit_environment,
+        "path": path or [],
+        "gpu_indices": None if gpu_indices is None else list(gpu_indices),
+        "code": code,
+        "limits": {
+            "max_trial_duration": limits.max_trial_duration,
+            "grace_period": limits.grace_period,
+            "report_interval": limits.report_interval,
+            "give_up_after": limits.give_up_after,
+            "output_head_bytes": limits.output_head_bytes,
+            "output_tail_bytes": limits.output_tail_bytes,
+        },
+        "keep_files": list(form.keep_files),
+    }

@@ -1,0 +1,212 @@
+"""What the keeper and the servers that speak with it agree on: names, message shapes, version.
+
+Everything that both sides must spell alike stands here and nowhere else. The prose is in
+``docs/keeper-protocol.md``. Standard library only, Python 3.8 syntax.
+"""
+
+from typing import Any, Dict, List, Optional
+
+try:  # TypedDict is in typing since Python 3.8
+    from typing import TypedDict
+except ImportError as error:  # pragma: no cover
+    raise SystemExit("the trial keeper needs Python 3.8 or newer") from error
+
+#: Version of the wire. A server accepts this one and the one before.
+PROTOCOL_VERSION = 1
+#: Every path of the protocol begins with this.
+URL_PREFIX = "/api/trialkeeper/v1/"
+
+# --- environment of the keeper -------------------------------------------------------------
+#: Comma-separated base addresses of the server (``http://host:port``), tried in order.
+ENV_URLS = "NNI_KEEPER_URLS"
+#: A JSON file ``{"urls": [...]}`` re-read before each attempt; its addresses come first.
+ENV_URL_FILE = "NNI_KEEPER_URL_FILE"
+#: The bearer token, or the path of a 0600 file that holds it. Never on a command line.
+ENV_TOKEN = "NNI_KEEPER_TOKEN"
+ENV_TOKEN_FILE = "NNI_KEEPER_TOKEN_FILE"
+#: A PEM file with the certificate authority of the server, where it is private.
+ENV_CA = "NNI_KEEPER_CA"
+#: The id under which the keeper reports: the attempt's job name.
+ENV_JOB = "NNI_TRIAL_JOB_ID"
+#: The attempt's folder. Default: ``<temporary folder>/nniweb-<user id>/<job name>``.
+ENV_FOLDER = "NNI_KEEPER_FOLDER"
+#: Path of a named pipe; one byte written to it makes the keeper look for news at once.
+#: Set by the keeper in the environment of the trial, used by our ``nni`` module.
+ENV_WAKE = "NNI_KEEPER_WAKE"
+#: Number of this replica where a job runs the keeper several times; "0" or unset reports,
+#: any other only listens for orders.
+ENV_REPLICA = "NNI_KEEPER_REPLICA"
+
+# --- files in the attempt's folder ---------------------------------------------------------
+#: What to run (JobDocument); written by the platform, or fetched by the keeper.
+JOB_FILE = "job.json"
+#: Numbered, append-only record of all that must be reported.
+JOURNAL_FILE = "journal.jsonl"
+#: The highest entry number a server has acknowledged (decimal text); also written by a
+#: platform that collects the journal as a file.
+ACCEPTED_FILE = "accepted"
+#: Orders put there by a platform that cannot be called (JSON list), obeyed once.
+ORDERS_FILE = "orders.json"
+#: ``{"pid", "start_time", "machine_id", "host"}`` of the keeper; locked while it lives.
+KEEPER_FILE = "keeper.json"
+#: ``{"pid", "start_time"}`` of the trial's first process.
+TRIAL_FILE = "trial.json"
+#: ``{"exit_code", "signal", "reason", "message", "duration", "at"}``: how the trial ended.
+EXIT_FILE = "exit.json"
+#: A tombstone: where it exists nothing is started any more.
+CANCELED_FILE = "canceled"
+STDOUT_FILE = "stdout"
+STDERR_FILE = "stderr"
+KEEPER_LOG_FILE = "keeper.log"
+WAKE_FILE = "wake"
+#: Folder for NNI_SYS_DIR and NNI_OUTPUT_DIR: parameter files, ``.nni/metrics``, trial.log.
+NNI_FOLDER = "nni"
+#: Working directory of the trial where the code is copied.
+CODE_FOLDER = "code"
+
+#: First parameters; those of later indices are ``parameter_<index>.cfg``.
+PARAMETER_FILE = "parameter.cfg"
+METRICS_FILE = ".nni/metrics"
+
+
+def parameter_file_name(index: int) -> str:
+    """Name of the file in which a trial's SDK looks for the parameters of ``index``."""
+    return PARAMETER_FILE if index == 0 else "parameter_%d.cfg" % index
+
+
+# --- limits --------------------------------------------------------------------------------
+#: A report's body after decompression, in bytes. Servers refuse more with 413.
+MAX_REPORT_BYTES = 4 * 1024 * 1024
+#: Keepers gather entries into reports of about this size.
+REPORT_BATCH_BYTES = 512 * 1024
+#: NNI's own limit for one metric: shorter than this many bytes.
+MAX_METRIC_BYTES = 1_000_000
+#: One piece of output.
+MAX_OUTPUT_PIECE_BYTES = 64 * 1024
+
+# --- words ---------------------------------------------------------------------------------
+STARTED, METRIC, OUTPUT, ENDED = "started", "metric", "output", "ended"
+ENTRY_TYPES = (STARTED, METRIC, OUTPUT, ENDED)
+
+PERIODICAL, FINAL, REQUEST_PARAMETER = "PERIODICAL", "FINAL", "REQUEST_PARAMETER"
+METRIC_KINDS = (PERIODICAL, FINAL, REQUEST_PARAMETER)
+
+#: Why a trial ended: its process ended by itself; an order or a signal to the keeper stopped
+#: it; it ran longer than max_trial_duration; it could not be started; nobody knows (its
+#: keeper was killed and came back, or somebody else judged what was left).
+EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST = "exited", "stopped", "time_limit", "not_started", "lost"
+END_REASONS = (EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST)
+
+ORDER_STOP, ORDER_PARAMETERS = "stop", "parameters"
+
+#: ``error`` words in answers that are not 200.
+ERROR_GAP = "gap"            # 409, with "expected": the number that must come next
+ERROR_CLAIMED = "claimed"    # 409, another journal owns the attempt: end, start nothing
+ERROR_GONE = "gone"          # 410, the attempt is no longer wanted: stop the trial
+ERROR_TOKEN = "token"        # 401
+ERROR_UNREADABLE = "unreadable"  # 400
+ERROR_TOO_LARGE = "too_large"    # 413
+ERROR_BUSY = "busy"          # 429 or 503 with Retry-After
+
+# --- shapes --------------------------------------------------------------------------------
+
+
+class CodeDocument(TypedDict, total=False):
+    """Where the trial's code is. Exactly one of ``folder`` and ``sha256`` is given."""
+
+    #: Absolute path: the command runs in this folder itself, nothing is copied.
+    folder: str
+    #: The archive's hash (hex): extracted into CODE_FOLDER after the hash was verified.
+    sha256: str
+    #: Path of the archive on this machine; without it the keeper fetches it from the server.
+    archive: str
+
+
+class LimitsDocument(TypedDict, total=False):
+    max_trial_duration: Optional[float]  #: seconds by the monotonic clock, None = no limit
+    grace_period: float                  #: seconds between TERM and KILL (default 5)
+    report_interval: float               #: seconds between heartbeats (default 10)
+    give_up_after: float                 #: seconds without an answer until the keeper ends (default 86400)
+    output_head_bytes: int               #: sent from the start of each stream (default 256 KiB)
+    output_tail_bytes: int               #: sent from the end of each stream (default 256 KiB)
+
+
+class ParameterDocument(TypedDict):
+    index: int
+    #: The text of the parameter file: ``{"parameter_id", "parameter_source", "parameters", "parameter_index"}``.
+    text: str
+
+
+class JobDocument(TypedDict, total=False):
+    """Answer of ``GET trials/<job name>/job`` and content of JOB_FILE: what to run."""
+
+    version: int
+    job_name: str            #: id under which the keeper reports
+    trial_job_id: str        #: the trial's id as its own code sees it (NNI_TRIAL_JOB_ID)
+    experiment_id: str
+    sequence_id: int
+    platform: str            #: informational; the trial's NNI_PLATFORM is always "local"
+    command: str             #: shell text, run by ``/bin/bash -c`` (``sh`` where there is no bash)
+    parameters: List[ParameterDocument]
+    multi_phase: bool
+    #: Variables for the trial, complete replacement values.
+    environment: Dict[str, str]
+    #: Names of variables of the machine the trial may see; None = all of them.
+    inherit_environment: Optional[List[str]]
+    #: Directories put in front of the trial's PATH.
+    path: List[str]
+    #: None = leave CUDA_VISIBLE_DEVICES alone, [] = hide all GPUs ("-1"), else these.
+    gpu_indices: Optional[List[int]]
+    code: Optional[CodeDocument]
+    limits: LimitsDocument
+    #: Glob patterns, relative to the working directory, of files to send after the end.
+    keep_files: List[str]
+
+
+class KeeperDocument(TypedDict, total=False):
+    version: int
+    host: str
+    pid: int
+    journal_id: str
+    replica: int
+    #: Highest parameter index the keeper holds (multi-phase).
+    parameter_index: int
+
+
+class Order(TypedDict, total=False):
+    order: str               #: ORDER_STOP or ORDER_PARAMETERS
+    reason: str              #: of a stop, for the log
+    index: int               #: of parameters
+    text: str                #: of parameters: the parameter file's text
+
+
+class Rejected(TypedDict):
+    n: int
+    field: str
+    message: str
+
+
+class ReportReply(TypedDict, total=False):
+    installation: str        #: id of the answering installation
+    accepted: int            #: highest entry number that is durable
+    rejected: List[Rejected]
+    orders: List[Order]
+    next_report_within: float  #: seconds
+
+
+#: An entry: ``{"n": int >= 1, "at": unix seconds, "type": one of ENTRY_TYPES, ...}`` and
+#:
+#: started  pid, host, machine_id, gpu_indices, working_directory
+#: metric   kind, parameter_id (any JSON scalar), sequence (int), value (text as the trial
+#:          gave it: the JSON text of the reported value, in which NaN and Infinity may occur)
+#: output   stream ("stdout" or "stderr"), offset (int, bytes), data (text: the bytes decoded as
+#:          Latin-1, so that len(data) == number of bytes), skipped (optional int: so many bytes
+#:          before offset were left out here and stay on the trial machine)
+#: ended    exit_code (int or None), signal (int or None), reason, message (a sentence, may be
+#:          ""), duration (seconds by the monotonic clock, 0 if never started)
+Entry = Dict[str, Any]
+
+#: A report: ``{"keeper": KeeperDocument, "sent_at": unix seconds, "entries": [Entry],
+#: "resources": {"cpu_percent", "memory_bytes", "gpus": [{"index", "utilization", "memory_bytes"}]}}``;
+#: ``entries`` may be empty (a heartbeat), ``resources`` may be absent.
+Report = Dict[str, Any]
