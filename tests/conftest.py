@@ -1,0 +1,54 @@
+"""Skipped tests are counted by reason, and ``--allowed-skips FILE`` fails a run with a reason that is not in FILE."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--allowed-skips", metavar="FILE", type=Path,
+                     help="fail when a test is skipped for a reason that is not in FILE (one a line, * for any text)")
+
+
+def skip_reasons(config: pytest.Config) -> Counter[str]:
+    """How many tests were skipped for which reason. Workers report a skipped file twice; it counts once."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reports = {report.nodeid: report for report in reporter.stats.get("skipped", [])} if reporter else {}
+    texts = (report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+             for report in reports.values())
+    return Counter(text.removeprefix("Skipped: ") for text in texts)
+
+
+def unexpected_skips(config: pytest.Config) -> list[str]:
+    """Reasons that ``--allowed-skips`` does not list; none without that option."""
+    allowed_file: Path | None = config.getoption("--allowed-skips")
+    if allowed_file is None:
+        return []
+    lines = (line.strip() for line in allowed_file.read_text().splitlines())
+    allowed = [".*".join(map(re.escape, line.split("*"))) for line in lines if line and not line.startswith("#")]
+    return [reason for reason in skip_reasons(config)
+            if not any(re.fullmatch(pattern, reason, re.DOTALL) for pattern in allowed)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.exitstatus == pytest.ExitCode.OK and unexpected_skips(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reasons = skip_reasons(config)
+    if reasons:
+        terminalreporter.section("skipped, by reason")
+        for reason, count in reasons.most_common():
+            terminalreporter.line(f"{count:4}  {reason}")
+    unexpected = unexpected_skips(config)
+    if unexpected:
+        terminalreporter.section("skipped for reasons that are not allowed here", red=True)
+        terminalreporter.line(f"Make these tests run, or add the reason to {config.getoption('--allowed-skips')}:")
+        for reason in unexpected:
+            terminalreporter.line(f"      {reason}", red=True)
