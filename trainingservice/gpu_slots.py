@@ -1,9 +1,106 @@
-"""Which GPUs a trial gets, and why it gets none."""
+"""Which GPUs a trial gets, and why it gets none.
+
+``choose_gpus`` is a pure function with NNI's rules: a GPU is usable when active ones are allowed,
+when trials of this installation are on it already, or when no process of anybody else is; then it
+must have room for one more trial; then the first ones in index order are taken.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True)
+class GpuRequest:
+    """What a trial asks for. ``gpu_indices`` None: any GPU of the machine."""
+
+    gpu_number: int
+    max_trials_per_gpu: int = 1
+    use_active_gpu: bool = False
+    gpu_indices: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """What was seen of one GPU. ``processes``: how many compute processes ran on it, anybody's."""
+
+    index: int
+    processes: int = 0
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The trial gets these GPUs, in ascending order."""
+
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The machine has such GPUs, but they are taken. ``reason`` names what holds them."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """The trial can never run on this machine as it is. ``reason`` says what it asks and what there is."""
+
+    reason: str
+
+
+def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Mapping[str, tuple[int, ...]],
+                machine: str, *, recently_ours: Collection[int] = ()) -> Assigned | Waits | Impossible:
+    """Choose GPUs of ``machine`` for one trial.
+
+    ``booked``: other jobs of this installation -> the GPUs they hold. ``recently_ours``: GPUs that
+    were booked when the readings were made; the processes seen there were ours, even if their
+    trial has ended since.
+    """
+    asks = f"This trial asks for {_count(request.gpu_number)}"
+    seen = {reading.index: reading for reading in readings}
+    if request.gpu_indices is not None and (missing := sorted(set(request.gpu_indices) - seen.keys())):
+        return Impossible(f"gpuIndices names GPU {_listed(missing)}, but machine {machine} has "
+                          f"{_has(sorted(seen))}; correct gpuIndices.")
+    allowed = sorted(seen if request.gpu_indices is None else set(request.gpu_indices))
+    if len(allowed) < request.gpu_number:
+        if request.gpu_indices is None or len(seen) < request.gpu_number:
+            return Impossible(f"{asks}, but machine {machine} has {_count(len(seen))}; lower trialGpuNumber.")
+        return Impossible(f"{asks}, but gpuIndices allows {_count(len(allowed))} of machine {machine}; "
+                          "lower trialGpuNumber or name more GPUs in gpuIndices.")
+    free: list[int] = []
+    held: list[str] = []
+    for index in allowed:
+        holders = sorted(job for job, indices in booked.items() if index in indices)
+        ours = bool(holders) or index in recently_ours
+        if len(holders) >= request.max_trials_per_gpu:
+            held.append(f"GPU {index} is held by {', '.join(holders[:4])}{' and others' if len(holders) > 4 else ''}")
+        elif seen[index].processes and not ours and not request.use_active_gpu:
+            held.append(f"GPU {index} is used by {seen[index].processes} process(es) of others, "
+                        "useActiveGpu would share it")
+        else:
+            free.append(index)
+    if len(free) >= request.gpu_number:
+        return Assigned(tuple(free[:request.gpu_number]))
+    have = f"{_count(len(free))} of machine {machine} {'is' if len(free) == 1 else 'are'} free"
+    return Waits(f"Waits for {_count(request.gpu_number)}: {have}; {'; '.join(held)}.")
+
+
+def _count(number: int) -> str:
+    return "no GPU" if number == 0 else "1 GPU" if number == 1 else f"{number} GPUs"
+
+
+def _listed(indices: Sequence[int]) -> str:
+    return ", ".join(map(str, indices))
+
+
+def _has(indices: Sequence[int]) -> str:
+    if not indices:
+        return "no GPUs"
+    return f"{_count(len(indices))} ({_listed(indices)})"
 
 
 class GpuBook(Protocol):

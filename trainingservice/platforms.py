@@ -1,0 +1,150 @@
+"""Which platforms there are: a table of the built-in ones, entry points of other packages, registrations.
+
+Nothing is imported before it is asked for, so a platform whose library is missing costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import logging
+import os
+import threading
+from importlib.metadata import entry_points
+
+from trainingservice.base import TrainingService
+from trainingservice.errors import PermanentError
+
+logger = logging.getLogger(__name__)
+
+#: Other packages register their platforms under this group: ``name = "package.module:Class"``.
+ENTRY_POINT_GROUP = "trainingservice.platforms"
+#: More platforms without a package: ``name=module:Class,name=module:Class``.
+EXTRA_PLATFORMS_VARIABLE = "NNIWEB_EXTRA_PLATFORMS"
+
+#: name -> "module:Class"
+BUILT_IN: dict[str, str] = {
+    "local": "trainingservice.local.service:LocalTrainingService",
+}
+
+#: What NNI's configuration files call a platform -> its name here.
+ALIASES: dict[str, str] = {"pai": "openpai", "aml": "azureml"}
+
+#: Top-level module of a library that is not always installed -> how to install it.
+INSTALL_HINTS: dict[str, str] = {
+    "azure": "pip install -r requirements/azure.txt",
+    "kubernetes": "pip install kubernetes",
+    "paramiko": "pip install paramiko",
+}
+
+_registered: dict[str, str] = {}
+_loaded: dict[str, type[TrainingService]] = {}
+_lock = threading.Lock()
+
+
+class UnknownPlatform(PermanentError):
+    """No platform of that name is installed."""
+
+
+class BrokenPlatform(PermanentError):
+    """The platform is known but cannot be used: a library is missing or its class is wrong."""
+
+
+def register(name: str, target: str) -> None:
+    """Make the class at ``target`` ("module:Class") known as ``name``; takes precedence over all others."""
+    with _lock:
+        _registered[name] = target
+        _loaded.pop(name, None)
+
+
+def unregister(name: str) -> None:
+    """Undo ``register``. Harmless for unknown names."""
+    with _lock:
+        _registered.pop(name, None)
+        _loaded.pop(name, None)
+
+
+def platform_names() -> list[str]:
+    """The names of all platforms that can be used here, sorted. Broken ones are logged and left out."""
+    names = []
+    for name in sorted(_targets()):
+        try:
+            load_platform(name)
+        except BrokenPlatform as error:
+            logger.warning("%s", error)
+        else:
+            names.append(name)
+    return names
+
+
+def load_platform(name: str) -> type[TrainingService]:
+    """The class of a platform. Raises UnknownPlatform or BrokenPlatform with a sentence that says what to do."""
+    targets = _targets()
+    known = name if name in targets else ALIASES.get(name, name)
+    if known not in targets:
+        raise UnknownPlatform(_unknown(name, sorted(targets)))
+    with _lock:
+        found = _loaded.get(known)
+    if found is None:
+        found = _load(known, targets[known])
+        with _lock:
+            _loaded[known] = found
+    return found
+
+
+def _targets() -> dict[str, str]:
+    """name -> "module:Class". What is nearer to the person in charge wins: registered, setting, built in, packages."""
+    targets = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    targets.update(BUILT_IN)
+    for piece in os.environ.get(EXTRA_PLATFORMS_VARIABLE, "").split(","):
+        name, equals, target = piece.partition("=")
+        if equals and name.strip() and target.strip():
+            targets[name.strip()] = target.strip()
+        elif piece.strip():
+            logger.warning("%s: %r is not of the form name=module:Class and is ignored", EXTRA_PLATFORMS_VARIABLE,
+                           piece.strip())
+    with _lock:
+        targets.update(_registered)
+    return targets
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    nearest = difflib.get_close_matches(name, [*known, *ALIASES], n=1)
+    suggestion = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    return f"There is no platform named {name!r}.{suggestion} Known platforms: {', '.join(known)}."
+
+
+def _load(name: str, target: str) -> type[TrainingService]:
+    module_name, _, class_name = target.partition(":")
+    try:
+        platform = getattr(importlib.import_module(module_name), class_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        if missing == module_name or module_name.startswith(missing + "."):
+            raise BrokenPlatform(f"Platform {name!r} is registered as {target!r}, but there is no module {missing!r}; "
+                                 "install the package it comes from or correct the registration.") from error
+        hint = INSTALL_HINTS.get(missing.partition(".")[0], f"pip install {missing.partition('.')[0]}")
+        raise BrokenPlatform(f"Platform {name!r} needs the Python library {missing!r}, which is not installed here. "
+                             f"Install it with: {hint}") from error
+    except AttributeError as error:
+        raise BrokenPlatform(f"Platform {name!r} is registered as {target!r}, but module {module_name!r} has no "
+                             f"{class_name!r}; correct the registration.") from error
+    except Exception as error:
+        raise BrokenPlatform(f"Platform {name!r} ({target}) cannot be imported: {type(error).__name__}: {error}. "
+                             "Ask its author, or remove the package.") from error
+    _check(name, target, platform)
+    found: type[TrainingService] = platform
+    return found
+
+
+def _check(name: str, target: str, platform: object) -> None:
+    """Refuse a class that cannot work, naming what it lacks."""
+    if not isinstance(platform, type) or not issubclass(platform, TrainingService):
+        raise BrokenPlatform(f"Platform {name!r}: {target} is not a subclass of trainingservice.base.TrainingService.")
+    forgotten = sorted(getattr(platform, "__abstractmethods__", ()))
+    forgotten += [attribute for attribute in ("platform", "settings_model")
+                  if not hasattr(platform, attribute)]
+    if inspect.isabstract(platform) or forgotten:
+        raise BrokenPlatform(f"Platform {name!r}: {target} does not define {', '.join(forgotten)}; "
+                             "its author must add what is missing.")

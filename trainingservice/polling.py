@@ -1,0 +1,549 @@
+"""A platform that is asked at intervals. Most platforms need four methods only.
+
+``PollingTrainingService`` brings what all of them share: the queue of submissions, back-off for a
+job and for the whole cluster, poll intervals that grow while nothing happens, cancels that are
+repeated until they are obeyed, and taking over the jobs of an earlier object. A platform adds
+``start_job``, ``observe_jobs``, ``stop_job`` and ``remove_experiment``.
+
+*Threads*: ``run`` repeats ``step`` in its own thread; ``cancel_trial_job``, ``update_trial_job`` and
+``clean_up_experiment`` call the platform in the caller's thread, so the four methods may be called
+from several threads at once. They are never called with a lock held.
+
+*Not promised*: that two jobs are started in the order of submission (one that must wait is passed
+by those behind it), and that a job's every intermediate status is seen.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from trainingservice.base import ServiceContext, TrainingService
+from trainingservice.cluster_settings import ClusterSettings
+from trainingservice.errors import TemporaryError, TrainingServiceError, UnknownTrialJob, Unsupported
+from trainingservice.job_record import JobRecord, Observation, Stage
+from trainingservice.trial_job import HyperParameters, JobApplicationForm, ResumedJob, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
+
+logger = logging.getLogger(__name__)
+
+__all__ = ["MustWait", "Observation", "PollingTrainingService"]
+
+#: So many jobs in a row that could not be handed over are taken for a fault of the cluster.
+CLUSTER_FAULT_AFTER = 3
+#: A stop that was accepted is said again after so many seconds, until the end is seen.
+REPEAT_STOP_AFTER = 60.0
+#: The tombstone of a job that was never started is tried so often.
+TOMBSTONE_TRIES = 10
+
+
+class MustWait(TemporaryError):
+    """The platform is well, but has no room for this job now. The text says what it waits for.
+
+    No fault: it starts no back-off. The job is tried again when another one ends, when the
+    platform calls ``room_may_be_free``, and after ``retry_after`` seconds (default 5).
+    """
+
+
+class PollingTrainingService(TrainingService):
+    """Base of platforms that are asked. See the module's text."""
+
+    #: True: a job is handed over inside ``submit_trial_job``, in the caller's thread; what cannot be
+    #: handed over now stays in the queue. False: ``run`` hands it over, within milliseconds.
+    submits_at_once: ClassVar[bool] = False
+    #: Shortest and longest pause between two questions, in seconds.
+    poll_interval: ClassVar[tuple[float, float]] = (1.0, 15.0)
+    #: First and longest pause after a fault, in seconds; doubled with each fault.
+    back_off: ClassVar[tuple[float, float]] = (0.5, 60.0)
+    #: After a resume a job is believed absent only when the platform said so for this long: more than 0
+    #: where a job shows up some time after it was submitted and names do not prevent doubles.
+    search_time: ClassVar[float] = 0.0
+
+    # --- the four methods ------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def start_job(self, job: TrialJobDetail) -> Observation:
+        """Hand one job to the platform; return what is known of it then.
+
+        Must be idempotent by ``job.id``: a job the platform knows already is returned, not doubled.
+        Raises MustWait (no room now), TemporaryError (try again), PermanentError (it can never run:
+        it becomes FAILED with the text).
+        """
+
+    @abc.abstractmethod
+    def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        """Ask about all given jobs in one question. Job name -> what was seen.
+
+        None: the platform is sure that it has no such job. A missing key: it said nothing, the last
+        answer stays. Raises TemporaryError when it cannot be asked.
+        """
+
+    @abc.abstractmethod
+    def stop_job(self, job: TrialJobDetail) -> None:
+        """End a job (``job.is_early_stopped`` says why). Returns when the request is on its way.
+
+        Also called for jobs that were never handed over: leave a tombstone where the platform can,
+        so that a late submission starts nothing. Harmless when repeated and for unknown jobs.
+        """
+
+    @abc.abstractmethod
+    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
+        """Remove all that an experiment left on the platform. Its known jobs have ended. May be repeated."""
+
+    # --- what a platform may add -----------------------------------------------------------
+
+    def open(self) -> None:
+        """``run`` begins: connect. Errors are logged; the first question tells more."""
+
+    def close(self) -> None:
+        """``clean_up``: end connections and threads. Called once."""
+
+    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
+        """Give a running trial the parameters of a later phase."""
+        raise Unsupported(f"the {self.platform} platform cannot give a running trial further parameters")
+
+    def job_ended(self, job: TrialJobDetail) -> None:
+        """Called once when a job has ended, however it ended: let go of what was reserved for it."""
+
+    @property
+    def is_multi_phase_job_supported(self) -> bool:
+        return False
+
+    # --- what a platform may call ----------------------------------------------------------
+
+    def note(self, job_name: str, seen: Observation) -> None:
+        """The platform told by itself what it sees of a job (a watch, an event). From any thread."""
+        with self._lock:
+            record = self._jobs.get(job_name)
+            if record is None:
+                return
+            if record.stage is Stage.STARTING:  # applied after start_job's answer, which is older
+                record.noted.append(seen)
+                return
+            if record.stage in (Stage.SOUGHT, Stage.ABSENT, Stage.QUEUED) and not seen.status.is_end:
+                return
+            changed = record.apply(seen, self.context.clock())
+        if changed:
+            self._announce([record])
+
+    def ask_soon(self) -> None:
+        """Something has happened on the platform: put the question now."""
+        with self._lock:
+            self._next_question = self._monotonic()
+            self._question_pause = self.poll_interval[0]
+        self._wake.set()
+
+    def room_may_be_free(self) -> None:
+        """Try the jobs again that wait for room."""
+        with self._lock:
+            for record in self._jobs.values():
+                if record.waits_for_room:
+                    record.next_try = 0.0
+        self._wake.set()
+
+    # --- construction ----------------------------------------------------------------------
+
+    def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(settings, context)
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._jobs: dict[str, JobRecord] = {}
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._running = threading.Lock()  # held while run is inside its loop
+        self._close_once = threading.Lock()
+        self._is_closed = False
+        self._faults_in_a_row = 0
+        self._no_start_before = 0.0
+        self._next_question = 0.0
+        self._question_pause = self.poll_interval[0]
+        self._question_failures = 0
+        self._unanswered_since: float | None = None
+
+    @property
+    def unanswered_since(self) -> float | None:
+        """Seconds since 1970 since when no question was answered; None while the platform answers."""
+        return self._unanswered_since
+
+    # --- jobs ------------------------------------------------------------------------------
+
+    def list_trial_jobs(self) -> list[TrialJobDetail]:
+        with self._lock:
+            return [record.detail for record in self._jobs.values()]
+
+    def get_trial_job(self, job_name: str) -> TrialJobDetail:
+        return self._record(job_name).detail
+
+    def _record(self, job_name: str) -> JobRecord:
+        with self._lock:
+            record = self._jobs.get(job_name)
+        if record is None:
+            raise UnknownTrialJob(job_name)
+        return record
+
+    def submit_trial_job(self, form: JobApplicationForm) -> TrialJobDetail:
+        if self._closed.is_set():
+            raise TemporaryError(f"the {self.platform} service was closed while job {form.job_name} was submitted; "
+                                 "submit it to the next one")
+        with self._lock:
+            record = self._jobs.get(form.job_name)
+            if record is not None and record.stage is Stage.SOUGHT:
+                record.resubmitted = True
+            if record is not None and record.stage is not Stage.ABSENT:
+                return record.detail
+            if record is None:
+                record = JobRecord(TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, self.context.clock()),
+                                   Stage.QUEUED)
+                self._jobs[form.job_name] = record
+            else:
+                record.detail = replace(record.detail, form=form, message="")
+            record.delivered_indices.add(form.hyper_parameters.index)
+            at_once = self.submits_at_once and self._monotonic() >= self._no_start_before
+            record.stage = Stage.STARTING if at_once else Stage.QUEUED
+        if at_once:
+            refusal = self._start(record)
+            if refusal is not None:
+                with self._lock:
+                    self._jobs.pop(form.job_name, None)
+                raise refusal
+        self._wake.set()
+        return record.detail
+
+    def update_trial_job(self, job_name: str, form: JobApplicationForm) -> TrialJobDetail:
+        record = self._record(job_name)
+        parameters = form.hyper_parameters
+        with self._lock:
+            is_new = parameters.index not in record.delivered_indices and not record.detail.status.is_end
+            deliver_now = is_new and record.stage is Stage.SUBMITTED
+            if is_new and self.is_multi_phase_job_supported:
+                record.delivered_indices.add(parameters.index)
+                if not deliver_now:
+                    record.undelivered.append(parameters)
+        if is_new and not self.is_multi_phase_job_supported:
+            raise Unsupported(f"the {self.platform} platform cannot give a running trial further parameters; "
+                              "run each set of parameters as a trial of its own")
+        if deliver_now:
+            try:
+                self.deliver_parameters(record.detail, parameters)
+            except Exception:
+                record.delivered_indices.discard(parameters.index)
+                raise
+        if record.stage is Stage.SUBMITTED:
+            self._take({record.name: record}, self.observe_jobs([record.detail]))
+        return record.detail
+
+    def cancel_trial_job(self, job_name: str, is_early_stopped: bool = False) -> None:
+        record = self._record(job_name)
+        with self._lock:
+            if record.detail.status.is_end:
+                return
+            if not record.canceled:
+                record.detail = replace(record.detail, is_early_stopped=is_early_stopped)
+            stage = record.stage
+            if stage in (Stage.QUEUED, Stage.ABSENT):
+                record.apply(Observation(record.canceled_status(), message=""), self.context.clock())
+            record.stop_due = self._monotonic()
+        self._announce([record])
+        if stage is Stage.SUBMITTED:
+            self._stop(record)
+        self._wake.set()
+
+    def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
+        now = self._monotonic()
+        with self._lock:
+            for job in jobs:
+                stage = Stage.ENDED if job.ended else Stage.SUBMITTED if job.submitted else Stage.SOUGHT
+                record = JobRecord(job.detail, stage, sought_since=now)
+                record.delivered_indices.add(job.detail.form.hyper_parameters.index)
+                if record.canceled and not job.ended:
+                    record.stop_due = now
+                self._jobs.setdefault(job.detail.id, record)
+            self._next_question = now
+        self._observe_if_due()
+
+    def clean_up_experiment(self, experiment_id: str) -> None:
+        """As the base class. Raises TemporaryError when its running jobs do not end within their grace period."""
+        def unfinished() -> list[TrialJobDetail]:
+            return [job for job in self.list_trial_jobs()
+                    if job.form.experiment_id == experiment_id and not job.status.is_end]
+
+        running = unfinished()
+        for job in running:
+            self.cancel_trial_job(job.id)
+        grace = max((job.form.limits.grace_period for job in running), default=0.0) + 15
+        deadline = self._monotonic() + grace
+        while running := unfinished():
+            if self._monotonic() > deadline:
+                names = ", ".join(job.id for job in running[:5])
+                raise TemporaryError(f"{len(running)} trial(s) of experiment {experiment_id} were told to stop and "
+                                     f"have not ended after {grace:.0f} s ({names}); try again later", retry_after=30)
+            self._carry_out_stops()
+            with self._lock:
+                asked = {record.name: record for record in self._jobs.values()
+                         if record.stage in (Stage.SUBMITTED, Stage.SOUGHT) and record.name in {j.id for j in running}}
+            if asked:
+                self._take(asked, self.observe_jobs([record.detail for record in asked.values()]))
+            if unfinished():
+                time.sleep(0.05)
+        with self._lock:
+            known = [record.detail for record in self._jobs.values()
+                     if record.detail.form.experiment_id == experiment_id]
+        self.remove_experiment(experiment_id, known)
+        with self._lock:
+            for job in known:
+                self._jobs.pop(job.id, None)
+
+    # --- the loop --------------------------------------------------------------------------
+
+    def run(self) -> None:
+        with self._running:
+            if self._closed.is_set():
+                return
+            try:
+                self.open()
+            except Exception as error:
+                logger.warning("the %s service (cluster %s) cannot be opened yet: %s", self.platform,
+                               self.context.cluster_id, error, exc_info=not isinstance(error, TrainingServiceError))
+            while not self._closed.is_set():
+                self._wake.clear()
+                pause = self.step()
+                self._wake.wait(pause)
+
+    def clean_up(self) -> None:
+        self._closed.set()
+        self._wake.set()
+        # run may be inside a call of the platform: wait for it, but not forever
+        returned = self._running.acquire(timeout=30)
+        if returned:
+            self._running.release()
+        else:
+            logger.warning("the %s service (cluster %s) still hangs in a call of its platform while it is closed",
+                           self.platform, self.context.cluster_id)
+        with self._close_once:
+            if not self._is_closed:
+                self._is_closed = True
+                self.close()
+
+    def step(self) -> float:
+        """Do what is due: stops, submissions, one question. Returns the seconds until something is due again."""
+        self._carry_out_stops()
+        self._drain_queue()
+        self._observe_if_due()
+        return self._pause()
+
+    def _pause(self) -> float:
+        with self._lock:
+            due = [record.stop_due for record in self._jobs.values() if record.stop_due is not None]
+            due += [max(record.next_try, self._no_start_before) for record in self._jobs.values()
+                    if record.stage is Stage.QUEUED]
+            if any(record.stage in (Stage.SUBMITTED, Stage.SOUGHT) for record in self._jobs.values()):
+                due.append(self._next_question)
+        return min(60.0, max(0.0, min(due, default=60.0) - self._monotonic()))
+
+    def _drain_queue(self) -> None:
+        """Try each job of the queue that is due once; those that were tried longest ago first."""
+        now = self._monotonic()
+        with self._lock:
+            due = [record for record in self._jobs.values() if record.stage is Stage.QUEUED and record.next_try <= now]
+        for record in sorted(due, key=lambda record: record.tried_at):  # stable: then by submission
+            with self._lock:
+                if self._closed.is_set() or self._no_start_before > self._monotonic():
+                    return
+                if record.stage is not Stage.QUEUED:  # canceled meanwhile
+                    continue
+                record.stage = Stage.STARTING
+            self._start(record)
+            if any(other.stop_due is not None for other in list(self._jobs.values())):
+                self._carry_out_stops()  # a long queue does not hold back a cancel
+
+    def _start(self, record: JobRecord) -> TrainingServiceError | None:
+        """Hand one job over. Returns the error if it can never run (the job is FAILED then)."""
+        refusal: TrainingServiceError | None = None
+        seen: Observation | None = None
+        fault: TemporaryError | None = None
+        try:
+            seen = self.start_job(record.detail)
+        except TemporaryError as error:
+            fault = error
+        except TrainingServiceError as error:
+            refusal = error
+        except Exception as error:
+            logger.exception("the %s platform failed on the start of job %s", self.platform, record.name)
+            fault = TemporaryError(f"the start failed and will be tried again: {type(error).__name__}: {error}")
+        with self._lock:
+            now = self._monotonic()
+            record.tried_at = now
+            record.stage = Stage.SUBMITTED
+            noted, record.noted = record.noted, []
+            if seen is not None:
+                self._faults_in_a_row = 0
+                record.failures, record.waits_for_room = 0, False
+                for observation in (seen, *noted):
+                    record.apply(observation, self.context.clock())
+                self._next_question = min(self._next_question, now + self.poll_interval[0])
+                self._question_pause = self.poll_interval[0]
+            elif refusal is not None:
+                self._faults_in_a_row = 0
+                record.apply(Observation(TrialJobStatus.FAILED, message=str(refusal), ended_by_itself=True),
+                             self.context.clock())
+            elif fault is not None:
+                self._put_back(record, fault, now)
+        self._announce([record])
+        self._deliver_waiting(record)
+        return refusal
+
+    def _put_back(self, record: JobRecord, fault: TemporaryError, now: float) -> None:
+        """A job could not be handed over now (the lock is held)."""
+        record.stage = Stage.QUEUED
+        record.say(str(fault))
+        if record.canceled:
+            record.apply(Observation(record.canceled_status(), message=""), self.context.clock())
+            record.stop_due = now
+        elif isinstance(fault, MustWait):
+            record.waits_for_room = True
+            record.next_try = now + (5.0 if fault.retry_after is None else fault.retry_after)
+        else:
+            record.waits_for_room = False
+            record.failures += 1
+            pause = self._pause_after(record.failures, fault)
+            record.next_try = now + pause
+            self._faults_in_a_row += 1
+            if self._faults_in_a_row >= CLUSTER_FAULT_AFTER:
+                self._no_start_before = now + self._pause_after(self._faults_in_a_row - CLUSTER_FAULT_AFTER + 1, fault)
+
+    def _pause_after(self, failures: int, fault: TemporaryError) -> float:
+        if fault.retry_after is not None:
+            return fault.retry_after
+        first, longest = self.back_off
+        return float(min(longest, first * 2 ** min(failures - 1, 20)))
+
+    def _deliver_waiting(self, record: JobRecord) -> None:
+        while record.stage is Stage.SUBMITTED and record.undelivered:
+            parameters = record.undelivered[0]
+            try:
+                self.deliver_parameters(record.detail, parameters)
+            except TrainingServiceError as error:
+                logger.warning("parameters %d of job %s wait: %s", parameters.index, record.name, error)
+                return
+            record.undelivered = record.undelivered[1:]
+
+    def _carry_out_stops(self) -> None:
+        now = self._monotonic()
+        with self._lock:
+            due = [record for record in self._jobs.values() if record.stop_due is not None and record.stop_due <= now
+                   and record.stage is not Stage.STARTING]
+        for record in due:
+            self._stop(record)
+
+    def _stop(self, record: JobRecord) -> None:
+        failure: TemporaryError | None = None
+        try:
+            self.stop_job(record.detail)
+        except TemporaryError as error:
+            failure = error
+        except Exception as error:
+            if not isinstance(error, TrainingServiceError):
+                logger.exception("the %s platform failed on the stop of job %s", self.platform, record.name)
+            failure = TemporaryError(str(error))
+        with self._lock:
+            now = self._monotonic()
+            ended = record.stage is Stage.ENDED
+            if failure is None:
+                record.stop_failures = 0
+                record.stop_due = None if ended else now + REPEAT_STOP_AFTER
+                self._next_question = min(self._next_question, now + self.poll_interval[0])
+                self._question_pause = self.poll_interval[0]
+            else:
+                record.stop_failures += 1
+                record.stop_due = now + self._pause_after(record.stop_failures, failure)
+                if ended and record.stop_failures >= TOMBSTONE_TRIES:
+                    record.stop_due = None
+        if failure is not None:
+            logger.warning("job %s cannot be stopped yet: %s", record.name, failure)
+
+    def _observe_if_due(self) -> None:
+        now = self._monotonic()
+        with self._lock:
+            if now < self._next_question:
+                return
+            asked = {record.name: record for record in self._jobs.values()
+                     if record.stage in (Stage.SUBMITTED, Stage.SOUGHT)}
+            waiting = [record for record in asked.values() if record.undelivered]
+        if not asked:
+            return
+        for record in waiting:
+            self._deliver_waiting(record)
+        try:
+            changed = self._take(asked, self.observe_jobs([record.detail for record in asked.values()]))
+        except Exception as error:
+            if not isinstance(error, TrainingServiceError):
+                logger.exception("the %s platform failed on a question", self.platform)
+            fault = error if isinstance(error, TemporaryError) else TemporaryError(str(error))
+            with self._lock:
+                self._question_failures += 1
+                self._next_question = self._monotonic() + self._pause_after(self._question_failures, fault)
+                if self._unanswered_since is None:
+                    self._unanswered_since = self.context.clock()
+            logger.warning("the %s platform (cluster %s) cannot be asked, the last answers stay: %s",
+                           self.platform, self.context.cluster_id, error)
+            return
+        with self._lock:
+            self._question_failures = 0
+            self._unanswered_since = None
+            shortest, longest = self.poll_interval
+            self._question_pause = shortest if changed else min(longest, self._question_pause * 1.5)
+            self._next_question = self._monotonic() + self._question_pause
+
+    def _take(self, asked: Mapping[str, JobRecord], answers: Mapping[str, Observation | None]) -> bool:
+        """Apply the answers to a question. True if anything changed."""
+        changed = []
+        with self._lock:
+            for name, record in asked.items():
+                if name in answers and self._take_one(record, answers[name]):
+                    changed.append(record)
+        self._announce(changed)
+        return bool(changed)
+
+    def _take_one(self, record: JobRecord, seen: Observation | None) -> bool:
+        now = self.context.clock()
+        if record.stage not in (Stage.SUBMITTED, Stage.SOUGHT):
+            return False
+        if seen is not None:
+            record.stage = Stage.SUBMITTED
+            return record.apply(seen, now)
+        if record.canceled:
+            return record.apply(Observation(record.canceled_status(), message=""), now)
+        if record.stage is Stage.SUBMITTED:
+            return record.apply(Observation(TrialJobStatus.SYS_CANCELED,
+                                            message=f"the job was deleted on the {self.platform} platform by somebody "
+                                                    "else; rerun the trial if it is still wanted"), now)
+        if self._monotonic() - record.sought_since >= self.search_time:
+            record.stage = Stage.QUEUED if record.resubmitted else Stage.ABSENT
+            record.detail = replace(record.detail, status=TrialJobStatus.WAITING,
+                                    message="the submission had not reached the platform; it is made again")
+            return True
+        return False
+
+    def _announce(self, records: Iterable[JobRecord]) -> None:
+        """Tell the host that details have changed; ended jobs let go of what they held and make room."""
+        for record in records:
+            detail = record.detail
+            with self._lock:
+                has_ended = detail.status.is_end and not record.end_announced
+                record.end_announced |= has_ended
+            if has_ended:
+                try:
+                    self.job_ended(detail)
+                except Exception:
+                    logger.exception("what job %s held could not be let go of", detail.id)
+                self.room_may_be_free()
+            try:
+                self.context.on_change(detail.id)
+            except Exception:
+                logger.exception("the host failed on the news that job %s has changed", detail.id)
