@@ -1,0 +1,1 @@
+"""Runs trials as processes of this machine, each under a keeper that outlives the server."""

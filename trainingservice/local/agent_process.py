@@ -1,0 +1,125 @@
+"""This machine's agent as a child process that is started when needed and again when it dies.
+
+The agent has a session of its own, so Ctrl-C on the server does not reach it or its keepers. It
+ends when its input ends, thus also when the server is killed; keepers and trials then go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from trainingservice.agent_client import AgentClient, AgentGone, FolderState
+from trainingservice.errors import TemporaryError
+from trainingservice.keeper_bundle import build_keeper
+from trainingservice.local.environment import allowed_environment
+
+logger = logging.getLogger(__name__)
+
+#: A new agent is not started sooner than this after the last one, in seconds.
+RESTART_PAUSE = 1.0
+
+
+class AgentProcess:
+    """Keeps one agent alive. All methods may be called from any thread."""
+
+    def __init__(self, folder: Path, *, on_event: Callable[[str, FolderState], None], on_gone: Callable[[], None],
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``folder`` gets the keeper's bundle and ``agent.log``. ``on_gone``: an agent died that was not told to."""
+        self._folder = folder
+        self._on_event = on_event
+        self._on_gone = on_gone
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._client: AgentClient | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at = float("-inf")
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the agent that runs now, None where none does."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def client(self) -> AgentClient:
+        """A client of a living agent, started if need be. Raises TemporaryError where none can be had."""
+        with self._lock:
+            client = self._client
+            if client is None or client.closed:
+                client = self._start()
+        try:
+            client.hello()
+        except AgentGone as error:
+            self._drop(client)
+            raise AgentGone(f"{error}; see {self._folder / 'agent.log'}", retry_after=RESTART_PAUSE) from error
+        return client
+
+    def close(self) -> None:
+        """End the agent; the next ``client()`` starts a new one."""
+        with self._lock:
+            client, process, self._client, self._process = self._client, self._process, None, None
+            self._started_at = float("-inf")
+        if client is not None:
+            client.close()
+        if process is not None:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                logger.warning("the agent (process %d) did not end by itself and is ended", process.pid)
+                process.terminate()
+                try:
+                    process.wait(5)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            if process.stdout is not None:
+                if client is not None:
+                    client.join(5)
+                process.stdout.close()
+
+    def _start(self) -> AgentClient:
+        """Start an agent (the lock is held)."""
+        pause = self._started_at + RESTART_PAUSE - self._monotonic()
+        if pause > 0:
+            raise TemporaryError("the agent of this machine has just ended and is started again in a moment; "
+                                 f"see {self._folder / 'agent.log'}", retry_after=pause)
+        self._started_at = self._monotonic()
+        if self._process is not None:  # the dead one: take its exit status, so that no zombie stays
+            self._process.kill()
+            self._process.wait()
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            bundle = build_keeper(self._folder)
+            with open(self._folder / "agent.log", "ab") as log:
+                # -I: neither the server's PYTHON* variables nor its folder change what the agent runs
+                process = subprocess.Popen(
+                    [sys.executable, "-I", str(bundle.path), "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=log, cwd=self._folder, env=allowed_environment(), start_new_session=True)
+        except OSError as error:
+            raise TemporaryError(f"the agent of this machine cannot be started: {error}; "
+                                 f"mend that, it is tried again") from error
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        client = AgentClient(process.stdout, process.stdin, on_event=self._on_event, name="of this machine",
+                             on_closed=lambda: self._lost(process))
+        self._client = client
+        return client
+
+    def _lost(self, process: subprocess.Popen[bytes]) -> None:
+        """In the reading thread: the agent's output has ended."""
+        if process is self._process:  # otherwise it was told to end, or is replaced already
+            logger.warning("the agent of this machine (process %d) has ended; trials go on and it is started again",
+                           process.pid)
+            self._on_gone()
+
+    def _drop(self, client: AgentClient) -> None:
+        with self._lock:
+            if self._client is client:
+                self._client = None
+        client.close()

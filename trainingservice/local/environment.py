@@ -1,0 +1,46 @@
+"""What a local trial sees of the server's environment: an allow-list, so that no secret of the server gets out.
+
+Handed on: where programs and the user's things are (PATH, HOME, USER, LOGNAME, SHELL, TMPDIR, TMP,
+TEMP), language and time (LANG, LANGUAGE, LC_*, TZ), libraries and accelerators (LD_LIBRARY_PATH,
+DYLD_LIBRARY_PATH, CUDA_*, NVIDIA_*, ROCM_*, HIP_*, HSA_*), numeric libraries (OMP_*, MKL_*,
+OPENBLAS_*, NUMEXPR_*), proxies and certificates that downloads need (HTTP_PROXY, HTTPS_PROXY,
+NO_PROXY, in both spellings, SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE), Python's own
+(VIRTUAL_ENV, CONDA_*, PYTHONPATH, PYTHONUNBUFFERED, PYTHONHASHSEED, PYTHONIOENCODING, PYTHONUTF8),
+caches (XDG_CACHE_HOME, XDG_DATA_HOME, XDG_CONFIG_HOME, HF_HOME, TORCH_HOME) and DISPLAY.
+
+Not handed on: everything else, above all what begins with NNIWEB_ or DJANGO_, the names of databases
+and cloud credentials. TERM is left out because a trial has no terminal. A trial that needs more gets
+it through ``environment`` in the experiment file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_NAMES = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "LANG", "LANGUAGE", "TZ", "DISPLAY",
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "VIRTUAL_ENV", "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8",
+    "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HF_HOME", "TORCH_HOME",
+})
+_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "ROCM_", "HIP_", "HSA_", "OMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "CONDA_")
+
+
+def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The part of the environment (default: this process's) that agent, keepers and trials may see."""
+    source = os.environ if environment is None else environment
+    return {name: value for name, value in source.items() if name in _NAMES or name.startswith(_PREFIXES)}
+
+
+def interpreter_path() -> list[str]:
+    """What goes in front of a trial's PATH: the folder of a virtual environment's ``python3``, so that
+    ``python3 train.py`` finds the packages the server was installed with. Empty outside of one.
+    """
+    if sys.prefix == sys.base_prefix:
+        return []
+    return [str(Path(sys.executable).parent)]

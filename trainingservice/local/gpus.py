@@ -1,0 +1,97 @@
+"""Readings of this machine's GPUs, kept fresh enough without asking nvidia-smi all the time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trainingservice.errors import TemporaryError
+from trainingservice.gpu_slots import GpuReading
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks while a trial waits for GPUs or holds some, and otherwise.
+BUSY_INTERVAL = 5.0
+IDLE_INTERVAL = 60.0
+#: A choice of GPUs is never made from a look older than this.
+MAX_AGE = 2 * BUSY_INTERVAL
+
+
+@dataclass(frozen=True)
+class GpuLook:
+    """What one look showed. ``error`` is "" or a sentence; ``ours`` are the GPUs this installation's trials held."""
+
+    gpus: tuple[dict[str, Any], ...]
+    error: str
+    ours: frozenset[int]
+    at: float
+
+    def readings(self) -> list[GpuReading]:
+        """In the form ``choose_gpus`` wants."""
+        return [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in self.gpus]
+
+
+class GpuWatch:
+    """Looks at the GPUs in a thread of its own, because nvidia-smi may take seconds. Any thread may ask."""
+
+    def __init__(self, ask: Callable[[], tuple[list[dict[str, Any]], str]], held: Callable[[], frozenset[int]],
+                 matters: Callable[[], bool], on_look: Callable[[], None],
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``ask``: one look. ``held``: GPUs booked now. ``matters``: a trial waits for GPUs or holds some.
+        ``on_look``: called after each look of the thread.
+        """
+        self._ask = ask
+        self._held = held
+        self._matters = matters
+        self._on_look = on_look
+        self._monotonic = monotonic
+        self._look: GpuLook | None = None
+        self._looking = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def latest(self) -> GpuLook | None:
+        """The last look, of any age; None before the first."""
+        return self._look
+
+    def look(self, max_age: float = MAX_AGE) -> GpuLook:
+        """A look that is at most ``max_age`` seconds old; makes one if need be. Raises TemporaryError."""
+        with self._looking:  # those who come meanwhile take the same look
+            last = self._look
+            if last is not None and self._monotonic() - last.at <= max_age:
+                return last
+            # what is held before or after the question may be what it saw
+            before = self._held()
+            gpus, error = self._ask()
+            self._look = GpuLook(tuple(gpus), error, before | self._held(), self._monotonic())
+            return self._look
+
+    def start(self) -> None:
+        """Begin to look at intervals."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="gpu-watch", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a look under way is waited for, but not forever."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            last = self._look
+            interval = BUSY_INTERVAL if self._matters() else IDLE_INTERVAL
+            if last is None or self._monotonic() - last.at >= interval - 0.1:
+                try:
+                    self.look(max_age=0)
+                    self._on_look()
+                except TemporaryError as error:
+                    logger.info("the GPUs of this machine cannot be read now: %s", error)
+            # short enough to notice that GPUs have begun to matter
+            self._stop.wait(BUSY_INTERVAL)

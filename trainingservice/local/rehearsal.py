@@ -1,0 +1,157 @@
+"""Tries on this machine what a local trial will need, and says in sentences what is wrong and what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainingservice.agent_client import AgentClient, AgentError
+from trainingservice.base import RehearsalFinding
+from trainingservice.errors import TrainingServiceError
+from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
+from trainingservice.keeper_exit import observed_exit
+from trainingservice.local.agent_process import AgentProcess
+from trainingservice.local.environment import allowed_environment, interpreter_path
+from trainingservice.trial_job import KeeperAccess
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+#: Bytes of free disk below which a trial is refused, and below which a person is warned.
+DISK_BLOCKS_BELOW = 100 * 1024 * 1024
+DISK_WARNS_BELOW = 1024 * 1024 * 1024
+#: How long the no-op trial may take, in seconds.
+TRIAL_DEADLINE = 15.0
+
+
+def rehearse_local(folder: Path, agent: AgentProcess, request: GpuRequest, machine: str, *, quick: bool,
+                   wants_gpus: bool) -> list[RehearsalFinding]:
+    """All findings, good ones too. ``folder`` is the service's state folder; ``quick`` leaves the no-op trial out.
+
+    ``request`` says which GPUs trials may use; GPUs are looked at where ``wants_gpus`` or not ``quick``.
+    """
+    findings = [*_interpreter(machine), *_folder(folder, machine), *_disk(folder, machine)]
+    if any(finding.blocks for finding in findings):
+        return findings  # the rest would fail for the same reasons
+    try:
+        client = agent.client()
+        if wants_gpus or not quick:
+            findings += _gpus(client, request, machine, wants_gpus)
+        if not quick:
+            findings += _trial(client, folder / "rehearsal" / uuid.uuid4().hex[:12], machine)
+    except TrainingServiceError as error:
+        findings.append(RehearsalFinding("connection", False, f"The agent of this machine does not work: {error}",
+                                         machine, temporary=True))
+    else:
+        findings.append(RehearsalFinding("connection", True, "The agent of this machine answers.", machine))
+    return findings
+
+
+def _interpreter(machine: str) -> Iterator[RehearsalFinding]:
+    if os.access("/bin/bash", os.X_OK):
+        yield RehearsalFinding("interpreter", True, "Commands are run by /bin/bash.", machine)
+    elif shutil.which("sh"):
+        yield RehearsalFinding("interpreter", True, "There is no /bin/bash; commands are run by sh and must not use "
+                                                    "what only bash knows.", machine)
+    else:
+        yield RehearsalFinding("interpreter", False, "There is neither /bin/bash nor sh to run commands with; "
+                                                     "install the package bash.", machine)
+
+
+def _folder(folder: Path, machine: str) -> Iterator[RehearsalFinding]:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"probe")
+    except OSError as error:
+        yield RehearsalFinding("folder", False, f"Trials cannot keep their files in {folder} ({error.strerror}); make "
+                                                "it writable for the server's user or choose another data folder.",
+                               machine)
+    else:
+        yield RehearsalFinding("folder", True, f"Trials keep their files in {folder}.", machine)
+
+
+def _disk(folder: Path, machine: str) -> Iterator[RehearsalFinding]:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        yield RehearsalFinding("disk", False, f"The free space of {folder} cannot be read ({error.strerror}).", machine,
+                               temporary=True)
+        return
+    there_is = f"{free / 1024 / 1024:.0f} MB are free on the disk of {folder}"
+    if free < DISK_BLOCKS_BELOW:
+        yield RehearsalFinding("disk", False, f"Only {there_is}; a trial needs room for its files and output. Make "
+                                              "room or choose a data folder on another disk.", machine)
+    elif free < DISK_WARNS_BELOW:
+        yield RehearsalFinding("disk", False, f"Only {there_is}; trials that write much will fail. Make room soon.",
+                               machine, temporary=True)
+    else:
+        yield RehearsalFinding("disk", True, f"{there_is}.", machine)
+
+
+def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool) -> Iterator[RehearsalFinding]:
+    gpus, error = client.gpus()
+    if not gpus:
+        missing = not client.machine().get("nvidia_smi")
+        reason = "there is no nvidia-smi on the PATH" if missing else error or "nvidia-smi lists none"
+        if wanted:
+            yield RehearsalFinding("gpus", False, f"The experiment sets GPU options, but no GPU is seen: {reason}. "
+                                                  "Install NVIDIA's driver, or remove the GPU options.", machine,
+                                   temporary=not missing)
+        else:
+            yield RehearsalFinding("gpus", True, f"No GPU is seen ({reason}); trials that ask for GPUs cannot run "
+                                                 "here.", machine)
+        return
+    readings = [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in gpus]
+    choice = choose_gpus(request, readings, {}, machine)
+    if isinstance(choice, Impossible):
+        yield RehearsalFinding("gpus", False, choice.reason, machine)
+    else:
+        names = ", ".join(f"{gpu['index']}: {gpu.get('name') or 'GPU'}" for gpu in gpus)
+        yield RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) are seen ({names}).", machine)
+
+
+def _trial(client: AgentClient, folder: Path, machine: str) -> Iterator[RehearsalFinding]:
+    """Run ``true`` under a keeper that reports to nobody."""
+    job: contract.JobDocument = {
+        "version": contract.PROTOCOL_VERSION, "job_name": folder.name, "trial_job_id": folder.name,
+        "experiment_id": "rehearsal", "sequence_id": 0, "platform": "local", "command": "true", "parameters": [],
+        "multi_phase": False, "environment": {}, "inherit_environment": sorted(allowed_environment()),
+        "path": interpreter_path(), "gpu_indices": None, "code": None, "keep_files": [],
+        "limits": {"max_trial_duration": TRIAL_DEADLINE, "grace_period": 1.0, "give_up_after": 0.0,
+                   "claim_timeout": 0.0}}
+    try:
+        deadline = time.monotonic() + TRIAL_DEADLINE
+        state = client.start(str(folder), job, KeeperAccess(urls=(), token=""))
+        while state["state"] != "ended" and time.monotonic() < deadline:
+            time.sleep(0.05)
+            state = client.state([str(folder)])[str(folder)]
+        exit_document = state.get("exit")
+        if exit_document is None:
+            yield RehearsalFinding("trial", False, f"A trial that does nothing has not ended after {TRIAL_DEADLINE:.0f} "
+                                                   f"s; see {folder / contract.KEEPER_LOG_FILE}.", machine,
+                                   temporary=True)
+            client.stop(str(folder))
+            return
+        seen = observed_exit(exit_document)
+        if seen.status is TrialJobStatus.SUCCEEDED:
+            yield RehearsalFinding("trial", True, "A trial that does nothing ran through.", machine)
+        else:
+            yield RehearsalFinding("trial", False, f"A trial that does nothing failed: {seen.message} "
+                                                   f"See {folder / contract.STDERR_FILE}.", machine)
+            return
+        while time.monotonic() < deadline:  # its keeper ends within moments
+            try:
+                client.remove(str(folder))
+                return
+            except AgentError:
+                time.sleep(0.05)
+    except (OSError, TrainingServiceError) as error:
+        yield RehearsalFinding("trial", False, f"A trial that does nothing could not be started: {error}", machine,
+                               temporary=True)

@@ -1,0 +1,317 @@
+"""The local platform: trials are processes of this machine, each under a keeper that outlives the server."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from trainingservice.agent_client import AgentClient, AgentError, FolderState
+from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.code_archive import pack_code
+from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.gpu_slots import Assigned, GpuRequest, Impossible, choose_gpus
+from trainingservice.keeper_exit import observed_exit
+from trainingservice.local.agent_process import AgentProcess
+from trainingservice.local.config import LocalClusterSettings, LocalConfigMetadata, LocalTrialOptions
+from trainingservice.local.environment import allowed_environment, interpreter_path
+from trainingservice.local.gpus import GpuWatch
+from trainingservice.local.rehearsal import rehearse_local
+from trainingservice.polling import MustWait, Observation, PollingTrainingService
+from trainingservice.trial_job import HyperParameters, ResumedJob, TrialCode, TrialJobDetail, job_document
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract, machine
+
+logger = logging.getLogger(__name__)
+
+LOCAL_CONFIG = "local_config"
+#: A keeper that still reports is given this long to end before its folder is removed, in seconds.
+REMOVE_DEADLINE = 15.0
+
+
+class LocalTrainingService(PollingTrainingService):
+    """Runs trials on this machine.
+
+    The command runs in the user's code folder itself, as with NNI (``snapshotCode`` gives each trial
+    a copy). All else lies in ``<state folder>/trials/<experiment>/<job name>``. Keepers are started
+    by the machine's agent, a child process; neither ends when the server does. The agent tells of each
+    start and end at once, so the intervals of questions are a safety net only.
+    """
+
+    platform: ClassVar[str] = "local"
+    settings_model: ClassVar[type[ClusterSettings]] = LocalClusterSettings
+    options_model: ClassVar[type[TrialOptions]] = LocalTrialOptions
+    shares_code_folder: ClassVar[bool] = True
+    ships_code: ClassVar[bool] = False
+    needs_public_url: ClassVar[bool] = False
+    pinned_to_host: ClassVar[bool] = True
+    metadata_keys: ClassVar[dict[str, str]] = {
+        LOCAL_CONFIG: "What holds for experiments that say nothing else: a JSON object with gpuIndices, "
+                      "maxTrialNumPerGpu and useActiveGpu, as NNI's localConfig."}
+    metadata_changeable_while_running: ClassVar[frozenset[str]] = frozenset({LOCAL_CONFIG})
+    poll_interval: ClassVar[tuple[float, float]] = (2.0, 30.0)
+
+    def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(settings, context, monotonic=monotonic)
+        self._host = socket.gethostname()
+        self._identity = machine.machine_id()
+        self._agent = AgentProcess(context.state_folder / "agent", on_event=self._hear_agent, on_gone=self.ask_soon,
+                                   monotonic=monotonic)
+        self._gpus = GpuWatch(lambda: self._agent.client().gpus(), self._held_gpus, self._gpus_matter,
+                              self.room_may_be_free, monotonic)
+        self._packing = threading.Lock()
+        self._has_nvidia_smi = False
+        self._metadata_text = ""
+        self._metadata = LocalConfigMetadata()
+
+    # --- cluster ---------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self.context.state_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._watch_gpus_if_any(self._agent.client())
+
+    def close(self) -> None:
+        self._agent.close()
+        self._gpus.stop()
+
+    def set_cluster_metadata(self, key: str, value: str) -> None:
+        if key != LOCAL_CONFIG:
+            super().set_cluster_metadata(key, value)
+        try:
+            self._metadata = LocalConfigMetadata.model_validate_json(value or "{}")
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join([LOCAL_CONFIG, *(str(part) for part in first["loc"])])
+            raise InvalidMetadata(field, first["msg"]) from error
+        self._metadata_text = value
+        self.room_may_be_free()
+
+    def get_cluster_metadata(self, key: str) -> str:
+        return self._metadata_text if key == LOCAL_CONFIG else ""
+
+    def list_machines(self) -> list[MachineDetail]:
+        look = self._gpus.latest
+        alive = self._agent.pid is not None
+        return [MachineDetail(name=self._host, identity=self._identity, gpus=() if look is None else look.gpus,
+                              message="" if look is None or not self._has_nvidia_smi else look.error,
+                              agent_state="running" if alive else "not running", way_home="direct")]
+
+    def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        was_running = self._agent.pid is not None
+        try:
+            return rehearse_local(self.context.state_folder, self._agent, self._request(options, 0), self._host,
+                                  quick=quick, wants_gpus=self._mentions_gpus(options))
+        finally:
+            if not was_running and not self._running.locked():
+                self._agent.close()
+
+    # --- the four methods ------------------------------------------------------------------
+
+    def start_job(self, job: TrialJobDetail) -> Observation:
+        form = job.form
+        client = self._agent.client()
+        code = self._code(form.experiment_id, form.code, self._options(form.options).snapshot_code)
+        gpu_indices = self._reserve(job, client) if form.gpu_number else None
+        document = self._document(job, code, gpu_indices)
+        folder = self._folder(form.experiment_id, job.id)
+        try:
+            state = client.start(str(folder), document, form.keeper)
+        except AgentError:  # refused for sure; where the agent was lost on the way the trial may run on its GPUs
+            self.context.gpu_book.free(job.id)
+            raise
+        seen = self._seen(job, state) or Observation(TrialJobStatus.WAITING)
+        return replace(seen, gpu_indices=gpu_indices, url=folder.as_uri(), machine=self._host)
+
+    def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        folders = {str(self._folder(job.form.experiment_id, job.id)): job for job in jobs}
+        client = self._agent.client()
+        answers: dict[str, Observation | None] = {}
+        for folder, state in client.state(list(folders)).items():
+            job = folders[folder]
+            seen = self._seen(job, state)
+            if seen is None and job.is_early_stopped is None and (Path(folder) / contract.JOB_FILE).is_file():
+                # its keeper was killed before it began: nothing has run, so it is simply started again
+                form = job.form
+                code = self._code(form.experiment_id, form.code, self._options(form.options).snapshot_code)
+                document = self._document(job, code, job.gpu_indices)
+                seen = self._seen(job, client.start(folder, document, form.keeper))
+            answers[job.id] = seen
+        return answers
+
+    def stop_job(self, job: TrialJobDetail) -> None:
+        folder = self._folder(job.form.experiment_id, job.id)
+        self._note_state(job.id, self._agent.client().stop(str(folder)))
+
+    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
+        trials = self.context.state_folder / "trials" / experiment_id
+        if trials.is_dir():
+            client = self._agent.client()
+            for folder in sorted(trials.iterdir()):
+                self._remove(client, folder)
+            shutil.rmtree(trials, ignore_errors=True)
+        shutil.rmtree(self._code_folder(experiment_id), ignore_errors=True)
+        for job in jobs:
+            self.context.gpu_book.free(job.id)
+
+    # --- what this platform adds -----------------------------------------------------------
+
+    @property
+    def is_multi_phase_job_supported(self) -> bool:
+        return True
+
+    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
+        order: contract.Order = {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
+                                 "text": parameters.value}
+        self._agent.client().deliver(str(self._folder(job.form.experiment_id, job.id)), [order])
+
+    def job_ended(self, job: TrialJobDetail) -> None:
+        self.context.gpu_book.free(job.id)
+
+    def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
+        for job in jobs:
+            detail = job.detail
+            if not job.ended and detail.gpu_indices:
+                # a book that does not outlive its process has forgotten it; the trial runs there whatever others do
+                self.context.gpu_book.book(self._identity, detail.id, detail.gpu_indices, 1_000_000)
+        super().resume_trial_jobs(jobs)
+
+    # --- GPUs ------------------------------------------------------------------------------
+
+    def _held_gpus(self) -> frozenset[int]:
+        return frozenset(index for held in self.context.gpu_book.booked(self._identity).values() for index in held)
+
+    def _gpus_matter(self) -> bool:
+        return any(job.form.gpu_number for job in self.list_trial_jobs() if not job.status.is_end)
+
+    def _options(self, options: TrialOptions | None) -> LocalTrialOptions:
+        return options if isinstance(options, LocalTrialOptions) else LocalTrialOptions()
+
+    def _mentions_gpus(self, options: TrialOptions | None) -> bool:
+        mine = self._options(options)
+        return any(value is not None for value in (mine.use_active_gpu, mine.max_trial_number_per_gpu, mine.gpu_indices,
+                                                   self._metadata.gpu_indices))
+
+    def _request(self, options: TrialOptions | None, gpu_number: int) -> GpuRequest:
+        """What the experiment says, else what ``local_config`` says, else NNI's defaults."""
+        mine, ours = self._options(options), self._metadata
+        active = mine.use_active_gpu if mine.use_active_gpu is not None else ours.use_active_gpu
+        return GpuRequest(
+            gpu_number=gpu_number,
+            max_trials_per_gpu=mine.max_trial_number_per_gpu or ours.max_trial_num_per_gpu or 1,
+            use_active_gpu=bool(active),
+            gpu_indices=mine.gpu_indices if mine.gpu_indices is not None else ours.gpu_indices)
+
+    def _watch_gpus_if_any(self, client: AgentClient) -> bool:
+        """Begin to look at the GPUs where this machine can have any."""
+        if not self._has_nvidia_smi:
+            self._has_nvidia_smi = bool(client.machine().get("nvidia_smi"))
+        if self._has_nvidia_smi:
+            self._gpus.start()
+        return self._has_nvidia_smi
+
+    def _reserve(self, job: TrialJobDetail, client: AgentClient) -> tuple[int, ...]:
+        """Book GPUs for a job. Raises MustWait, or PermanentError where it can never have them."""
+        booked = self.context.gpu_book.booked(self._identity)
+        if job.id in booked:  # an earlier start was lost on its way: it may have reached the machine
+            return booked[job.id]
+        if not self._watch_gpus_if_any(client):
+            raise PermanentError(f"This trial asks for {job.form.gpu_number} GPU(s), but machine {self._host} has no "
+                                 "nvidia-smi on its PATH, so its GPUs are not known; install NVIDIA's driver, or set "
+                                 "trialGpuNumber to 0.")
+        look = self._gpus.look()
+        if look.error:
+            raise MustWait(f"Waits for {job.form.gpu_number} GPU(s): the GPUs of machine {self._host} cannot be read: "
+                           f"{look.error}")
+        request = self._request(job.form.options, job.form.gpu_number or 0)
+        choice = choose_gpus(request, look.readings(), booked, self._host, recently_ours=look.ours)
+        if isinstance(choice, Impossible):
+            raise PermanentError(choice.reason)
+        if not isinstance(choice, Assigned):
+            raise MustWait(choice.reason)
+        if not self.context.gpu_book.book(self._identity, job.id, choice.indices, request.max_trials_per_gpu):
+            raise MustWait(f"Waits for {request.gpu_number} GPU(s): another trial took them at this moment.",
+                           retry_after=0.2)
+        return choice.indices
+
+    # --- folders and states ----------------------------------------------------------------
+
+    def _folder(self, experiment_id: str, job_name: str) -> Path:
+        return self.context.state_folder / "trials" / experiment_id / job_name
+
+    def _code_folder(self, experiment_id: str) -> Path:
+        return self.context.state_folder / "code" / experiment_id
+
+    def _code(self, experiment_id: str, code: TrialCode | None, snapshot: bool) -> contract.CodeDocument | None:
+        """The folder itself, or an archive of it that is made once per experiment, at its first trial."""
+        if code is None:
+            return None
+        if code.archive is not None and code.sha256 is not None and (snapshot or code.folder is None):
+            return {"sha256": code.sha256, "archive": str(code.archive)}
+        if code.folder is None:
+            raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")
+        if not snapshot:
+            return {"folder": str(code.folder)}
+        with self._packing:
+            target = self._code_folder(experiment_id)
+            packed = sorted(target.glob("*.tar.gz"))
+            path = packed[0] if packed else pack_code(code.folder, target).path
+        return {"sha256": path.name.removesuffix(".tar.gz"), "archive": str(path)}
+
+    def _document(self, job: TrialJobDetail, code: contract.CodeDocument | None,
+                  gpu_indices: tuple[int, ...] | None) -> contract.JobDocument:
+        return job_document(job.form, platform=self.platform, code=code, gpu_indices=gpu_indices,
+                            inherit_environment=sorted(allowed_environment()), path=interpreter_path())
+
+    def _seen(self, job: TrialJobDetail, state: FolderState) -> Observation | None:
+        """What the state of an attempt's folder means; None where there is no attempt."""
+        kind = state["state"]
+        exit_document = state.get("exit")
+        seen: Observation | None
+        if kind == "absent":
+            return None
+        if kind == "ended" and exit_document is not None:
+            seen = observed_exit(exit_document)
+        elif kind == "canceled":
+            seen = Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        elif kind == "running" or job.status is TrialJobStatus.RUNNING:  # an answer may be older than an event
+            seen = Observation(TrialJobStatus.RUNNING)
+        else:
+            seen = Observation(TrialJobStatus.WAITING)
+        known: dict[str, Any] = {key: state[key] for key in ("keeper_pid", "pid") if state.get(key)}
+        return replace(seen, working_directory=state.get("working_directory") or "", machine=self._host,
+                       platform_state=known or None)
+
+    def _hear_agent(self, folder: str, state: FolderState) -> None:
+        self._note_state(Path(folder).name, state)
+
+    def _note_state(self, job_name: str, state: FolderState) -> None:
+        try:
+            job = self.get_trial_job(job_name)
+        except TrainingServiceError:
+            return  # of a rehearsal, or of an experiment that was removed
+        seen = self._seen(job, state)
+        if seen is not None:
+            self.note(job_name, seen)
+
+    def _remove(self, client: AgentClient, folder: Path) -> None:
+        """Remove an attempt's folder; a keeper that still tries to report is ended first."""
+        deadline = self._monotonic() + REMOVE_DEADLINE
+        while True:
+            try:
+                client.remove(str(folder))
+                return
+            except AgentError as error:
+                if self._monotonic() > deadline:
+                    raise TemporaryError(f"{folder} cannot be removed yet: {error}", retry_after=30) from error
+                client.stop(str(folder))
+                time.sleep(0.1)
