@@ -89,12 +89,9 @@ class Checkout:
 
     def serve(self, arguments: list[str]) -> None:
         """Becomes the server: the same process, so that Ctrl-C and signals reach it and nothing in between."""
-        environment = dict(os.environ, VIRTUAL_ENV=str(self.venv))
-        # As in an activated environment: "python3" in a trial's command is the Python that has the packages.
-        environment["PATH"] = f"{self.python.parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
         os.chdir(self.root)
         sys.stdout.flush()
-        os.execve(self.python, [str(self.python), "manage.py", "serve", *arguments], environment)
+        os.execv(self.python, [str(self.python), "manage.py", "serve", *arguments])
 
     # --- how -----------------------------------------------------------------------------------------------------
 
@@ -220,6 +217,10 @@ def main(arguments: list[str]) -> int:
             debian_packages.install(checkout.root / "requirements" / "debian.txt", say)
     except StepFailed as error:
         print(f"\n{error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"\n{error}\nIs there room on the disk, and does everything in this folder belong to you?",
+              file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nStopped. What was finished is kept; the same command goes on from there.", file=sys.stderr)
