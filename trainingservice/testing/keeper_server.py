@@ -12,6 +12,12 @@ from trialkeeper import contract
 class KeeperServer(Protocol):
     """A server that answers keepers, seen from the inside. All methods may be called from any thread."""
 
+    def start(self) -> object:
+        """Answer again after ``close``, at the same address and with all that is known. Harmless while started."""
+
+    def close(self) -> None:
+        """Stop answering, as a server does that is restarted. Nothing is forgotten."""
+
     def access_for(self, job_name: str) -> KeeperAccess:
         """A new token for this attempt, with the addresses of the server. Earlier ones stay valid."""
 

@@ -1,0 +1,42 @@
+"""The fixtures all cases share, and the two that are left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainingservice.base import TrainingService
+from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.testing.bench import Bench, PlatformUnderTest
+from trainingservice.testing.keeper_server import KeeperServer
+
+
+class ConformanceFixtures:
+    @pytest.fixture
+    def platform(self, tmp_path: Path) -> PlatformUnderTest:
+        """Left open: return the platform under test; ``tmp_path / "platform"`` may be its folder."""
+        raise RuntimeError("override the fixture platform: return a PlatformUnderTest")
+
+    @pytest.fixture
+    def keeper_server(self, tmp_path: Path) -> Iterator[KeeperServer]:
+        """The server keepers report to: a KeeperReceiver, unless overridden."""
+        with KeeperReceiver(installation="conformance", folder=tmp_path / "receiver") as receiver:
+            yield receiver
+
+    @pytest.fixture
+    def bench(self, platform: PlatformUnderTest, keeper_server: KeeperServer, tmp_path: Path) -> Iterator[Bench]:
+        bench = Bench(platform, keeper_server, tmp_path)
+        yield bench
+        bench.close()
+
+    @pytest.fixture
+    def service(self, bench: Bench) -> TrainingService:
+        return bench.open_service()
+
+
+def needs_this_machine(bench: Bench) -> None:
+    """Skip a case that looks at the trial's processes or files where trials run elsewhere."""
+    if not bench.platform.runs_here:
+        pytest.skip("trials of this platform do not run on the machine of the test")

@@ -1,0 +1,30 @@
+"""The tests every platform passes, in one class. Fill the fixture ``platform`` and inherit:
+
+    class MyPlatformUnderTest(PlatformUnderTest):
+        def new_service(self, context): return MyTrainingService(MySettings(...), context)
+        def left_behind(self, experiment_id): ...
+
+    class TestMyPlatform(TrainingServiceConformance):
+        @pytest.fixture
+        def platform(self, tmp_path):
+            return MyPlatformUnderTest(tmp_path / "platform")
+
+Trials are real: the platform runs real keepers, which report to the fixture ``keeper_server`` (a
+``KeeperReceiver``; override it to test against another server of the protocol). After each test
+all jobs are ended and no process may be left on this machine.
+"""
+
+from __future__ import annotations
+
+from trainingservice.testing.bench import Bench, PlatformUnderTest
+from trainingservice.testing.cases.code import CodeCases
+from trainingservice.testing.cases.ending import EndingCases
+from trainingservice.testing.cases.metrics import MetricCases
+from trainingservice.testing.cases.returning import ReturningCases
+from trainingservice.testing.cases.submitting import SubmittingCases
+
+__all__ = ["Bench", "PlatformUnderTest", "TrainingServiceConformance"]
+
+
+class TrainingServiceConformance(SubmittingCases, CodeCases, MetricCases, EndingCases, ReturningCases):
+    """Every case there is. See the module's text."""

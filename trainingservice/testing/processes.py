@@ -1,0 +1,80 @@
+"""Which processes of this machine belong to a test: so that it can show that none is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunningProcess:
+    pid: int
+    command: str
+
+
+def processes_of(marks: Iterable[str]) -> list[RunningProcess]:
+    """Living processes (zombies are not) with one of ``marks`` in command line, environment or working directory.
+
+    This process and those above it are left out. Where there is no /proc, ``ps`` is asked.
+    """
+    wanted = [mark.encode() for mark in marks]
+    above = _own_ancestors()
+    candidates = _from_proc() if Path("/proc/self/environ").exists() else _from_ps()
+    return [RunningProcess(pid, command.replace(b"\0", b" ").decode(errors="replace").strip())
+            for pid, command, rest in candidates
+            if pid not in above and any(mark in command or mark in rest for mark in wanted)]
+
+
+def end_processes(processes: Iterable[RunningProcess]) -> None:
+    """KILL each of them by its number; one that has gone meanwhile is no matter."""
+    for process in processes:
+        try:
+            os.kill(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this number runs (a zombie does not)."""
+    return any(found == pid for found, _, _ in (_from_proc() if Path("/proc/self/environ").exists() else _from_ps()))
+
+
+def _from_proc() -> Iterable[tuple[int, bytes, bytes]]:
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        try:
+            stat = (folder / "stat").read_bytes()
+            if stat[stat.rindex(b")") + 2:][:1] in b"ZX":
+                continue
+            command = (folder / "cmdline").read_bytes()
+            rest = (folder / "environ").read_bytes() + b"\0" + os.fsencode(os.readlink(folder / "cwd"))
+        except OSError:  # it has ended, or it is somebody else's
+            continue
+        yield int(folder.name), command, rest
+
+
+def _from_ps() -> Iterable[tuple[int, bytes, bytes]]:
+    arguments = ["ps", "-axEww" if sys.platform == "darwin" else "-eww", "-o", "pid=,stat=,command="]
+    for line in subprocess.run(arguments, capture_output=True, check=True).stdout.splitlines():
+        pid, state, command = line.split(None, 2) if len(line.split(None, 2)) == 3 else (b"0", b"Z", b"")
+        if not state.startswith(b"Z"):
+            yield int(pid), command, b""
+
+
+def _own_ancestors() -> set[int]:
+    found = {os.getpid(), os.getppid()}
+    try:
+        pid = os.getppid()
+        while pid > 1:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            pid = int(stat[stat.rindex(")") + 2:].split()[1])
+            found.add(pid)
+    except OSError:
+        pass
+    return found
