@@ -42,7 +42,7 @@ class AttemptRecord:
         self.gone = False
         self._stop_reason: str | None = None
         self._parameters: dict[int, str] = {}
-        self._requests_answered_by = -1  # index of the parameters that answer the last request, -1: nothing was asked
+        self._awaited_index = -1  # of the parameters the trial asked for last; -1: none
         self._lock = threading.RLock()
         self._path = path
         if path is not None and path.exists():
@@ -80,7 +80,7 @@ class AttemptRecord:
             if new.accepted > self.accepted:
                 rejected = [wrong for wrong in report.rejected if wrong["n"] > self.accepted]
                 self._change({"journal": report.journal_id, "accepted": new.accepted, "entries": new.entries,
-                              "rejected": rejected, "held": report.keeper["parameter_index"]})
+                              "rejected": rejected})
             if report.resources is not None:
                 self.resources = report.resources
             return new.entries
@@ -99,8 +99,8 @@ class AttemptRecord:
     def parameters_are_due(self, report: ReadReport) -> bool:
         """Whether the trial waits for parameters that nobody has ordered yet."""
         with self._lock:
-            return self._requests_answered_by > report.keeper["parameter_index"] \
-                and self._requests_answered_by not in self._parameters
+            return self._awaited_index > report.keeper["parameter_index"] \
+                and self._awaited_index not in self._parameters
 
     # --- storage ---------------------------------------------------------------------------
 
@@ -127,9 +127,10 @@ class AttemptRecord:
             self.accepted = change["accepted"]
             self.entries.extend(change["entries"])
             self.rejected.extend(change["rejected"])
-            if self.document is not None and self.document.get("multi_phase") \
-                    and any(entry.get("kind") == contract.REQUEST_PARAMETER for entry in change["entries"]):
-                self._requests_answered_by = change["held"] + 1
+            if self.document is not None and self.document.get("multi_phase"):
+                for entry in change["entries"]:
+                    if entry.get("kind") == contract.REQUEST_PARAMETER and entry["value"].isdecimal():
+                        self._awaited_index = int(entry["value"][:9])
 
 
 def _append_line(path: Path, change: dict[str, Any]) -> None:

@@ -45,7 +45,8 @@ class Request:
         #: The path behind the protocol's prefix, in decoded parts; empty where it is another path.
         self.parts: list[str] = []
         if path.startswith(contract.URL_PREFIX):
-            self.parts = [unquote(part) for part in path[len(contract.URL_PREFIX):].strip("/").split("/")]
+            self.parts = [unquote(part, errors="surrogateescape")
+                          for part in path[len(contract.URL_PREFIX):].strip("/").split("/")]
 
     def read(self, limit: int) -> bytes:
         """The body. Raises RefusedReport: 413 by its length, before reading; 400 where it has none or is cut off."""

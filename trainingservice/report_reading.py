@@ -199,6 +199,9 @@ def _read_metric(raw: Mapping[str, Any]) -> dict[str, Any]:
         raise WrongEntry("parameter_id", f"must be a number, a text of at most {MAX_NAME} characters, or null")
     value = raw.get("value")
     if not isinstance(value, str):
+        omitted = raw.get("omitted")
+        if value is None and isinstance(omitted, str):
+            raise WrongEntry("value", f"was left out by the keeper: {_storable(omitted[:MAX_NAME])}")
         raise WrongEntry("value", "must be a text: the JSON text of the reported value")
     size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
     if size >= contract.MAX_METRIC_BYTES:

@@ -109,6 +109,12 @@ def test_a_wrong_entry_is_named_by_its_field_and_does_not_hold_up_the_next(entry
     assert ([known["n"] for known in new.entries], new.accepted) == ([2], 2)
 
 
+def test_a_value_that_the_keeper_left_out_is_rejected_with_its_reason():
+    read = read_report(report(metric(1, value=None, omitted="it has 2000000 bytes"), metric(2)))
+    assert [(wrong["field"], wrong["message"]) for wrong in read.rejected] == [
+        ("value", "was left out by the keeper: it has 2000000 bytes")]
+
+
 def test_the_longest_legal_metric_is_taken():
     read = read_report(report(metric(1, value="x" * (contract.MAX_METRIC_BYTES - 1))))
     assert read.rejected == ()

@@ -285,7 +285,7 @@ class KeeperProtocolConformance:
 
     def test_parameters_are_sent_until_the_keeper_holds_them(self, keeper_server: KeeperServer,
                                                              keeper: HandKeeper) -> None:
-        keeper.post(started(), metric(2, "", contract.REQUEST_PARAMETER))
+        keeper.post(started(), metric(2, "1", contract.REQUEST_PARAMETER))
         text = parameter_text({"x": 2}, 1, index=1)
         keeper_server.order_parameters(keeper.job_name, HyperParameters(text, 1))
         wanted = [{"order": contract.ORDER_PARAMETERS, "index": 1, "text": text}]
@@ -295,7 +295,7 @@ class KeeperProtocolConformance:
 
     def test_a_keeper_whose_trial_waits_for_parameters_is_asked_back_soon(self, keeper: HandKeeper) -> None:
         assert keeper.post(started()).document["next_report_within"] > 0.5
-        assert keeper.post(metric(2, "", contract.REQUEST_PARAMETER)).document["next_report_within"] <= 0.5
+        assert keeper.post(metric(2, "1", contract.REQUEST_PARAMETER)).document["next_report_within"] <= 0.5
 
     # --- what a keeper fetches -------------------------------------------------------------
 
