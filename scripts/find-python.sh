@@ -51,7 +51,9 @@ install_debian_package() {
         return 1
     fi
     echo "Installing the Debian package $1 ..." >&2
-    { $as_root apt-get update -qq && DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq "$1"; } >&2 </dev/null
+    # dpkg tells every step on standard output; errors come on the other one.
+    { $as_root apt-get update -qq && $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1"; } \
+        >/dev/null </dev/null
 }
 
 find_complete && exit 0

@@ -153,7 +153,7 @@ class Checkout:
         return self.venv / "prepared" / step
 
     def _once(self, step: str, what: str, depends_on: list[Path], work: Callable[[], None]) -> None:
-        digest = hashlib.sha256(platform.python_version().encode())
+        digest = hashlib.sha256()
         for path in depends_on:
             digest.update(path.read_bytes())
         stamp = self._stamp(step)
