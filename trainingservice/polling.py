@@ -161,7 +161,7 @@ class PollingTrainingService(TrainingService):
         self._is_closed = False
         self._faults_in_a_row = 0
         self._no_start_before = 0.0
-        self._next_question = 0.0
+        self._next_question = float("inf")  # there is nothing to ask about
         self._question_pause = self.poll_interval[0]
         self._question_failures = 0
         self._unanswered_since: float | None = None
@@ -384,6 +384,7 @@ class PollingTrainingService(TrainingService):
             if seen is not None:
                 self._faults_in_a_row = 0
                 record.failures, record.waits_for_room = 0, False
+                record.say("")  # why it waited until now
                 for observation in (seen, *noted):
                     record.apply(observation, self.context.clock())
                 self._next_question = min(self._next_question, now + self.poll_interval[0])
@@ -475,6 +476,8 @@ class PollingTrainingService(TrainingService):
             asked = {record.name: record for record in self._jobs.values()
                      if record.stage in (Stage.SUBMITTED, Stage.SOUGHT)}
             waiting = [record for record in asked.values() if record.undelivered]
+            if not asked:
+                self._next_question = float("inf")
         if not asked:
             return
         for record in waiting:

@@ -134,9 +134,9 @@ def _trial(client: AgentClient, folder: Path, machine: str) -> Iterator[Rehearsa
             state = client.state([str(folder)])[str(folder)]
         exit_document = state.get("exit")
         if exit_document is None:
-            yield RehearsalFinding("trial", False, f"A trial that does nothing has not ended after {TRIAL_DEADLINE:.0f} "
-                                                   f"s; see {folder / contract.KEEPER_LOG_FILE}.", machine,
-                                   temporary=True)
+            yield RehearsalFinding("trial", False, "A trial that does nothing has not ended after "
+                                                   f"{TRIAL_DEADLINE:.0f} s; see {folder / contract.KEEPER_LOG_FILE}.",
+                                   machine, temporary=True)
             client.stop(str(folder))
             return
         seen = observed_exit(exit_document)

@@ -1,0 +1,60 @@
+"""What configuration files may say about the local platform, and what trials see of the environment."""
+
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from trainingservice.local.config import LocalClusterSettings, LocalTrialOptions
+from trainingservice.local.environment import allowed_environment, interpreter_path
+
+
+@pytest.mark.parametrize(("given", "meant"), [([0, 2], (0, 2)), (1, (1,)), ("0,2", (0, 2)), ("3", (3,)),
+                                              (" 0 , 1 ", (0, 1)), (None, None)])
+def test_gpu_indices_are_a_list_a_number_or_text(given, meant):
+    assert LocalTrialOptions.model_validate({"gpuIndices": given}).gpu_indices == meant
+
+
+@pytest.mark.parametrize(("given", "message"), [([0, 0], "named twice"), ([-1], "0 or more"), ("0,x", "such as '0,1'"),
+                                                ([], "at least one"), (True, "such as"), ("", "such as"),
+                                                ([0.5], "int")])
+def test_wrong_gpu_indices_are_refused_with_a_reason(given, message):
+    with pytest.raises(ValidationError, match=message):
+        LocalTrialOptions.model_validate({"gpuIndices": given})
+
+
+def test_defaults_leave_everything_open():
+    options = LocalTrialOptions()
+    assert options.canonical() == {"snapshotCode": False}
+    assert LocalTrialOptions.model_validate({"reuseMode": True}).reuse_mode is True
+
+
+def test_a_gpu_takes_at_least_one_trial():
+    with pytest.raises(ValidationError):
+        LocalTrialOptions.model_validate({"maxTrialNumberPerGpu": 0})
+
+
+def test_unknown_fields_are_refused():
+    with pytest.raises(ValidationError):
+        LocalTrialOptions.model_validate({"gpuIndexes": "0"})
+
+
+def test_whatever_a_file_says_the_machine_is_one_cluster():
+    assert LocalClusterSettings().canonical() == {}
+    assert LocalClusterSettings.platform_name == "local"
+
+
+def test_secrets_of_the_server_are_not_handed_on():
+    server = {"PATH": "/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "CUDA_HOME": "/cuda", "NNIWEB_SECRET_KEY": "s",
+              "DJANGO_SETTINGS_MODULE": "x", "DATABASE_URL": "postgres://u:p@h/d", "AWS_SECRET_ACCESS_KEY": "s",
+              "NNI_KEEPER_TOKEN": "t", "TERM": "xterm", "LD_LIBRARY_PATH": "/lib", "VIRTUAL_ENV": "/venv"}
+    assert set(allowed_environment(server)) == {"CUDA_HOME", "HOME", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "VIRTUAL_ENV"}
+
+
+def test_a_virtual_environment_s_programs_come_first(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/venv/bin/python")
+    monkeypatch.setattr(sys, "prefix", "/venv")
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    assert interpreter_path() == ["/venv/bin"]
+    monkeypatch.setattr(sys, "prefix", "/usr")
+    assert interpreter_path() == []

@@ -1,0 +1,269 @@
+"""The code folder as an archive."""
+
+import errno
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trainingservice import code_archive
+from trainingservice.code_archive import CodeRefused, CodeTooLarge, code_entries, pack_code
+
+
+def write(root: Path, *names: str, content: bytes = b"x") -> None:
+    for name in names:
+        path = root / name
+        if name.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def names(root: Path) -> list[str]:
+    return [entry.name for entry in code_entries(root)]
+
+
+def unpack(archive: Path, target: Path) -> Path:
+    with tarfile.open(archive) as tar:
+        tar.extractall(target, filter="fully_trusted")
+    return target
+
+
+@pytest.fixture
+def code(tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    return folder
+
+
+def test_a_round_trip_keeps_bytes_execute_bits_empty_folders_and_strange_names(code, tmp_path):
+    write(code, "train.py", content=b"print('\xc3\xa4')\n\x00\xff")
+    write(code, "empty/", "a b/ünï côdé.txt", "run.sh", ".nniignore")
+    (code / "run.sh").chmod(0o700)
+    packed = pack_code(code, tmp_path / "out")
+    there = unpack(packed.path, tmp_path / "there")
+    assert (there / "train.py").read_bytes() == b"print('\xc3\xa4')\n\x00\xff"
+    assert (there / "empty").is_dir()
+    assert (there / "a b" / "ünï côdé.txt").read_bytes() == b"x"
+    assert (there / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert (there / "train.py").stat().st_mode & 0o777 == 0o644
+    assert (packed.file_count, packed.content_bytes) == (4, 14 + 3)
+    assert packed.size == packed.path.stat().st_size
+    assert packed.path.name == packed.sha256 + ".tar.gz"
+
+
+def test_the_same_content_gives_the_same_bytes_whoever_wrote_it_and_when(code, tmp_path):
+    write(code, "b.py", "a/x.py", "a.py")
+    first = pack_code(code, tmp_path / "one")
+    copy = tmp_path / "copy"
+    write(copy, "a.py", "b.py", "a/x.py")
+    os.utime(copy / "a.py", (1, 1))
+    (copy / "b.py").chmod(0o600)
+    second = pack_code(copy, tmp_path / "two")
+    assert first.sha256 == second.sha256
+    assert first.path.read_bytes() == second.path.read_bytes()
+
+
+def test_nothing_is_left_beside_the_archive(code, tmp_path):
+    write(code, "a.py")
+    packed = pack_code(code, tmp_path / "out")
+    pack_code(code, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == [packed.path]
+
+
+def test_ignored_files_are_left_out_and_the_ignore_file_is_shipped(code):
+    write(code, "train.py", "data/big.bin", "runs/1/log", "keep.log", "x.log", "deep/y.log")
+    (code / ".nniignore").write_text("# comments\n\n/data/\nruns\n*.log\n!keep.log\n")
+    assert names(code) == [".nniignore", "deep", "keep.log", "train.py"]
+
+
+def test_patterns_of_a_nested_ignore_file_are_relative_to_its_folder(code):
+    write(code, "out/a", "lib/out/a", "lib/b.tmp", "b.tmp", "lib/sub/c.tmp")
+    (code / "lib" / ".nniignore").write_text("/out\n*.tmp\n")
+    (code / "lib" / "sub" / ".nniignore").write_text("!c.tmp\n")
+    assert names(code) == ["b.tmp", "lib", "lib/.nniignore", "lib/sub", "lib/sub/.nniignore", "lib/sub/c.tmp", "out",
+                           "out/a"]
+
+
+def test_a_folder_that_is_ignored_leaves_no_empty_folder_behind(code):
+    write(code, "build/x", "train.py")
+    (code / ".nniignore").write_text("build/\n")
+    assert "build" not in names(code)
+
+
+PATTERNS = st.sampled_from([
+    "a", "b", "a/", "/a", "/a/", "a/b", "a/*", "a/**", "**/b", "*/b", "*", "*/", "!a", "!a/", "!b", "!*/", "!a/b",
+    "!/a", "a/**/b", "[ab]", "?", "!a/**", "c*", "!*.x", "*.x", "# a", "", " ", "!", "\\!a", "a ", "**", "/*", "b/c",
+    "!b/c/"])
+TREE = ["a/a/a.x", "a/b/c", "a/c.x", "b/a/b/c", "b/c/a", "b/b.x", "c/a", "c/b/a", "!a", "ab", "a.x"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(root=st.lists(PATTERNS, max_size=6), nested=st.lists(PATTERNS, max_size=4))
+def test_ignoring_works_exactly_as_in_git(root, nested, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tree")
+    try:
+        write(folder, *TREE)
+        for name, patterns in (("", root), ("a", nested)):
+            for ignore_file in (".nniignore", ".gitignore"):
+                (folder / name / ignore_file).write_text("\n".join(patterns) + "\n")
+        environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+        subprocess.run(["git", "init", "-q", "."], cwd=folder, env=environment, check=True)
+        listed = subprocess.run(["git", "ls-files", "-z", "--others", "--exclude-standard"], cwd=folder, check=True,
+                                env=environment, capture_output=True, text=True).stdout.split("\0")
+        shutil.rmtree(folder / ".git")
+        ours = {entry.name for entry in code_entries(folder) if not entry.is_folder}
+        ignore_files = {".nniignore", ".gitignore", "a/.nniignore", "a/.gitignore"}
+        assert ours - ignore_files == set(filter(None, listed)) - ignore_files
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_link_inside_the_folder_stays_a_link(code, tmp_path):
+    write(code, "sub/real.py")
+    (code / "link.py").symlink_to("sub/real.py")
+    (code / "sub" / "up.py").symlink_to("../link.py")
+    (code / "absolute").symlink_to(code / "sub")
+    there = unpack(pack_code(code, tmp_path / "out").path, tmp_path / "there")
+    assert os.readlink(there / "link.py") == "sub/real.py"
+    assert os.readlink(there / "sub" / "up.py") == "../link.py"
+    assert os.readlink(there / "absolute") == "sub"
+    assert (there / "sub" / "up.py").read_bytes() == b"x"
+
+
+def test_a_link_that_leaves_the_folder_is_replaced_by_what_it_points_to(code, tmp_path):
+    write(tmp_path / "elsewhere", "data/a.csv", "file.txt", "data/empty/", content=b"outside")
+    (tmp_path / "elsewhere" / "data" / "more").symlink_to("../file.txt")
+    (code / "data").symlink_to(tmp_path / "elsewhere" / "data")
+    (code / "file.txt").symlink_to("../elsewhere/file.txt")
+    there = unpack(pack_code(code, tmp_path / "out").path, tmp_path / "there")
+    assert not any(path.is_symlink() for path in there.rglob("*"))
+    assert (there / "data" / "a.csv").read_bytes() == b"outside"
+    assert (there / "data" / "more").read_bytes() == b"outside"
+    assert (there / "data" / "empty").is_dir()
+    assert (there / "file.txt").read_bytes() == b"outside"
+
+
+def test_a_link_that_leaves_by_way_of_another_link_is_replaced_too(code, tmp_path):
+    write(tmp_path / "elsewhere", "a.csv")
+    (code / "data").symlink_to(tmp_path / "elsewhere")
+    (code / "a.csv").symlink_to("data/a.csv")
+    there = unpack(pack_code(code, tmp_path / "out").path, tmp_path / "there")
+    assert not (there / "a.csv").is_symlink()
+    assert (there / "a.csv").read_bytes() == b"x"
+
+
+def test_a_linked_data_folder_can_be_ignored_like_a_folder(code, tmp_path):
+    write(tmp_path / "elsewhere", "a.csv")
+    (code / "data").symlink_to(tmp_path / "elsewhere")
+    (code / ".nniignore").write_text("data/\n")
+    assert names(code) == [".nniignore"]
+
+
+def test_a_link_to_nothing_is_refused_by_name_unless_it_is_ignored(code):
+    (code / "broken").symlink_to("no-such-file")
+    with pytest.raises(CodeRefused, match=r"broken points to no-such-file, which does not exist.*\.nniignore"):
+        code_entries(code)
+    (code / ".nniignore").write_text("broken\n")
+    assert names(code) == [".nniignore"]
+
+
+def test_a_link_outside_that_leads_in_a_circle_is_refused(code, tmp_path):
+    write(tmp_path / "elsewhere", "a.csv")
+    (tmp_path / "elsewhere" / "again").symlink_to(tmp_path / "elsewhere")
+    (code / "data").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CodeRefused, match="leads back to"):
+        code_entries(code)
+
+
+def test_a_link_to_a_folder_it_lies_in_is_a_link_like_others(code):
+    write(code, "sub/a.py")
+    (code / "sub" / "top").symlink_to("..")
+    assert [entry.link for entry in code_entries(code) if entry.link] == [".."]
+
+
+def test_pipes_and_sockets_are_left_out(code, caplog):
+    os.mkfifo(code / "pipe")
+    write(code, "a.py")
+    assert names(code) == ["a.py"]
+    assert "pipe" in caplog.text
+
+
+def test_too_many_files_are_refused_with_counts_largest_folders_and_advice(code):
+    write(code, *(f"data/{index}" for index in range(12)), *(f"venv/{index}" for index in range(5)), "train.py")
+    with pytest.raises(CodeTooLarge) as caught:
+        code_entries(code, max_files=10)
+    text = str(caught.value)
+    assert "18 files" in text
+    assert "at most 10 files" in text
+    assert text.index("data/ (12 files") < text.index("venv/ (5 files")
+    assert "/data/ /venv/" in text
+    assert ".nniignore" in text
+    (code / ".nniignore").write_text("/data/\n")
+    assert len(code_entries(code, max_files=10)) == 8
+
+
+def test_too_many_bytes_are_refused_and_ignoring_helps(code, tmp_path):
+    write(code, "model/weights.bin", content=bytes(5000))
+    write(code, "train.py")
+    with pytest.raises(CodeTooLarge, match=r"4\.9 kB together; .*1\.0 kB are shipped.*model/ \(1 files"):
+        pack_code(code, tmp_path / "out", max_bytes=1024)
+    assert not (tmp_path / "out").exists()
+    (code / ".nniignore").write_text("*.bin\n")
+    assert pack_code(code, tmp_path / "out", max_bytes=1024).file_count == 2
+
+
+def test_folders_do_not_count_as_files(code):
+    write(code, *(f"folder{index}/" for index in range(20)), "a.py")
+    assert len(code_entries(code, max_files=1)) == 21
+
+
+def test_a_missing_folder_and_a_file_are_refused(code, tmp_path):
+    with pytest.raises(CodeRefused, match="does not exist"):
+        code_entries(tmp_path / "nowhere")
+    write(code, "a.py")
+    with pytest.raises(CodeRefused, match="is not a folder"):
+        code_entries(code / "a.py")
+
+
+def test_an_unreadable_file_is_refused_by_name(code, tmp_path, monkeypatch):
+    write(code, "secret")
+
+    def refuse(path, *arguments):  # rights do not stop the superuser, as whom these tests may run
+        if Path(path).name == "secret":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open(path, *arguments)
+
+    monkeypatch.setattr(code_archive, "open", refuse, raising=False)
+    with pytest.raises(CodeRefused, match="secret cannot be packed: Permission denied"):
+        pack_code(code, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+CHARACTERS = st.characters(blacklist_characters="/\0", blacklist_categories=("Cs",))
+NAMES = st.text(CHARACTERS, min_size=1, max_size=12).filter(lambda name: name not in {".", "..", ".nniignore"})
+
+
+@settings(max_examples=30, deadline=None)
+@given(files=st.dictionaries(st.tuples(NAMES, NAMES), st.tuples(st.binary(max_size=300), st.booleans()), max_size=5))
+def test_any_content_under_any_name_comes_out_as_it_went_in(files, tmp_path_factory):
+    root = tmp_path_factory.mktemp("any")
+    try:
+        code = root / "code"
+        code.mkdir()
+        for (folder, name), (content, executable) in files.items():
+            (code / folder).mkdir(exist_ok=True)
+            (code / folder / name).write_bytes(content)
+            (code / folder / name).chmod(0o755 if executable else 0o644)
+        there = unpack(pack_code(code, root / "out").path, root / "there")
+        seen = {tuple(path.relative_to(there).parts): (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+                for path in there.rglob("*") if path.is_file()}
+        assert seen == files
+    finally:
+        shutil.rmtree(root)

@@ -1,0 +1,87 @@
+"""Which GPUs a trial gets."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainingservice.gpu_slots import Assigned, GpuReading, GpuRequest, Impossible, MemoryGpuBook, Waits, choose_gpus
+
+TWO_IDLE = [GpuReading(0), GpuReading(1)]
+
+
+def choose(request, readings=TWO_IDLE, booked=None, recently_ours=()):
+    return choose_gpus(request, readings, booked or {}, "ada", recently_ours=recently_ours)
+
+
+def test_the_first_free_ones_are_taken_in_order():
+    assert choose(GpuRequest(1), [GpuReading(1), GpuReading(0)]) == Assigned((0,))
+    assert choose(GpuRequest(1), booked={"other": (0,)}) == Assigned((1,))
+
+
+def test_as_many_as_there_are_can_be_had():
+    assert choose(GpuRequest(2)) == Assigned((0, 1))
+
+
+def test_more_than_there_are_is_impossible_and_says_both_numbers():
+    answer = choose(GpuRequest(4))
+    assert answer == Impossible("This trial asks for 4 GPUs, but machine ada has 2 GPUs; lower trialGpuNumber.")
+    assert "has no GPU" in choose(GpuRequest(1), []).reason
+
+
+def test_a_trial_that_waits_is_told_who_holds_the_gpus():
+    answer = choose(GpuRequest(2), booked={"trialone": (0,)})
+    assert answer == Waits("Waits for 2 GPUs: 1 GPU of machine ada is free; GPU 0 is held by trialone.")
+
+
+def test_a_gpu_that_others_use_is_left_alone_unless_active_ones_are_allowed():
+    busy = [GpuReading(0, processes=3), GpuReading(1)]
+    assert choose(GpuRequest(1), busy) == Assigned((1,))
+    answer = choose(GpuRequest(2), busy)
+    assert isinstance(answer, Waits)
+    assert "GPU 0 is used by 3 process(es) of others" in answer.reason
+    assert choose(GpuRequest(2, use_active_gpu=True), busy) == Assigned((0, 1))
+
+
+def test_processes_on_a_gpu_of_our_own_trials_do_not_count_as_others():
+    busy = [GpuReading(0, processes=1)]
+    assert choose(GpuRequest(1, max_trials_per_gpu=2), busy, {"ours": (0,)}) == Assigned((0,))
+
+
+def test_a_reading_made_while_our_trial_held_the_gpu_does_not_keep_it_busy_after_its_end():
+    busy = [GpuReading(0, processes=1)]
+    assert isinstance(choose(GpuRequest(1), busy), Waits)
+    assert choose(GpuRequest(1), busy, recently_ours={0}) == Assigned((0,))
+
+
+def test_trials_share_a_gpu_up_to_the_limit():
+    request = GpuRequest(1, max_trials_per_gpu=2)
+    assert choose(request, [GpuReading(0)], {"one": (0,)}) == Assigned((0,))
+    assert isinstance(choose(request, [GpuReading(0)], {"one": (0,), "two": (0,)}), Waits)
+
+
+def test_only_the_named_gpus_are_used():
+    assert choose(GpuRequest(1, gpu_indices=(1,))) == Assigned((1,))
+    assert "gpuIndices allows 1 GPU" in choose(GpuRequest(2, gpu_indices=(1,))).reason
+
+
+def test_a_named_gpu_that_is_not_there_is_impossible():
+    answer = choose(GpuRequest(1, gpu_indices=(0, 7)))
+    assert isinstance(answer, Impossible)
+    assert "names GPU 7, but machine ada has 2 GPUs (0, 1)" in answer.reason
+
+
+@given(number=st.integers(1, 5), limit=st.integers(1, 3), active=st.booleans(),
+       processes=st.lists(st.integers(0, 2), max_size=5),
+       booked=st.dictionaries(st.text("ab", min_size=1, max_size=3), st.sets(st.integers(0, 4)).map(sorted).map(tuple)))
+def test_what_is_assigned_can_always_be_booked_and_what_waits_can_run_when_all_is_free(
+        number, limit, active, processes, booked):
+    readings = [GpuReading(index, count) for index, count in enumerate(processes)]
+    request = GpuRequest(number, limit, active)
+    answer = choose_gpus(request, readings, booked, "ada")
+    idle = choose_gpus(request, [GpuReading(reading.index) for reading in readings], {}, "ada")
+    assert isinstance(answer, Impossible) == isinstance(idle, Impossible) == (number > len(readings))
+    if isinstance(answer, Assigned):
+        assert len(set(answer.indices)) == number
+        book = MemoryGpuBook()
+        for job, indices in booked.items():
+            assert book.book("m", job, indices, 1000)
+        assert book.book("m", "new", answer.indices, limit)
