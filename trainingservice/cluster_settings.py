@@ -5,6 +5,7 @@ describe the platform (which machines, which address, which account) and decide 
 experiments share a cluster; fields of its ``TrialOptions`` describe one experiment's trials there.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -20,6 +21,13 @@ class SettingsModel(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True,
                               validate_default=True)
+
+    #: How NNI's v1 files spell these fields: v1 path in the file -> path in the v2 section, both with
+    #: ``[]`` after a list (``"machineList[].ip": "machineList[].host"``). Where two v1 fields mean the
+    #: same, the later one wins. Leave it empty for a platform that has no v1 form.
+    v1_fields: ClassVar[Mapping[str, str]] = {}
+    #: v1 paths that are accepted and have no counterpart -> a sentence that says what it means here.
+    v1_dropped: ClassVar[Mapping[str, str]] = {}
 
     def canonical(self) -> dict[str, Any]:
         """JSON-able camelCase form without secrets and without fields left at None.
@@ -39,6 +47,9 @@ class ClusterSettings(SettingsModel):
 
     #: Name in experiment files (``trainingService: {platform: ...}``).
     platform_name: ClassVar[str] = ""
+    #: What NNI's ``reuseMode`` means on this platform: shown to people whose file sets it (the field
+    #: is accepted everywhere, also where no model declares it).
+    reuse_mode_meaning: ClassVar[str] = "it has no effect here"
 
 
 class TrialOptions(SettingsModel):

@@ -1,0 +1,1 @@
+"""NNI Web: the Django project."""

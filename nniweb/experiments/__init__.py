@@ -1,0 +1,1 @@
+"""The domain: the only application with models."""

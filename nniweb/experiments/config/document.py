@@ -1,0 +1,119 @@
+"""The v2 form of an experiment file, field by field, as it may be written. The reference page is made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr
+
+from nniweb.experiments.config.durations import Duration
+from trainingservice.cluster_settings import SettingsModel
+
+#: NNI's own upper bound for counts.
+MOST = 99_999
+LARGEST_COUNT = 2**31 - 1
+
+LogLevel = Literal["fatal", "error", "warning", "info", "debug", "trace"]
+
+
+def parse_gpu_indices(value: Any) -> list[int]:
+    """A list of numbers, one number, or numbers with commas between. Raises ValueError."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")] if value.strip() else []
+    elif not isinstance(value, list | tuple):
+        value = [value]
+    indices = []
+    for part in value:
+        is_digits = isinstance(part, str) and part.isascii() and part.isdigit() and len(part) < 6
+        if isinstance(part, bool) or not (isinstance(part, int) or is_digits):
+            raise ValueError('must be GPU numbers: 0, "0,1" or [0, 1]')
+        indices.append(int(part))
+    if any(index < 0 or index > MOST for index in indices):
+        raise ValueError("must not hold negative or impossible GPU numbers")
+    if len(set(indices)) < len(indices):
+        raise ValueError("names a GPU twice")
+    return indices
+
+
+GpuIndices = Annotated[list[int], BeforeValidator(parse_gpu_indices, json_schema_input_type=list[int] | int | str)]
+
+
+class AlgorithmDocument(SettingsModel):
+    """A tuner, an assessor or an advisor: a built-in by ``name``, or a class of the user's own."""
+
+    name: str | None = Field(None, description="Name of a built-in algorithm, in any letter case.")
+    class_name: str | None = Field(None, description="A class of your own, as module.Class; instead of name.")
+    code_directory: Path | None = Field(None, description="Folder that the module of className is in.")
+    class_args: dict[str, Any] = Field({}, description="Arguments of the algorithm.")
+
+
+class SharedStorageDocument(SettingsModel):
+    """A file store that trials on several machines share."""
+
+    storage_type: Literal["NFS", "AzureBlob"] = Field(description="Kind of storage.")
+    local_mount_point: Path = Field(description="Where it is mounted on this server.")
+    remote_mount_point: str = Field(description="Where it is mounted on the trial machines.")
+    local_mounted: Literal["usermount", "nnimount", "nomount"] = Field(
+        description="Who mounts it on this server: you have done it, NNI does it, nobody.")
+    nfs_server: str | None = Field(None, description="NFS: name or address of the server.")
+    exported_directory: str | None = Field(None, description="NFS: the exported folder.")
+    storage_account_name: str | None = Field(None, description="AzureBlob: the account.")
+    storage_account_key: SecretStr | None = Field(None, description="AzureBlob: its key.")
+    container_name: str | None = Field(None, description="AzureBlob: the container.")
+
+
+class ExperimentDocument(SettingsModel):
+    """The whole file, less the platform's own section."""
+
+    experiment_name: str | None = Field(None, max_length=255, description="A name for people.")
+    experiment_type: Literal["hpo"] = Field(
+        "hpo", description="Always hpo: neural architecture search is not done here.")
+    description: str | None = Field(None, description="Free text for people.")
+    tags: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
+        [], description="Words to find the experiment by. (Not in NNI.)")
+    search_space: dict[str, Any] | None = Field(
+        None, description="The parameters to try. This or searchSpaceFile is needed.")
+    search_space_file: Path | None = Field(
+        None, description="A file with the search space, JSON or YAML. It wins over searchSpace.")
+    trial_command: str | None = Field(
+        None, description="What a trial runs, as shell text. Required here or in the trainingService section.")
+    trial_code_directory: Path | None = Field(
+        None, description="Folder of the trial's code; the file's own folder if left out.")
+    trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
+    trial_gpu_number: int | None = Field(
+        None, ge=0, le=MOST, description="GPUs for each trial. Left out: GPUs are not looked at; 0: it sees none.")
+    max_experiment_duration: Duration | None = Field(
+        None, description="The experiment ends after this time: 30s, 10m, 1.5h, 1h30m, 2d, or whole seconds.")
+    max_trial_number: int | None = Field(
+        None, gt=0, le=LARGEST_COUNT, description="The experiment ends after this many trials, whatever their ends.")
+    max_trial_duration: Duration | None = Field(
+        None, description="A trial that runs longer is stopped and counts as early stopped.")
+    nni_manager_ip: str | None = Field(
+        None, description="Name or address at which trial machines reach this server.")
+    use_annotation: bool = Field(False, description="Must be false: annotations in trial code are not read.")
+    debug: bool = Field(False, description="More messages in the logs.")
+    log_level: LogLevel | None = Field(None, description="debug if debug is true, else info.")
+    experiment_working_directory: Path | None = Field(
+        None, description="Accepted and not used: everything is kept in the server's data folder.")
+    tuner_gpu_indices: GpuIndices | None = Field(
+        None, description="GPUs that the tuner may see: a number, a list, or numbers with commas.")
+    tuner: AlgorithmDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
+    assessor: AlgorithmDocument | None = Field(  # NNI 2.0 misspelt it
+        None, validation_alias=AliasChoices("assessor", "accessor"),
+        description="The algorithm that stops hopeless trials early.")
+    advisor: AlgorithmDocument | None = Field(None, description="Deprecated: the same as tuner, which it excludes.")
+    seed: int | None = Field(
+        None, ge=0, lt=2**32, description="Makes the tuner's choices repeatable. (Not in NNI.)")
+    shared_storage: SharedStorageDocument | None = Field(
+        None, description="A file store that trials on several machines share.")
+    cluster: str | None = Field(
+        None, min_length=1, max_length=255,
+        description="Name of a cluster set up on this server; instead of trainingService. (Not in NNI.)")
+    trial_options: dict[str, Any] | None = Field(
+        None, description="With cluster: the trial options of its platform, as in a trainingService section. "
+                          "(Not in NNI.)")
+
+
+#: Fields that NNI also reads from within the trainingService section, where they win.
+INHERITABLE = ("trialCommand", "trialCodeDirectory", "trialGpuNumber", "nniManagerIp", "debug")

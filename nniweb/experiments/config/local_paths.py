@@ -1,0 +1,51 @@
+"""Paths in config files: ``~`` is expanded, relative ones start from the file's own folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class LocalPaths:
+    """Turns paths as written into absolute ones. Its errors are ValueErrors with a sentence."""
+
+    base_directory: Path | None
+    #: False: paths are made absolute but not looked at (they are on another machine, or come later).
+    must_exist: bool = True
+
+    def absolute(self, written: str) -> Path:
+        """The path with links resolved."""
+        if not written.strip():
+            raise ValueError("is empty; it must be a path")
+        try:
+            path = Path(written).expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"{written} cannot be used: there is no such user here") from error
+        if not path.is_absolute():
+            if self.base_directory is None:
+                raise ValueError(f"{written} is a relative path, and there is no folder it could start from: "
+                                 "write an absolute path or give a base directory")
+            path = self.base_directory / path
+        try:
+            return path.resolve()
+        except (OSError, RuntimeError) as error:
+            raise ValueError(f"{written} cannot be used as a path") from error
+
+    def folder_problem(self, path: Path) -> str:
+        """Why this is no folder that can be used, "" where it is one."""
+        return self._problem(path, "folder")
+
+    def file_problem(self, path: Path) -> str:
+        """Why this is no file that can be used, "" where it is one."""
+        return self._problem(path, "file")
+
+    def _problem(self, path: Path, kind: str) -> str:
+        if not self.must_exist:
+            return ""
+        try:
+            if (path.is_dir() if kind == "folder" else path.is_file()):
+                return ""
+            return f"{path} is not a {kind}" if path.exists() else f"there is no {kind} {path}"
+        except OSError as error:
+            return f"{path} cannot be used: {error.strerror}"

@@ -1,0 +1,240 @@
+"""From the text of a config file to an experiment's settings, or to everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from nniweb.experiments.config import v1_conversion
+from nniweb.experiments.config.algorithm_section import read_algorithms
+from nniweb.experiments.config.document import ExperimentDocument
+from nniweb.experiments.config.field_walk import FieldWalk, fold, model_fields
+from nniweb.experiments.config.findings import Findings
+from nniweb.experiments.config.local_paths import LocalPaths
+from nniweb.experiments.config.model_validation import shown, validate
+from nniweb.experiments.config.platform_section import (
+    SECTION,
+    SECTION_KEY,
+    PlatformSection,
+    inheritable_of,
+    load,
+    read_platform_section,
+    read_trial_options,
+)
+from nniweb.experiments.config.redaction import redacted_text
+from nniweb.experiments.config.search_space_section import read_search_space
+from nniweb.experiments.config.settings import ExperimentSettings
+from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
+from trainingservice.cluster_settings import TrialOptions
+
+#: Words of the v1 form that people mix into the v2 form.
+_V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which begins with {v1_conversion.PLATFORM_KEY}; here it is {v2}"
+             for word, v2 in {"trial": "trialCommand, trialCodeDirectory and trialGpuNumber",
+                              "localConfig": "part of trainingService",
+                              "machineList": "part of trainingService",
+                              "maxExecDuration": "maxExperimentDuration",
+                              "maxTrialNum": "maxTrialNumber",
+                              "searchSpacePath": "searchSpaceFile",
+                              "logDir": "experimentWorkingDirectory"}.items()}
+
+
+@dataclass(frozen=True)
+class ParsedConfig:
+    """A config that is right. ``original_text`` is the file as it was written, its secrets masked."""
+
+    settings: ExperimentSettings
+    #: Sentences for a person: what of the file has no effect here, or not the one it had in NNI.
+    notes: list[str]
+    source_version: Literal["v1", "v2"]
+    original_text: str = field(repr=False)
+
+
+def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
+                            must_exist: bool = True,
+                            cluster_platform: Callable[[str], str | None] | None = None) -> ParsedConfig:
+    """Read a config in NNI's v1 or v2/v3 form, as YAML or JSON text or as parsed values.
+
+    Relative paths start from ``base_directory``; without it they are errors. With ``must_exist``
+    False folders and files that only trials need are not looked for. ``cluster_platform`` tells the
+    platform of the cluster that a file may name (None: there is no such cluster); without it the
+    name is taken as it is and ``trialOptions`` cannot be given. Raises ConfigInvalid and nothing else.
+    """
+    text = source if isinstance(source, str) else None
+    document = read_text(source) if isinstance(source, str) else read_mapping(source)
+    reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist),
+                       cluster_platform)
+    settings = reading.read()
+    secrets = [reading.findings.raw(path) for path in reading.walk.secrets]
+    return ParsedConfig(settings, reading.findings.notes, reading.version, redacted_text(text, document, secrets))
+
+
+class _Reading:
+    """One reading of one document: goes through all parts, also after an error, and only then gives up."""
+
+    def __init__(self, source: SourceDocument, paths: LocalPaths,
+                 cluster_platform: Callable[[str], str | None] | None) -> None:
+        self.version: Literal["v1", "v2"] = "v1" if v1_conversion.is_v1(source.data) else "v2"
+        if self.version == "v1":
+            self._data, self.findings = v1_conversion.convert(source)
+        else:
+            self._data, self.findings = dict(source.data), Findings(source.places)
+        self._paths = paths
+        self._cluster_platform = cluster_platform
+        self.walk = FieldWalk(self.findings, paths)
+
+    def read(self) -> ExperimentSettings:
+        section = self._take_section()
+        document = self._document(section)
+        context = {"must_exist": self._paths.must_exist, "trial_gpu_number": document.trial_gpu_number}
+        platform_section = self._platform_section(section, document, context)
+        trial_options = self._trial_options(document, context)
+        command = self._command(document)
+        folder = self._code_folder(document)
+        search_space = read_search_space(document, self.findings)
+        algorithms = read_algorithms(document, search_space, self.findings, self._paths)
+        self._small_print(document)
+        self.findings.raise_if_any()
+        assert algorithms is not None  # its absence is an error
+        return ExperimentSettings(
+            experiment_name=document.experiment_name or "",
+            description=document.description or "",
+            tags=tuple(dict.fromkeys(document.tags)),
+            search_space=search_space,
+            trial_command=command,
+            trial_code_directory=folder,
+            trial_concurrency=document.trial_concurrency,
+            trial_gpu_number=document.trial_gpu_number,
+            max_experiment_duration=document.max_experiment_duration,
+            max_trial_number=document.max_trial_number,
+            max_trial_duration=document.max_trial_duration,
+            nni_manager_ip=document.nni_manager_ip or None,
+            debug=document.debug,
+            log_level=document.log_level or ("debug" if document.debug else "info"),
+            tuner=algorithms.tuner,
+            assessor=algorithms.assessor,
+            tuner_gpu_indices=None if document.tuner_gpu_indices is None else tuple(document.tuner_gpu_indices),
+            optimize_mode=algorithms.optimize_mode,
+            seed=algorithms.seed,
+            training_service=platform_section,
+            cluster=document.cluster,
+            trial_options=trial_options,
+            shared_storage=document.shared_storage,
+        )
+
+    def _take_section(self) -> dict[str, Any] | None:
+        """Take the trainingService section out of the document; None where there is none that can be read."""
+        keys = [key for key in self._data if fold(key) == fold(SECTION_KEY)]
+        if not keys:
+            return None
+        written, *more = keys
+        if self.version == "v2":
+            self.findings.spelt(SECTION, (written,))
+        for key in more:
+            self.findings.add_raw((key,), f"is the same field as {written}, which is already given", at_key=True)
+        section = [self._data.pop(key) for key in keys][0]
+        if isinstance(section, list):
+            self.findings.add(SECTION, "is a list, NNI's hybrid form; an experiment here runs on one platform: give "
+                              "one group of fields, or start one experiment for each platform")
+        elif section is not None and not isinstance(section, dict):
+            self.findings.add(SECTION, f"must be a group of fields such as platform: local, not {shown(section)}")
+        return section if isinstance(section, dict) else None
+
+    def _document(self, section: dict[str, Any] | None) -> ExperimentDocument:
+        """The whole file less the section; where fields are wrong, a document without them."""
+        canonical = self.walk.mapping(self._data, (ExperimentDocument,), (), hints=_V1_WORDS,
+                                      others=[SECTION_KEY])
+        if section is not None:
+            name = next((value for key, value in section.items() if fold(key) == "platform"), None)
+            platform = load(name, SECTION, Findings({}))
+            lifted = {key: section.pop(key) for key in inheritable_of(section, platform)}
+            canonical |= self.walk.mapping(lifted, (ExperimentDocument,), (), raw=self.findings.raw(SECTION))
+        secrets = frozenset(self.walk.secrets)
+        document = validate(ExperimentDocument, canonical, (), self.findings, secrets)
+        if document is None:
+            rest = {key: value for key, value in canonical.items() if not self.findings.has_error((key,))}
+            document = validate(ExperimentDocument, {"trialConcurrency": 1, **rest}, (), self.findings, secrets)
+        if document is None:  # an error that belongs to no field
+            self.findings.raise_if_any()
+            raise AssertionError("a document that does not validate has errors")
+        return document
+
+    def _platform_section(self, section: dict[str, Any] | None, document: ExperimentDocument,
+                          context: dict[str, Any]) -> PlatformSection | None:
+        has_section = section is not None or self.findings.has_error(SECTION)
+        if has_section and document.cluster is not None:
+            self.findings.add("cluster", f"excludes {self.findings.spelling(SECTION)}: name a cluster of this server "
+                              "or describe a platform, not both")
+        if section is None:
+            if not has_section and document.cluster is None and not self.findings.has_error("cluster"):
+                self.findings.add(SECTION, "is required: where the trials run, such as trainingService: "
+                                  "{platform: local}, or cluster: the name of a cluster of this server")
+            return None
+        if self.version == "v1" and self.findings.has_error((*SECTION, "platform")):
+            return None  # said while converting
+        result = read_platform_section(section, self.walk, context)
+        if result is not None and document.trial_gpu_number and self.version == "v2":
+            known = model_fields((type(result.settings), type(result.options)))
+            given = result.settings.model_fields_set | result.options.model_fields_set
+            if "useActiveGpu" in known and "use_active_gpu" not in given:
+                field = self.findings.spelling((*SECTION, "useActiveGpu"))
+                self.findings.note(f"{field}: not given, so GPUs that other programs use are left alone. "
+                                   "(NNI wants it given on the local platform.)")
+        return result
+
+    def _trial_options(self, document: ExperimentDocument, context: dict[str, Any]) -> TrialOptions | None:
+        if document.cluster is None:
+            if document.trial_options is not None:
+                self.findings.add("trialOptions", "is only for experiments that name a cluster; else the options "
+                                  f"stand in {self.findings.spelling(SECTION)}")
+            return None
+        if self._cluster_platform is None:
+            if document.trial_options is not None:
+                self.findings.add("trialOptions", "cannot be read here, because the clusters of the server are not "
+                                  "known; start the experiment on the server")
+            return None
+        name = self._cluster_platform(document.cluster)
+        if name is None:
+            self.findings.add("cluster", f"there is no cluster named {shown(document.cluster)} that you may use")
+            return None
+        platform = load(name, ("cluster",), self.findings)
+        if platform is None:
+            return None
+        return read_trial_options(document.trial_options or {}, platform, ("trialOptions",), self.walk, context)
+
+    def _command(self, document: ExperimentDocument) -> str:
+        command = document.trial_command or ""
+        if not command.strip() and not self.findings.has_error("trialCommand"):
+            self.findings.add("trialCommand", ("is required" if document.trial_command is None else "is empty")
+                              + ": the shell command that runs one trial, such as python3 train.py")
+        return command
+
+    def _code_folder(self, document: ExperimentDocument) -> Path | None:
+        folder = document.trial_code_directory
+        if folder is None and self._paths.base_directory is not None:
+            folder = self._paths.base_directory.resolve()
+        if folder is not None and not self.findings.has_error("trialCodeDirectory"):
+            problem = self._paths.folder_problem(folder)
+            if problem:
+                self.findings.add("trialCodeDirectory", problem)
+        return folder
+
+    def _small_print(self, document: ExperimentDocument) -> None:
+        findings = self.findings
+        if document.use_annotation:
+            findings.add("useAnnotation", "must be false: annotations in trial code are not read. Write the search "
+                         "space into a file of its own and let the code call nni.get_next_parameter()")
+        if document.experiment_working_directory is not None:
+            findings.note(f"{findings.spelling('experimentWorkingDirectory')}: has no effect; everything is kept in "
+                          "the server's data folder.")
+        if document.advisor is not None:
+            findings.note(f"{findings.spelling('advisor')}: NNI 3 calls it tuner; it is read as one.")
+        storage = document.shared_storage
+        if storage is not None:
+            wanted = ({"nfs_server": "nfsServer", "exported_directory": "exportedDirectory"}
+                      if storage.storage_type == "NFS"
+                      else {"storage_account_name": "storageAccountName", "container_name": "containerName"})
+            for name, key in wanted.items():
+                if not getattr(storage, name):
+                    findings.add(("sharedStorage", key), f"is required for storageType {storage.storage_type}")

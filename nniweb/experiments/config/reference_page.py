@@ -1,0 +1,178 @@
+"""Writes docs/experiment-config.md from the models, so that the page cannot say anything else than the code.
+
+``python -m nniweb.experiments.config.reference_page > docs/experiment-config.md``
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from nniweb.experiments.config.document import (
+    INHERITABLE,
+    AlgorithmDocument,
+    ExperimentDocument,
+    SharedStorageDocument,
+)
+from nniweb.experiments.config.durations import parse_duration
+from nniweb.experiments.config.field_walk import file_key, leaf_types
+from nniweb.experiments.config.v1_conversion import V1_CLASS_FILES, V1_DROPPED, V1_FIELDS
+from nniweb.tuning.algorithms import ASSESSORS, TUNERS, Algorithm
+from trainingservice.base import TrainingService
+from trainingservice.platforms import ALIASES, BUILT_IN, load_platform
+
+INTRODUCTION = """\
+# Experiment config files
+
+This page is made from the code by `python -m nniweb.experiments.config.reference_page`; do not edit it.
+
+A config file is YAML or JSON, in one of the two forms that NNI has had:
+
+* **v2** (NNI 2.x and 3.0), told by `trainingService`. Letter case and underscores in field names do not count:
+  `trialCommand`, `trial_command` and `TRIALCOMMAND` are one field.
+* **v1** (NNI 1.x), told by `trainingServicePlatform`. Field names are exact. The file is read as the v2 form it
+  corresponds to; messages use the names of the file.
+
+What holds for both:
+
+* A field that is not known is an error, and the nearest known one is named. A field without a value counts as left out.
+* Relative paths start from the folder of the file, `~` is the home folder of the server's user.
+* A duration is a number with a unit (`30s`, `10m`, `1.5h`, `2d`), several of them (`1h30m`), or whole seconds. It is
+  rounded up to whole seconds.
+* GPU numbers are a list (`[0, 1]`), one number, or text (`"0,1"`).
+* `1e-3` is a number, also where YAML 1.1 would read it as text. A key that is given twice is an error.
+* Exactly one of `trainingService` and `cluster` says where the trials run.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    parts = [
+        INTRODUCTION,
+        "## The file\n\n" + _table(ExperimentDocument, V1_FIELDS, ""),
+        "`" + "`, `".join(INHERITABLE) + "` may also stand in the trainingService section, and win there.\n",
+        "## tuner, assessor, advisor\n\n" + _table(AlgorithmDocument, _of_tuner(), ""),
+        _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
+        "## sharedStorage\n\n" + _table(SharedStorageDocument, {key: key for key in _keys(SharedStorageDocument)}, ""),
+        *(_platform(name, load_platform(name)) for name in sorted(BUILT_IN)),
+        "## v1 fields without a counterpart\n\n| v1 | what it means here |\n| --- | --- |\n"
+        + "".join(f"| `{v1}` | {meaning} |\n" for v1, meaning in V1_DROPPED.items()),
+    ]
+    return "\n".join(parts)
+
+
+def _of_tuner() -> dict[str, str]:
+    """The v1 names within the tuner's section -> the v2 names, the three builtin names together."""
+    rows = {v1.partition(".")[2]: v2.partition(".")[2] for v1, v2 in V1_FIELDS.items()
+            if v1.partition(".")[0] in ("tuner", "assessor", "advisor") and "." in v2}
+    return rows | {v1.partition(".")[2]: v2.partition(".")[2] for v1, v2 in V1_CLASS_FILES.items()}
+
+
+def _algorithms(kind: str, known: tuple[Algorithm, ...]) -> str:
+    text = f"| {kind} | classArgs | optimize_mode if not given |\n| --- | --- | --- |\n"
+    for algorithm in known:
+        names = ", ".join((algorithm.name, *algorithm.aliases))
+        arguments = "; ".join(f"`{name}`: {_type(field)}" for name, field in algorithm.class_args.model_fields.items())
+        text += f"| {names} | {_cell(arguments)} | {algorithm.default_optimize_mode or 'maximize'} |\n"
+    return text
+
+
+def _platform(name: str, platform: type[TrainingService]) -> str:
+    aliases = [alias for alias, real in ALIASES.items() if real == name]
+    also = f" (also written `{'`, `'.join(aliases)}`)" if aliases else ""
+    models = (platform.settings_model, platform.options_model)
+    v1 = {key: value for model in models for key, value in model.v1_fields.items()}
+    dropped = {key: value for model in models for key, value in model.v1_dropped.items()}
+    rows = "".join(_rows(model, v1, "") for model in models)
+    text = (f"## trainingService: platform: {name}{also}\n\n{HEAD}"
+            f"| `platform` | `trainingServicePlatform` | text | required | Always `{name}`. |\n{rows}")
+    if not any("reuseMode" in _keys(model) for model in models):
+        text += f"| `reuseMode` | | true or false | - | Accepted; {platform.settings_model.reuse_mode_meaning}. |\n"
+    for v1_name, meaning in dropped.items():
+        text += f"| - | `{v1_name}` | | | {meaning} |\n"
+    return text
+
+
+HEAD = "| v2 | v1 | type | default | meaning |\n| --- | --- | --- | --- | --- |\n"
+
+
+def _table(model: type[BaseModel], v1: dict[str, str], prefix: str) -> str:
+    return HEAD + _rows(model, v1, prefix)
+
+
+def _rows(model: type[BaseModel], v1: dict[str, str], prefix: str) -> str:
+    text = ""
+    for name, field in model.model_fields.items():
+        key = prefix + file_key(name, field)
+        v1_names = ", ".join(f"`{old}`" for old, new in v1.items() if new == key or new == f"/{key}")
+        text += (f"| `{key}` | {v1_names} | {_cell(_type(field))} | {_cell(_default(field))} "
+                 f"| {_cell(field.description or '')} |\n")
+        if model is not ExperimentDocument:
+            for suffix, inner in _inner_models(field.annotation):
+                text += _rows(inner, v1, f"{key}{suffix}.")
+    return text
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    return [file_key(name, field) for name, field in model.model_fields.items()]
+
+
+def _inner_models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
+    for leaf in leaf_types(annotation):
+        if isinstance(leaf, type) and issubclass(leaf, BaseModel):
+            yield "", leaf
+        elif get_origin(leaf) in (list, tuple):
+            for argument in get_args(leaf):
+                if isinstance(argument, type) and issubclass(argument, BaseModel):
+                    yield "[]", argument
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if default is None or default is PydanticUndefined:
+        return "-"
+    return f"`{json.dumps(default, default=str)}`"
+
+
+def _type(field: FieldInfo) -> str:
+    return _type_text(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
+
+
+def _type_text(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        if any(isinstance(part, BeforeValidator) and part.func is parse_duration for part in arguments[1:]):
+            return "duration"
+        return _type_text(arguments[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_type_text(part) for part in arguments if part is not type(None)))
+    if origin is Literal:
+        return ", ".join(str(part) for part in arguments)
+    if origin in (list, tuple, set, frozenset):
+        inner = _type_text(arguments[0])
+        return f"list of {inner}s" if inner.endswith(("number", "path")) else f"list of {inner}"
+    if isinstance(annotation, type):
+        for kind, words in ((bool, "true or false"), (int, "whole number"), (float, "number"),
+                            (SecretStr, "text (secret)"), (str, "text"), (Path, "path"), (BaseModel, "group of fields"),
+                            (dict, "group of fields")):
+            if issubclass(annotation, kind):
+                return words
+    return "group of fields" if origin is dict else "any value"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,52 @@
+"""Settings written as a config file again: the canonical v2 form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nniweb.experiments.config.durations import format_duration
+from nniweb.experiments.config.platform_section import without_secrets
+from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
+
+
+def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
+    """The v2 document, JSON-able, camelCase, without empty fields and without secrets.
+
+    Parsing it again gives equal settings, less the secrets.
+    """
+    document: dict[str, Any] = {
+        "experimentName": settings.experiment_name or None,
+        "description": settings.description or None,
+        "tags": list(settings.tags) or None,
+        "searchSpace": settings.search_space,
+        "trialCommand": settings.trial_command,
+        "trialCodeDirectory": None if settings.trial_code_directory is None else str(settings.trial_code_directory),
+        "trialConcurrency": settings.trial_concurrency,
+        "trialGpuNumber": settings.trial_gpu_number,
+        "maxExperimentDuration": _duration(settings.max_experiment_duration),
+        "maxTrialNumber": settings.max_trial_number,
+        "maxTrialDuration": _duration(settings.max_trial_duration),
+        "nniManagerIp": settings.nni_manager_ip,
+        "debug": settings.debug,
+        "logLevel": settings.log_level,
+        "tunerGpuIndices": None if settings.tuner_gpu_indices is None else list(settings.tuner_gpu_indices),
+        "tuner": _algorithm(settings.tuner),
+        "assessor": None if settings.assessor is None else _algorithm(settings.assessor),
+        "seed": settings.seed,
+        "sharedStorage": None if settings.shared_storage is None else without_secrets(settings.shared_storage),
+        "cluster": settings.cluster,
+        "trialOptions": None if settings.trial_options is None else without_secrets(settings.trial_options),
+        "trainingService": None if settings.training_service is None else settings.training_service.document(),
+    }
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def _duration(seconds: int | None) -> str | None:
+    return None if seconds is None else format_duration(seconds)
+
+
+def _algorithm(algorithm: AlgorithmSettings) -> dict[str, Any]:
+    document = {"name": algorithm.name, "className": algorithm.class_name,
+                "codeDirectory": None if algorithm.code_directory is None else str(algorithm.code_directory),
+                "classArgs": algorithm.class_args or None}
+    return {key: value for key, value in document.items() if value is not None}

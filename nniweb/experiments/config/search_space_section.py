@@ -1,0 +1,74 @@
+"""The search space of a file: written inside it, or in a file of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nniweb.experiments.config.document import ExperimentDocument
+from nniweb.experiments.config.errors import ConfigInvalid
+from nniweb.experiments.config.findings import Findings
+from nniweb.experiments.config.local_paths import LocalPaths
+from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
+from nniweb.tuning.problem import InvalidInput
+from nniweb.tuning.search_space_parser import parse_search_space
+
+
+def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[str, Any]:
+    """The search space as written; {} after adding what is wrong."""
+    if findings.has_error("searchSpace") or findings.has_error("searchSpaceFile"):
+        return {}
+    if document.search_space_file is not None:
+        if document.search_space is not None:
+            findings.note(f"{findings.spelling('searchSpace')}: not used, because "
+                          f"{findings.spelling('searchSpaceFile')} is given too and wins.")
+        return _from_file(document.search_space_file, findings)
+    if document.search_space is None:
+        field = findings.spelling("searchSpaceFile")
+        other = "" if field == "searchSpacePath" else " (or searchSpaceFile, the path of a file with it)"
+        findings.add("searchSpaceFile" if field == "searchSpacePath" else "searchSpace",
+                     f"is required{other}: which parameters shall be tried")
+        return {}
+    try:
+        parse_search_space(document.search_space)
+    except InvalidInput as error:
+        for problem in error.problems:
+            dot = "." if problem.path else ""
+            findings.add_text(f"{findings.spelling('searchSpace')}{dot}{problem.path}", problem.message)
+    return document.search_space
+
+
+def _from_file(path: Path, findings: Findings) -> dict[str, Any]:
+    field = "searchSpaceFile"
+    if message := LocalPaths(None).file_problem(path):
+        findings.add(field, message)
+        return {}
+    try:
+        if path.stat().st_size > 4 * LONGEST_TEXT:
+            findings.add(field, f"{path} is too large for a search space")
+            return {}
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        findings.add(field, f"{path} cannot be read: {reason}")
+        return {}
+    try:
+        space = _parse(text)
+        parse_search_space(space)
+    except ConfigInvalid as invalid:
+        for found in invalid.errors:
+            findings.add(field, f"in {path.name}: {found}")
+        return {}
+    except InvalidInput as error:
+        for problem in error.problems:
+            findings.add(field, f"in {path.name}: {problem}")
+    return space
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """JSON first, as NNI does (tabs, ``1e-3``), then YAML."""
+    try:
+        return read_mapping(json.loads(text)).data
+    except (ValueError, RecursionError):
+        return read_text(text).data

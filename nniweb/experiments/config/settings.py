@@ -1,0 +1,60 @@
+"""What a config file comes to: one settings object, the same for every spelling of the same experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from nniweb.experiments.config.document import LogLevel, SharedStorageDocument
+from nniweb.experiments.config.platform_section import PlatformSection
+from trainingservice.cluster_settings import TrialOptions
+
+
+class AlgorithmSettings(BaseModel):
+    """A tuner or an assessor: either a built-in (``name``, canonical) or a class (``class_name`` as module.Class)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str | None = None
+    class_name: str | None = None
+    code_directory: Path | None = None
+    class_args: dict[str, Any] = {}
+
+
+class ExperimentSettings(BaseModel):
+    """An experiment as it shall run. Durations are whole seconds; None means no limit, or not given.
+
+    Exactly one of ``training_service`` (the file has a platform section of its own) and ``cluster``
+    (the name of one set up on this server) is set.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    experiment_name: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    search_space: dict[str, Any]
+    trial_command: str
+    #: None where no folder was named and there was none to start from (the code was uploaded).
+    trial_code_directory: Path | None = None
+    trial_concurrency: int
+    #: None: GPUs are not looked at; 0: the trial sees none.
+    trial_gpu_number: int | None = None
+    max_experiment_duration: int | None = None
+    max_trial_number: int | None = None
+    max_trial_duration: int | None = None
+    nni_manager_ip: str | None = None
+    debug: bool = False
+    log_level: LogLevel = "info"
+    tuner: AlgorithmSettings
+    assessor: AlgorithmSettings | None = None
+    tuner_gpu_indices: tuple[int, ...] | None = None
+    optimize_mode: Literal["minimize", "maximize"]
+    seed: int | None = None
+    training_service: PlatformSection | None = None
+    cluster: str | None = None
+    #: Options for the trials on ``cluster``; None where none were given or the cluster's platform is not known.
+    trial_options: TrialOptions | None = None
+    shared_storage: SharedStorageDocument | None = None

@@ -1,0 +1,219 @@
+"""Each wrong thing is told by the caller's own name for the field, with what to do; all of them at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+LEFT_OUT = object()
+
+
+def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]:
+    *groups, key = field.split(".")
+    place = config
+    for group in groups:
+        place = place.setdefault(group, {})
+    if value is LEFT_OUT:
+        place.pop(key, None)
+    else:
+        place[key] = value
+    return config
+
+
+@pytest.mark.parametrize(("field", "value", "words"), [
+    ("trialConcurency", 2, "did you mean trialConcurrency?"),
+    ("traningService", {}, "did you mean trainingService?"),
+    ("trial", {"command": "x"}, "v1 form"),
+    ("trialConcurrency", LEFT_OUT, "required"),
+    ("trialConcurrency", 0, "greater than 0"),
+    ("trialConcurrency", -1, "greater than 0"),
+    ("trialConcurrency", 10**6, "at most 99999"),
+    ("trialConcurrency", "2", 'a whole number, not "2"'),
+    ("trialConcurrency", 1.5, "a whole number, not 1.5"),
+    ("trialConcurrency", True, "a whole number, not true"),
+    ("trialConcurrency", [1], "a whole number, not a list"),
+    ("trialCommand", "", "is empty"),
+    ("trialCommand", "  \n", "is empty"),
+    ("trialCommand", LEFT_OUT, "is required"),
+    ("trialCommand", 5, "text"),
+    ("trialCodeDirectory", "nowhere", "there is no folder"),
+    ("trialCodeDirectory", "space.json", "is not a folder"),
+    ("trialCodeDirectory", "", "empty"),
+    ("trialCodeDirectory", "~no-such-user/x", "no such user"),
+    ("trialCodeDirectory", "x" * 5000, "cannot be used"),
+    ("trialGpuNumber", -1, "at least 0"),
+    ("maxExperimentDuration", "1 fortnight", "duration"),
+    ("maxExperimentDuration", 0, "longer than 0"),
+    ("maxTrialDuration", 1.5, "duration"),
+    ("maxTrialNumber", 0, "greater than 0"),
+    ("debug", "yes", "true or false"),
+    ("logLevel", "inof", "did you mean info?"),
+    ("experimentType", "nas", "hpo"),
+    ("useAnnotation", True, "get_next_parameter"),
+    ("seed", -1, "at least 0"),
+    ("tags", "one", "a list"),
+    ("tags[0]", [""], "not be empty"),
+    ("tunerGpuIndices", "0,x", "GPU numbers"),
+    ("tunerGpuIndices", [0, 0], "twice"),
+    ("searchSpaceFile", "nowhere.json", "there is no file"),
+    ("searchSpaceFile", "code", "is not a file"),
+    ("tuner", LEFT_OUT, "is required"),
+    ("tuner", "TPE", 'a group of fields, not "TPE"'),
+    ("tuner.name", "TEP", "TPE"),
+    ("tuner.name", "SMAC", "not available"),
+    ("tuner.name", LEFT_OUT, "is required"),
+    ("tuner.nmae", "TPE", "did you mean name?"),
+    ("tuner.classArgs.optimize_mode", "max", "maximize"),
+    ("tuner.classArgs.sead", 1, "seed"),
+    ("tuner.classArgs", [], "group of fields"),
+    ("advisor", {"name": "TPE"}, "excludes tuner"),
+    ("assessor.name", "Medianstopp", "Medianstop"),
+    ("assessor.classArgs.start_step", "x", "integer"),
+    ("trainingService", LEFT_OUT, "is required"),
+    ("trainingService", "local", 'not "local"'),
+    ("trainingService", [{"platform": "local"}], "hybrid"),
+    ("trainingService.platform", "locla", "local"),
+    ("trainingService.platform", LEFT_OUT, "is required"),
+    ("trainingService.platform", 3, "name of a platform"),
+    ("trainingService.gpuIndcies", 3, "did you mean gpuIndices?"),
+    ("trainingService.gpuIndices", "a", "GPU indices"),
+    ("trainingService.maxTrialNumberPerGpu", 0, "at least 1"),
+    ("trainingService.useActiveGpu", "no", "true or false"),
+    ("trainingService.reuseMode", "no", "true or false"),
+    ("cluster", "ours", "excludes trainingService"),
+    ("trialOptions", {}, "cluster"),
+])
+def test_a_wrong_v2_field_is_named(v2: dict, errors_of: Callable, field: str, value: object, words: str) -> None:
+    errors = errors_of(changed(v2, field.removesuffix("[0]"), value))
+    assert any(error.field == field and words in error.message for error in errors), errors
+
+
+@pytest.mark.parametrize(("field", "value", "named", "words"), [
+    ("trialConcurency", 2, "trialConcurency", "did you mean trialConcurrency?"),
+    ("maxtrialnum", 2, "maxtrialnum", "did you mean maxTrialNum?"),
+    ("trialConcurrency", LEFT_OUT, "trialConcurrency", "required"),
+    ("trialConcurrency", "2", "trialConcurrency", "whole number"),
+    ("maxExecDuration", "0h", "maxExecDuration", "longer than 0"),
+    ("maxTrialNum", 0, "maxTrialNum", "greater than 0"),
+    ("trainingServicePlatform", "locla", "trainingServicePlatform", "local"),
+    ("trainingServicePlatform", None, "trainingServicePlatform", "required"),
+    ("searchSpacePath", "nowhere.json", "searchSpacePath", "there is no file"),
+    ("searchSpacePath", LEFT_OUT, "searchSpacePath", "is required"),
+    ("useAnnotation", True, "useAnnotation", "must be false"),
+    ("multiPhase", True, "multiPhase", "must be false"),
+    ("tuner", LEFT_OUT, "tuner", "is required"),
+    ("tuner.builtinTunerName", "TEP", "tuner.builtinTunerName", "TPE"),
+    ("tuner.builtinTunerName", "BOHB", "tuner.builtinTunerName", "not available"),
+    ("tuner.builtinTunerName", LEFT_OUT, "tuner.builtinTunerName", "is required"),
+    ("tuner.classArgs.sead", 1, "tuner.classArgs.sead", "seed"),
+    ("tuner.gpuIndices", "x", "tuner.gpuIndices", "GPU numbers"),
+    ("tuner.codeDir", "code", "tuner.builtinTunerName", "excludes"),
+    ("tuner.className", "Mine", "tuner.classFileName", "is required"),
+    ("trial", LEFT_OUT, "trial.command", "is required"),
+    ("trial", "python train.py", "trial", "group of fields"),
+    ("trial.command", "", "trial.command", "is empty"),
+    ("trial.comand", "x", "trial.comand", "did you mean command?"),
+    ("trial.codeDir", "nowhere", "trial.codeDir", "there is no folder"),
+    ("trial.gpuNum", -1, "trial.gpuNum", "at least 0"),
+    ("localConfig.gpuIndices", "a", "localConfig.gpuIndices", "GPU indices"),
+    ("localConfig.maxTrialNumPerGpu", 0, "localConfig.maxTrialNumPerGpu", "at least 1"),
+    ("localConfig.useactivegpu", True, "localConfig.useactivegpu", "did you mean useActiveGpu?"),
+    ("machineList", [], "machineList", "not a known field"),
+    ("machineList[]", {}, "machineList[]", "not a known field"),
+])
+def test_a_wrong_v1_field_has_its_v1_name(v1: dict, errors_of: Callable, field: str, value: object, named: str,
+                                          words: str) -> None:
+    errors = errors_of(changed(v1, field, value))
+    assert any(error.field == named and words in error.message for error in errors), errors
+
+
+@pytest.mark.parametrize(("space", "field", "words"), [
+    ({}, "searchSpace", "empty"),
+    ({"x": {"_type": "choice", "_value": []}}, "searchSpace.x._value", "empty"),
+    ({"x": {"_type": "uniform", "_value": [2, 1]}}, "searchSpace.x._value[1]", "greater"),
+    ({"x": {"_type": "unifrom", "_value": [1, 2]}}, "searchSpace.x._type", "uniform"),
+    ({"a.b": {"_type": "uniform", "_value": [2, 1]}}, "searchSpace.a.b._value[1]", "greater"),
+    ([1], "searchSpace", "a group of fields, not a list"),
+])
+def test_a_wrong_search_space_is_told_down_to_the_value(v2: dict, errors_of: Callable, space: object, field: str,
+                                                        words: str) -> None:
+    del v2["searchSpaceFile"]
+    [error] = errors_of(yaml.safe_dump(v2 | {"searchSpace": space}, sort_keys=False))
+    assert error.field == field
+    assert words in error.message
+    assert error.line is not None
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    (b'{"x": {"_type": "choice", "_value": []}}', "x._value"), (b"{'x': [", "line 1"), (b"\xff\xfe", "UTF-8"),
+    (b"", "empty"), (b'{"x": NaN}', "finite"), (b"[1]", "mapping"),
+])
+def test_a_wrong_search_space_file_is_named_with_the_place_in_it(folder: Path, v2: dict, errors_of: Callable,
+                                                                 content: bytes, words: str) -> None:
+    (folder / "space.json").write_bytes(content)
+    [error] = errors_of(v2)
+    assert error.field == "searchSpaceFile"
+    assert "space.json" in error.message
+    assert words in error.message
+
+
+def test_one_of_the_two_forms_of_the_search_space_is_needed(v2: dict, errors_of: Callable) -> None:
+    del v2["searchSpaceFile"]
+    [error] = errors_of(v2)
+    assert error.field == "searchSpace"
+    assert "searchSpaceFile" in error.message
+
+
+def test_a_relative_path_needs_a_folder_to_start_from(v2: dict, errors_of: Callable) -> None:
+    errors = errors_of(v2, base_directory=None)
+    assert [error.field for error in errors] == ["searchSpaceFile", "trialCodeDirectory"]
+    assert all("base directory" in error.message for error in errors)
+
+
+def test_all_errors_are_told_at_once_in_the_order_of_the_file(errors_of: Callable) -> None:
+    errors = errors_of(
+        "experiment_name: 5\n"
+        "searchSpace:\n"
+        "  lr: {_type: uniform, _value: [2, 1]}\n"
+        "trial_command: ''\n"
+        "trial_concurrency: none\n"
+        "tuner: {name: TEP}\n"
+        "trainingService: {platform: local, gpu_index: 1}\n")
+    assert [(error.field, error.line) for error in errors] == [
+        ("experiment_name", 1), ("searchSpace.lr._value[1]", 3), ("trial_command", 4), ("trial_concurrency", 5),
+        ("tuner.name", 6), ("trainingService.gpu_index", 7)]
+
+
+def test_two_spellings_of_one_field_are_refused(v2: dict, errors_of: Callable) -> None:
+    [error] = errors_of(v2 | {"trial_concurrency": 2})
+    assert error.field == "trial_concurrency"
+    assert "trialConcurrency" in error.message
+
+
+def test_a_missing_field_of_a_group_has_the_place_of_the_group(errors_of: Callable, v2: dict) -> None:
+    text = yaml.safe_dump(v2, sort_keys=False).replace("  name: Medianstop\n", "")
+    [error] = errors_of(text)
+    assert error.field == "assessor.name"
+    assert error.line == text[:text.index("assessor:")].count("\n") + 1
+
+
+def test_a_wrong_value_has_its_line_and_column(errors_of: Callable, v2: dict) -> None:
+    text = yaml.safe_dump(v2, sort_keys=False).replace("trialConcurrency: 2", "trialConcurrency: two")
+    [error] = errors_of(text)
+    assert (error.line, error.column) == (5, 19)
+    assert str(error) == 'line 5, column 19: trialConcurrency: must be a whole number, not "two"'
+
+
+def test_an_algorithm_of_ones_own_is_refused_honestly(v2: dict, v1: dict, errors_of: Callable, folder: Path) -> None:
+    own = {"className": "mine.Tuner", "codeDirectory": "code"}
+    [error] = errors_of(v2 | {"tuner": own})
+    assert error.field == "tuner.className"
+    assert "not available" in error.message
+    own_v1 = {"codeDir": "code", "classFileName": "mine.py", "className": "Tuner"}
+    [error] = errors_of(v1 | {"tuner": own_v1})
+    assert error.field == "tuner.className"
+    assert "not available" in error.message
+    [error] = errors_of(v2 | {"tuner": own | {"name": "TPE"}})
+    assert "excludes" in error.message
