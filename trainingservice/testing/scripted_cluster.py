@@ -30,6 +30,7 @@ from trainingservice.testing.behaviour import Behaviour
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import attempt_folder, contract, machine
+from trialkeeper.process_tree import ProcessTree
 
 #: An address at which nobody answers: a keeper that is given it believes the server is away.
 NOBODY = "http://127.0.0.1:9"
@@ -279,24 +280,26 @@ class ScriptedCluster:
             pids.add(state.keeper[0])
         for run in self._home(job_name).glob("run-*"):
             (run / contract.CANCELED_FILE).touch()
-        for pid in pids - {None}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid or 0, signal.SIGTERM)
+        for pid in pids:
+            if pid is not None:
+                _send(pid, signal.SIGTERM)
 
     def _kill(self, job_name: str, state: JobState) -> None:
         """The machine dies: keepers and trials end without a word."""
-        for run in self._home(job_name).glob("run-*"):
-            trial = attempt_folder.read_object(str(run / contract.TRIAL_FILE)) or {}
-            keeper = attempt_folder.keeper_pid(str(run))
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if keeper is not None:
-                    os.kill(keeper, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if machine.process_lives(trial.get("pid"), trial.get("start_time")):
-                    os.killpg(trial["pid"], signal.SIGKILL)
         if state.keeper is not None and self._keeper_lives(state):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(state.keeper[0], signal.SIGKILL)
+            _send(state.keeper[0], signal.SIGKILL)
+        for run in self._home(job_name).glob("run-*"):
+            keeper = attempt_folder.keeper_pid(str(run))
+            if keeper is not None:
+                _send(keeper, signal.SIGKILL)
+            trial = attempt_folder.read_object(str(run / contract.TRIAL_FILE))
+            journal = attempt_folder.summary_of(str(run))
+            if trial is not None and journal is not None:
+                tree = ProcessTree(journal.journal_id, trial["pid"], trial["start_time"], own_children=False,
+                                   reaps_orphans=False)
+                while members := tree.members():  # a process may fork while its family is killed
+                    for pid in members:
+                        _send(pid, signal.SIGKILL)
 
     # --- storage ---------------------------------------------------------------------------
 
@@ -335,3 +338,8 @@ class ScriptedCluster:
             finally:
                 if home.exists() and (path.exists() or experiment_id is not None):
                     attempt_folder.write_file(str(path), json.dumps(asdict(state)))
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
