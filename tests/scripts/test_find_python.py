@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     """A folder for PATH with nothing in it but what the script itself uses."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("sh", "id"):
+    for name in ("sh", "id", "env"):
         (folder / name).symlink_to(str(shutil.which(name)))
     return folder
 
