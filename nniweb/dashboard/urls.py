@@ -1,0 +1,14 @@
+"""Addresses of the pages."""
+
+from django.urls import path
+
+from nniweb.dashboard import pages, sign_in
+
+urlpatterns = [
+    path("", pages.experiments, name="experiments"),
+    path("experiments/<slug:public_id>/", pages.experiment, name="experiment"),
+    path("trials/<slug:public_id>/", pages.trial, name="trial"),
+    path("sign-in/", sign_in.SignIn.as_view(), name="sign-in"),
+    path("sign-in/<str:secret>/", sign_in.by_link, name="sign-in-link"),
+    path("sign-out/", sign_in.SignOut.as_view(), name="sign-out"),
+]

@@ -1,0 +1,104 @@
+"""The data folder: who may read it, the keys made at first start, the lock of its one server."""
+
+import base64
+import fcntl
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import IO, Any
+
+
+class DataFolderLocked(Exception):
+    """Another server uses this data folder. ``holder`` is what it wrote about itself."""
+
+    def __init__(self, folder: Path, holder: dict[str, Any]) -> None:
+        where = f" at {holder['urls'][0]}" if holder.get("urls") else ""
+        who = f" (process {holder['pid']})" if holder.get("pid") else ""
+        super().__init__(f"The data folder {folder} is in use by another server{where}{who}. "
+                         f"Use that one, stop it, or choose another folder with NNIWEB_DATA.")
+
+
+def prepare(folder: Path) -> Path:
+    """Make the folder (mode 0700) where it is missing; return it."""
+    for part in [*reversed(folder.parents), folder]:
+        if not part.is_dir():  # mkdir's parents=True would make the ones above with the usual mode
+            part.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def read_or_make(path: Path, make: Any) -> str:
+    """The text of a small private file; where it is missing it is made once (mode 0600), whoever comes first."""
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        pass
+    prepare(path.parent)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(make())
+    try:
+        os.link(draft, path)  # fails if another process was first: then its key is the key
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    return path.read_text().strip()
+
+
+def secret_key(folder: Path) -> str:
+    """Django's SECRET_KEY of this installation."""
+    return read_or_make(folder / "keys" / "secret_key", lambda: secrets.token_urlsafe(50))
+
+
+def seal_keys(folder: Path) -> str:
+    """Fernet keys (comma-separated, the first one seals) of this installation."""
+    return read_or_make(folder / "keys" / "seal_keys", lambda: base64.urlsafe_b64encode(os.urandom(32)).decode())
+
+
+def installation_id(folder: Path) -> str:
+    """A random name of this installation; keepers obey only their own."""
+    return read_or_make(folder / "keys" / "installation", lambda: secrets.token_hex(8))
+
+
+class ServerLock:
+    """Held by ``serve`` as long as it runs; also keeps ``server.json``, in which local keepers find the address."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = prepare(folder)
+        self._file: IO[str] | None = None
+
+    @property
+    def address_file(self) -> Path:
+        return self.folder / "server.json"
+
+    def acquire(self) -> None:
+        """Raises DataFolderLocked."""
+        file = open(self.folder / "server.lock", "a")  # noqa: SIM115  # held until release()
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise DataFolderLocked(self.folder, read_address_file(self.address_file)) from None
+        self._file = file
+
+    def write_address(self, urls: list[str]) -> None:
+        """Tell keepers on this machine where the server listens now."""
+        draft = self.address_file.with_suffix(".draft")
+        draft.write_text(json.dumps({"urls": urls, "pid": os.getpid()}))
+        draft.chmod(0o600)
+        draft.replace(self.address_file)
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def read_address_file(path: Path) -> dict[str, Any]:
+    """Content of ``server.json``; {} where there is none or it cannot be read."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

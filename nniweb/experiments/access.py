@@ -1,0 +1,47 @@
+"""Who may see and change what: one answer for pages, REST and commands.
+
+A person sees and steers their own experiments and those of their groups; a viewer only sees; an
+administrator does everything. Clusters set up for everybody are seen by all (or by their group)
+and changed by administrators; a private one belongs to its owner.
+"""
+
+from django.db.models import Q, QuerySet
+
+from nniweb.experiments.models import Cluster, Experiment, Trial, User
+
+
+def visible_experiments(user: User) -> QuerySet[Experiment]:
+    """Those the person may see; deleted ones are gone for everybody."""
+    experiments = Experiment.objects.filter(deleted_at=None)
+    if user.is_admin:
+        return experiments
+    return experiments.filter(Q(owner=user) | Q(group__in=user.groups.all()))
+
+
+def visible_trials(user: User) -> QuerySet[Trial]:
+    """Trials of the experiments the person may see."""
+    trials = Trial.objects.filter(experiment__deleted_at=None)
+    if user.is_admin:
+        return trials
+    return trials.filter(Q(experiment__owner=user) | Q(experiment__group__in=user.groups.all()))
+
+
+def may_change_experiment(user: User, experiment: Experiment) -> bool:
+    """Whether the person may steer it: pause, stop, change, delete, submit trials."""
+    if user.is_admin:
+        return True
+    shares = experiment.group_id is not None and user.groups.filter(pk=experiment.group_id).exists()
+    return user.may_change and (experiment.owner_id == user.pk or shares)
+
+
+def visible_clusters(user: User) -> QuerySet[Cluster]:
+    """Those the person may see, and launch on (where they are enabled)."""
+    if user.is_admin:
+        return Cluster.objects.all()
+    shared = Q(is_private=False) & (Q(group=None) | Q(group__in=user.groups.all()))
+    return Cluster.objects.filter(shared | Q(is_private=True, owner=user))
+
+
+def may_change_cluster(user: User, cluster: Cluster) -> bool:
+    """Administrators; and the owner of a private one."""
+    return user.is_admin or (user.may_change and cluster.is_private and cluster.owner_id == user.pk)

@@ -1,0 +1,32 @@
+"""Under which addresses keepers reach this installation."""
+
+from pathlib import Path
+
+from django.conf import settings
+
+from nniweb.data_folder import ServerLock, read_address_file
+
+
+def address_file() -> Path:
+    """``server.json``: re-read by keepers on this machine, so that a new port reaches them."""
+    return ServerLock(settings.DATA_FOLDER).address_file
+
+
+def keeper_urls(callback_url: str = "") -> tuple[str, ...]:
+    """Addresses for keepers on other machines, best first.
+
+    ``callback_url`` is the experiment's own (nniManagerIp); () where only loopback is known.
+    """
+    if callback_url:
+        return (callback_url,)
+    return (settings.PUBLIC_URL,) if settings.PUBLIC_URL else ()
+
+
+def own_urls() -> tuple[str, ...]:
+    """Addresses that work on this machine."""
+    return tuple(read_address_file(address_file()).get("urls", ())) or (f"http://127.0.0.1:{settings.PORT}",)
+
+
+def experiment_page(public_id: str) -> str:
+    """The address of an experiment's page, as a person can open it."""
+    return f"{settings.PUBLIC_URL or own_urls()[0]}/experiments/{public_id}/"

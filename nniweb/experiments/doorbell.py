@@ -1,0 +1,69 @@
+"""Says "experiment X changed" to whoever listens in this process. Carries no data and may be lost.
+
+Who hears it reads the rows. A listener that was busy hears each experiment once, however often it
+was rung. What is rung in another process is found by the listeners' own looks at the database
+(every second in the worker, every two seconds for open pages).
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from django.db import transaction
+
+
+class Listener:
+    """Gathers rings until somebody waits for them. Thread-safe."""
+
+    def __init__(self, callback: Callable[[int], None] | None = None) -> None:
+        self._condition = threading.Condition()
+        self._rung: set[int] = set()
+        self._callback = callback
+
+    def hear(self, experiment_pk: int) -> None:
+        with self._condition:
+            self._rung.add(experiment_pk)
+            self._condition.notify_all()
+        if self._callback is not None:
+            self._callback(experiment_pk)
+
+    def wait(self, timeout: float) -> set[int]:
+        """The experiments rung since the last wait; empty after ``timeout`` seconds of silence."""
+        deadline = time.monotonic() + timeout
+        with self._condition:
+            while not self._rung:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._condition.wait(left):
+                    break
+            rung, self._rung = self._rung, set()
+            return rung
+
+
+_listeners: list[Listener] = []
+_guard = threading.Lock()
+
+
+@contextmanager
+def listening(callback: Callable[[int], None] | None = None) -> Iterator[Listener]:
+    """A listener for the time of the block. ``callback`` is called in the ringing thread and must not block."""
+    listener = Listener(callback)
+    with _guard:
+        _listeners.append(listener)
+    try:
+        yield listener
+    finally:
+        with _guard:
+            _listeners.remove(listener)
+
+
+def ring(experiment_pk: int) -> None:
+    """Ring now. Inside a transaction use ``ring_on_commit``: a ring before the commit finds old rows."""
+    with _guard:
+        listeners = list(_listeners)
+    for listener in listeners:
+        listener.hear(experiment_pk)
+
+
+def ring_on_commit(experiment_pk: int) -> None:
+    transaction.on_commit(lambda: ring(experiment_pk))

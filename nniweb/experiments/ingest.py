@@ -1,0 +1,301 @@
+"""Stores what keepers report: many reports in one transaction, each entry exactly once.
+
+Used by the keeper endpoints and by whatever else brings journals home. Thread-safe, blocking.
+"""
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.utils import timezone
+
+from nniweb.experiments.exact_text import to_bytes
+from nniweb.experiments.metric_number import number_in
+from nniweb.experiments.models import Attempt, Metric, TrialOutput, TrialParameters
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.readings import store_readings
+from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.transitions import attempt_started, end_attempt, move_trial
+from nniweb.experiments.verdict import verdict
+from trainingservice.report_reading import ReadReport, RefusedReport
+from trainingservice.trial_job import parameter_text
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
+
+#: How long after the server took an attempt's end its token still opens it: answers can be lost, keepers repeat
+#: their last report and send files.
+TOKEN_GRACE = timedelta(hours=25)
+
+
+@dataclass
+class Delivery:
+    """One report on its way into the database."""
+
+    job_name: str
+    #: SHA-256 (hex) of the bearer token, None where the report does not come over HTTP.
+    token_hash: str | None
+    report: ReadReport
+    received_at: datetime
+
+
+@dataclass
+class Answer:
+    """What the sender is told: an HTTP status and the body."""
+
+    status: int
+    body: dict[str, Any]
+    retry_after: int | None = None
+
+
+@dataclass
+class _Batch:
+    """Rows gathered from the reports of one transaction."""
+
+    metrics: list[tuple[Any, ...]] = field(default_factory=list)
+    output: list[tuple[Any, ...]] = field(default_factory=list)
+    readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)
+
+
+def store(deliveries: Sequence[Delivery]) -> list[Answer]:
+    """Store all deliveries, answers in their order. When this returns the acknowledged entries are durable.
+
+    An entry the database refuses is isolated by halving and rejected; what goes wrong with the
+    database itself (disk full, server gone) answers 503, and keepers keep their journals.
+    """
+    try:
+        with transaction.atomic():
+            return _store(deliveries)
+    except (OperationalError, InterfaceError) as error:
+        logger.warning("reports are refused for now: the database says %s", error)
+        return [_busy("The server's database cannot take reports at the moment.") for _ in deliveries]
+    except DatabaseError:
+        if len(deliveries) > 1:
+            middle = len(deliveries) // 2
+            return store(deliveries[:middle]) + store(deliveries[middle:])
+        return [_store_without_poison(deliveries[0])]
+
+
+def _store_without_poison(delivery: Delivery) -> Answer:
+    """Halve a report the database refuses until the entry at fault stands alone; reject that one."""
+    lines = delivery.report.lines
+    if len(lines) > 1:
+        rejected: list[contract.Rejected] = []
+        for part in (lines[: len(lines) // 2], lines[len(lines) // 2:]):
+            answer = store([_with_lines(delivery, part, ())])[0]
+            if answer.status != 200:
+                return answer
+            rejected += answer.body["rejected"]
+        answer.body["rejected"] = [*delivery.report.rejected, *rejected]
+        return answer
+    n = lines[0][0]
+    logger.error("entry %d of job %s cannot be stored and is rejected", n, delivery.job_name, exc_info=True)
+    refused: contract.Rejected = {"n": n, "field": "", "message": "the database refused this entry"}
+    with transaction.atomic():
+        return _store([_with_lines(delivery, ((n, None),), (*delivery.report.rejected, refused))])[0]
+
+
+def _with_lines(delivery: Delivery, lines: Any, rejected: tuple[contract.Rejected, ...]) -> Delivery:
+    report = delivery.report
+    return Delivery(delivery.job_name, delivery.token_hash,
+                    ReadReport(report.keeper, report.sent_at, tuple(lines), rejected, None), delivery.received_at)
+
+
+def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
+    names = {delivery.job_name for delivery in deliveries}
+    attempts = {attempt.job_name: attempt for attempt in
+                Attempt.objects.filter(job_name__in=names).select_related("trial").defer("platform_state")}
+    phases = _later_parameters([attempt.trial_id for attempt in attempts.values()])
+    revisions: dict[int, int] = {}
+    batch = _Batch()
+    answers = []
+    for delivery in deliveries:
+        attempt = attempts.get(delivery.job_name)
+        if attempt is None:
+            answers.append(_refusal(404, "unknown", "No trial job of this name is known here."))
+            continue
+        try:
+            authenticate(attempt, delivery.token_hash, delivery.received_at)
+            answers.append(_take(delivery, attempt, batch, revisions, phases))
+        except RefusedReport as error:
+            answers.append(Answer(error.status, error.document(settings.INSTALLATION_ID)))
+    _write(batch)
+    return answers
+
+
+def authenticate(attempt: Attempt, token_hash: str | None, now: datetime) -> None:
+    """Raises RefusedReport (401) unless the token opens this attempt; ``token_hash`` None is trusted."""
+    expired = attempt.end_received_at is not None and now - attempt.end_received_at > TOKEN_GRACE
+    if token_hash is not None and (token_hash not in attempt.token_hashes or expired):
+        raise RefusedReport(401, contract.ERROR_TOKEN, "This token does not open this trial job.")
+
+
+def _take(delivery: Delivery, attempt: Attempt, batch: _Batch, revisions: dict[int, int],
+          phases: dict[int, list[contract.Order]]) -> Answer:
+    report, now = delivery.report, delivery.received_at
+    if report.replica:
+        return _reply(attempt, report, phases, accepted=0)
+    if attempt.journal_id and report.journal_id != attempt.journal_id:
+        raise RefusedReport(409, contract.ERROR_CLAIMED, "Another keeper has claimed this attempt.")
+    new = report.after(attempt.accepted)
+
+    owns = attempt.journal_id or (report.journal_id if new.accepted else "")
+    updated = Attempt.objects.filter(pk=attempt.pk, accepted=attempt.accepted, journal_id=attempt.journal_id).update(
+        accepted=new.accepted, journal_id=owns, heard_at=now, unseen_since=None,
+        parameter_index=report.keeper["parameter_index"],
+        **({"resources": report.resources} if report.resources else {}))
+    if not updated:  # another process took a report of this attempt since we read its row
+        return _busy("The same report is being stored already.")
+    attempt.accepted, attempt.journal_id = new.accepted, owns
+    if report.resources:
+        batch.readings.append((attempt.pk, now, report.resources))
+
+    is_back = attempt.trial.status == TrialJobStatus.UNKNOWN and attempt.started_at is not None
+    if new.entries or is_back:
+        experiment_pk = attempt.trial.experiment_id
+        if experiment_pk not in revisions:
+            revisions[experiment_pk] = next_revision(experiment_pk)
+        if is_back:
+            move_trial(attempt.trial_id, TrialJobStatus.RUNNING, now, revision=revisions[experiment_pk], message="")
+            attempt.trial.status = TrialJobStatus.RUNNING
+        _gather(new.entries, attempt, delivery, batch, revisions[experiment_pk])
+    return _reply(attempt, report, phases, accepted=new.accepted)
+
+
+def _gather(entries: Sequence[contract.Entry], attempt: Attempt, delivery: Delivery, batch: _Batch,
+            revision: int) -> None:
+    now = delivery.received_at
+    # the trial machine's clock may be wrong: entries are moved by the difference seen on this report
+    offset = now.timestamp() - delivery.report.sent_at if delivery.report.sent_at is not None else 0.0
+    metrics: list[tuple[contract.Entry, float | None]] = []
+    for entry in entries:
+        kind = entry["type"]
+        if kind == contract.METRIC:
+            number = number_in(entry["value"])
+            metrics.append((entry, number))
+            batch.metrics.append((
+                attempt.pk, entry["n"], entry["kind"], json.dumps(entry["parameter_id"]), entry["sequence"],
+                to_bytes(entry["value"]), number, _corrected(entry["at"], offset, now), now, revision))
+        elif kind == contract.OUTPUT:
+            batch.output.append((attempt.pk, entry["stream"], entry["offset"], entry["data"].encode("latin-1"),
+                                 entry["skipped"], revision))
+        elif kind == contract.STARTED:
+            Attempt.objects.filter(pk=attempt.pk).update(
+                machine_name=entry["host"], working_directory=entry["working_directory"])
+            attempt_started(attempt, _corrected(entry["at"], offset, now), revision=revision)
+    if metrics:
+        _show_on_trial(attempt, metrics, revision)
+    for entry in entries:  # after the metrics: whoever sees the end sees the final value
+        if entry["type"] == contract.ENDED:
+            _end(attempt, entry, _corrected(entry["at"], offset, now), batch, revision)
+
+
+def _show_on_trial(attempt: Attempt, metrics: Sequence[tuple[contract.Entry, float | None]], revision: int) -> None:
+    """Keep the trial's row ready for tables: latest intermediate result, their count, the first final value."""
+    trial = attempt.trial
+    intermediate = [number for entry, number in metrics if entry["kind"] == contract.PERIODICAL]
+    final = next(((entry["value"], number) for entry, number in metrics if entry["kind"] == contract.FINAL), None)
+    assignments, values = ["revision = %s"], [revision]
+    if intermediate:
+        assignments += ["intermediate_count = intermediate_count + %s", "latest_number = COALESCE(%s, latest_number)"]
+        values += [len(intermediate), next((n for n in reversed(intermediate) if n is not None), None)]  # type: ignore[list-item]
+    if final is not None:
+        # CASE looks at the row as it was, so the first final value stays, number and text together
+        assignments += ["final_number = CASE WHEN final_value IS NULL THEN %s ELSE final_number END",
+                        "final_value = COALESCE(final_value, %s)"]
+        values += [final[1], to_bytes(final[0])]  # type: ignore[list-item]
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE experiments_trial SET {', '.join(assignments)} WHERE id = %s", [*values, trial.pk])
+
+
+def _end(attempt: Attempt, entry: contract.Entry, at: datetime, batch: _Batch, revision: int) -> None:
+    status, message = verdict(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
+                              attempt.trial.target, "" if entry["exit_code"] == 0 else _last_words(attempt, batch))
+    if end_attempt(attempt, status, at, revision=revision, message=message, reason=entry["reason"],
+                   exit_code=entry["exit_code"], duration=entry["duration"]):
+        attempt.stage, attempt.ended_at = Attempt.Stage.ENDED, at
+
+
+def _last_words(attempt: Attempt, batch: _Batch) -> str:
+    """The last line the trial wrote to stderr, as far as it has arrived."""
+    pieces = [row[3] for row in batch.output if row[0] == attempt.pk and row[1] == "stderr"][-1:]
+    if not pieces:
+        pieces = list(TrialOutput.objects.filter(attempt=attempt, stream="stderr").order_by("-offset")
+                      .values_list("data", flat=True)[:1])
+    lines = bytes(pieces[0]).decode("utf-8", "replace").split("\n") if pieces else []
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+
+def _corrected(at: float, offset: float, now: datetime) -> datetime:
+    """The entry's time by the server's clock, never in the future."""
+    try:
+        return min(datetime.fromtimestamp(at + offset, UTC), now)
+    except (OverflowError, ValueError, OSError):
+        return now
+
+
+def _write(batch: _Batch) -> None:
+    with connection.cursor() as cursor:
+        if batch.metrics:
+            cursor.executemany(
+                f"INSERT INTO {Metric._meta.db_table} (attempt_id, n, kind, parameter_id, sequence, value, number,"
+                " recorded_at, received_at, revision) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+                " ON CONFLICT DO NOTHING", [_adapted(row) for row in batch.metrics])
+        if batch.output:
+            cursor.executemany(
+                f'INSERT INTO {TrialOutput._meta.db_table} (attempt_id, stream, "offset", data, skipped, revision)'
+                " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING", batch.output)
+    store_readings(batch.readings)
+
+
+def _adapted(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Times as this database's driver wants them."""
+    adapt = connection.ops.adapt_datetimefield_value
+    return (*row[:7], adapt(row[7]), adapt(row[8]), row[9])
+
+
+def _later_parameters(trial_pks: Sequence[int]) -> dict[int, list[contract.Order]]:
+    """Parameters of index 1 and above (multi-phase trials), as orders, by trial."""
+    orders: dict[int, list[contract.Order]] = defaultdict(list)
+    for row in TrialParameters.objects.filter(trial_id__in=trial_pks, index__gt=0).order_by("trial_id", "index"):
+        text = parameter_text(row.value, row.parameter_id, index=row.index)
+        orders[row.trial_id].append({"order": contract.ORDER_PARAMETERS, "index": row.index, "text": text})
+    return orders
+
+
+def _reply(attempt: Attempt, report: ReadReport, phases: dict[int, list[contract.Order]], accepted: int) -> Answer:
+    orders: list[contract.Order] = []
+    if any(entry["type"] == contract.ENDED for entry in report.entries):
+        pass  # there is nothing left to stop
+    elif attempt.trial.target != TrialTarget.RUN:
+        orders.append({"order": contract.ORDER_STOP, "reason": attempt.trial.target})
+    elif attempt.stage == Attempt.Stage.ENDED:
+        orders.append({"order": contract.ORDER_STOP, "reason": "the trial has ended"})
+    orders += [order for order in phases.get(attempt.trial_id, ())
+               if order["index"] > report.keeper["parameter_index"]]
+    asks = any(entry["type"] == contract.METRIC and entry["kind"] == contract.REQUEST_PARAMETER
+               for entry in report.entries)
+    return Answer(200, {"installation": settings.INSTALLATION_ID, "accepted": accepted,
+                        "rejected": list(report.rejected), "orders": orders,
+                        "next_report_within": 0.2 if asks else 10})
+
+
+def _refusal(status: int, error: str, message: str) -> Answer:
+    return Answer(status, {"installation": settings.INSTALLATION_ID, "error": error, "message": message})
+
+
+def _busy(message: str) -> Answer:
+    answer = _refusal(503, contract.ERROR_BUSY, message)
+    answer.retry_after = 1
+    return answer
+
+
+def received_now() -> datetime:
+    return timezone.now()

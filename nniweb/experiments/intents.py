@@ -1,0 +1,202 @@
+"""What people ask for: each function writes what is wanted; the worker makes it so.
+
+Every function is one transaction, says who asked, and raises ``Refused`` with a sentence (and the
+field, where one is at fault) when the wish makes no sense now; then nothing is changed.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
+from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.models.trial import TrialSource, TrialTarget
+from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.transitions import move_experiment, move_trial, running_seconds, want_of_trials
+from nniweb.tuning.problem import InvalidInput
+from nniweb.tuning.search_space_parser import parse_search_space
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+class Refused(Exception):
+    """The wish cannot be met. ``errors`` is a list of (field, sentence); field "" where none is at fault."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.errors = [(field, message)]
+
+    @classmethod
+    def for_fields(cls, errors: list[tuple[str, str]]) -> "Refused":
+        refused = cls(errors[0][1], errors[0][0])
+        refused.errors = errors
+        return refused
+
+
+def _locked(experiment: Experiment) -> tuple[Experiment, int]:
+    """The experiment's row as it is now, with the next revision taken (which also takes the row's lock)."""
+    revision = next_revision(experiment.pk)
+    return Experiment.objects.select_related("cluster").get(pk=experiment.pk), revision
+
+
+def _note(experiment: Experiment, at: datetime, kind: str, message: str, actor: User | None) -> None:
+    ExperimentEvent.objects.create(experiment=experiment, at=at, kind=kind, message=message, actor=actor)
+
+
+def pause(experiment: Experiment, actor: User | None = None) -> None:
+    """Start nothing new; running trials go on to their end."""
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        if experiment.is_finished or experiment.status == ExperimentStatus.STOPPING:
+            raise Refused(f"The experiment is {experiment.status}; only one that is going on can be paused.")
+        Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.PAUSE)
+        move_experiment(experiment, ExperimentStatus.PAUSED, timezone.now(), actor=actor)
+
+
+def resume(experiment: Experiment, actor: User | None = None) -> None:
+    """Go on: with a paused experiment, and with one that was stopped, failed or is done but below its limits."""
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        now = timezone.now()
+        if experiment.status == ExperimentStatus.STOPPING:
+            raise Refused("The experiment is still stopping; wait until it is STOPPED.")
+        if experiment.is_finished and (reason := limit_reached(experiment, now)):
+            raise Refused(f"{reason} Raise the limit, then the experiment goes on by itself.")
+        Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN)
+        if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
+            move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
+
+
+def stop(experiment: Experiment, actor: User | None = None) -> None:
+    """End the experiment and all its trials. Stopping twice, or what has ended, is harmless."""
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        now = timezone.now()
+        if experiment.is_finished and not Trial.objects.filter(experiment=experiment).unfinished().exists():
+            return
+        Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.STOP)
+        move_experiment(experiment, ExperimentStatus.STOPPING, now, actor=actor)
+    # the trials' targets are written by the worker, in chunks: there may be very many
+
+
+def limit_reached(experiment: Experiment, now: datetime) -> str:
+    """The sentence of the limit that keeps new trials from starting, "" where there is none."""
+    most = experiment.max_trial_number
+    if most is not None and experiment.next_sequence_id >= most:
+        return f"All {most} trials of maxTrialNumber were submitted."
+    if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
+        return f"It has run for maxExperimentDuration ({experiment.max_duration:g} s)."
+    return ""
+
+
+#: Field of a change -> its spelling in experiment files, for the history.
+CHANGEABLE = {
+    "trial_concurrency": "trialConcurrency",
+    "max_trial_number": "maxTrialNumber",
+    "max_duration": "maxExperimentDuration",
+    "max_trial_duration": "maxTrialDuration",
+    "search_space": "searchSpace",
+    "name": "experimentName",
+    "description": "description",
+    "tags": "tags",
+}
+
+
+def change(experiment: Experiment, changes: dict[str, Any], actor: User | None = None) -> Experiment:
+    """Change concurrency, limits, search space (of which the tuner is told) or the words about an experiment.
+
+    ``changes``: keys of CHANGEABLE, values already checked for their type. Raising a limit takes a
+    DONE experiment up again. Trials that exist are never ended by it.
+    """
+    if "search_space" in changes:
+        try:
+            parse_search_space(changes["search_space"])
+        except InvalidInput as invalid:
+            raise Refused.for_fields([(f"search_space.{problem.path}".rstrip("."), problem.message)
+                                      for problem in invalid.problems]) from None
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        now = timezone.now()
+        different = {field: value for field, value in changes.items() if getattr(experiment, field) != value}
+        if not different:
+            return experiment
+        fields = dict(different)
+        if "search_space" in different:
+            fields["search_space_version"] = experiment.search_space_version + 1
+        Experiment.objects.filter(pk=experiment.pk).update(**fields)
+        for field, value in fields.items():
+            setattr(experiment, field, value)
+        described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description")
+                              else f"{CHANGEABLE[field]} = {value}" for field, value in different.items())
+        _note(experiment, now, "changed", described, actor)
+        resting = (ExperimentStatus.DONE, ExperimentStatus.NO_MORE_TRIAL)
+        if experiment.status in resting and experiment.target == ExperimentTarget.RUN \
+                and not limit_reached(experiment, now):
+            move_experiment(experiment, ExperimentStatus.RUNNING, now, message="", actor=actor)
+        return experiment
+
+
+def set_archived(experiment: Experiment, archived: bool, actor: User | None = None) -> None:
+    """Put a finished experiment out of sight, or back."""
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        if archived and not experiment.is_finished:
+            raise Refused(f"The experiment is {experiment.status}; stop it before archiving it.")
+        Experiment.objects.filter(pk=experiment.pk).update(archived=archived)
+        _note(experiment, timezone.now(), "archived" if archived else "brought back", "", actor)
+
+
+def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Canceled by a person.") -> None:
+    """End one trial; one that was never submitted ends at once. Harmless on an ended one."""
+    with transaction.atomic():
+        revision = next_revision(trial.experiment_id)
+        now = timezone.now()
+        trial = Trial.objects.get(pk=trial.pk)
+        wanted = want_of_trials([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor)
+        if wanted and not trial.attempts.exists():
+            move_trial(trial.pk, TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason, actor=actor)
+
+
+def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User | None = None, *,
+                 rerun_of: Trial | None = None) -> Trial:
+    """Queue a trial with hand-picked parameters. As in NNI they need not lie inside the search space."""
+    with transaction.atomic():
+        experiment, revision = _locked(experiment)
+        now = timezone.now()
+        if experiment.is_finished and experiment.status != ExperimentStatus.DONE \
+                or experiment.target == ExperimentTarget.STOP:
+            raise Refused(f"The experiment is {experiment.status}; resume it before submitting a trial.")
+        if reason := limit_reached(experiment, now):
+            raise Refused(f"{reason} Raise the limit before submitting another trial.")
+        trial = Trial.objects.create(
+            experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
+            source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
+            message="It waits for a free slot.")
+        TrialParameters.objects.create(trial=trial, index=0, parameter_id=None, value=parameters)
+        TrialEvent.objects.create(trial=trial, at=now, kind="created", actor=actor, message=(
+            f"Rerun of trial {rerun_of.sequence_id}." if rerun_of else "Submitted by a person."))
+        Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=experiment.next_sequence_id + 1)
+        if experiment.status == ExperimentStatus.DONE:
+            move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
+        return trial
+
+
+def rerun_trial(trial: Trial, actor: User | None = None) -> Trial:
+    """A new trial with the same parameters; it counts towards maxTrialNumber."""
+    if not trial.is_finished:
+        raise Refused(f"The trial is {trial.status}; it can be run again when it has ended.")
+    first = trial.parameter_sets.first()
+    return submit_trial(trial.experiment, first.value if first else {}, actor, rerun_of=trial)
+
+
+def delete(experiment: Experiment, actor: User | None = None) -> None:
+    """Out of sight at once; the worker removes what it left on the platform, then its rows."""
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        if not experiment.is_finished or Trial.objects.filter(experiment=experiment).unfinished().exists():
+            raise Refused(f"The experiment is {experiment.status} and may have running trials; "
+                          "stop it before deleting it.")
+        now = timezone.now()
+        Experiment.objects.filter(pk=experiment.pk).update(deleted_at=now)
+        _note(experiment, now, "deleted", "", actor)

@@ -1,0 +1,62 @@
+"""From rows to what a platform is asked to run."""
+
+from pathlib import Path
+from typing import Any
+
+from nniweb.experiments import addresses, code_archives
+from nniweb.experiments.models import Attempt, Experiment, Trial
+from trainingservice.base import TrainingService
+from trainingservice.trial_job import (
+    HyperParameters,
+    JobApplicationForm,
+    KeeperAccess,
+    TrialCode,
+    TrialLimits,
+    parameter_text,
+)
+
+
+def keeper_access(experiment: Experiment, service: type[TrainingService], token: str) -> KeeperAccess:
+    """How the keeper of a new submission calls home: by the public address, or on this machine by its file."""
+    if service.needs_public_url:
+        return KeeperAccess(urls=addresses.keeper_urls(experiment.callback_url), token=token)
+    return KeeperAccess(urls=addresses.own_urls(), token=token, url_file=addresses.address_file())
+
+
+def application_form(attempt: Attempt, service: type[TrainingService], access: KeeperAccess) -> JobApplicationForm:
+    """The form of an attempt; the same for each submission but for the keeper's token."""
+    trial: Trial = attempt.trial
+    experiment = trial.experiment
+    first = next(iter(trial.parameter_sets.all()), None)
+    return JobApplicationForm(
+        job_name=attempt.job_name,
+        trial_job_id=trial.public_id,
+        experiment_id=experiment.public_id,
+        sequence_id=trial.sequence_id,
+        hyper_parameters=HyperParameters(parameter_text(
+            first.value if first else {}, first.parameter_id if first else None,
+            source="algorithm" if trial.ask_number is not None else "customized")),
+        command=experiment.trial_command,
+        keeper=access,
+        code=trial_code(experiment),
+        gpu_number=experiment.trial_gpu_number,
+        environment=_text_values(experiment.config.get("environment")),
+        options=service.options_model.model_validate(experiment.trial_options),
+        limits=TrialLimits(max_trial_duration=experiment.max_trial_duration),
+        keep_files=tuple(experiment.keep_files),
+    )
+
+
+def trial_code(experiment: Experiment) -> TrialCode | None:
+    archive = experiment.code
+    if archive is None and not experiment.code_folder:
+        return None
+    return TrialCode(
+        folder=Path(experiment.code_folder) if experiment.code_folder else None,
+        archive=code_archives.local_path(archive) if archive else None,
+        sha256=archive.sha256 if archive else None,
+    )
+
+
+def _text_values(mapping: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in mapping.items()} if isinstance(mapping, dict) else {}

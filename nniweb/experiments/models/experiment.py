@@ -1,0 +1,148 @@
+"""An experiment: what is searched, how far it is, what is wanted of it."""
+
+
+from django.contrib.auth.models import Group
+from django.db import models
+
+from nniweb.experiments.public_id import new_public_id
+
+from .cluster import Cluster
+
+
+class ExperimentStatus(models.TextChoices):
+    INITIALIZED = "INITIALIZED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    NO_MORE_TRIAL = "NO_MORE_TRIAL"
+    TUNER_NO_MORE_TRIAL = "TUNER_NO_MORE_TRIAL"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+    DONE = "DONE"
+    ERROR = "ERROR"
+
+
+class ExperimentTarget(models.TextChoices):
+    RUN = "RUN"
+    PAUSE = "PAUSE"
+    STOP = "STOP"
+
+
+class CodeArchive(models.Model):
+    """A code folder as it was at launch: ``code/<sha256>.tar.gz`` in Django's default storage."""
+
+    sha256 = models.CharField(max_length=64, unique=True)
+    size = models.BigIntegerField()
+    file_count = models.PositiveIntegerField(default=0)
+    storage_path = models.CharField(max_length=200)
+    last_used = models.DateTimeField()
+
+
+class ExperimentQuerySet(models.QuerySet["Experiment"]):
+    def unfinished(self) -> "ExperimentQuerySet":
+        """Those a worker has something to do for."""
+        return self.filter(status__in=UNFINISHED_EXPERIMENTS)
+
+
+#: Statuses in which trials may run or start.
+UNFINISHED_EXPERIMENTS = (ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING, ExperimentStatus.PAUSED,
+                          ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL,
+                          ExperimentStatus.STOPPING)
+
+
+class Experiment(models.Model):
+    class OptimizeMode(models.TextChoices):
+        MAXIMIZE = "maximize"
+        MINIMIZE = "minimize"
+
+    public_id = models.CharField(max_length=12, unique=True, default=new_public_id, editable=False)
+    #: The id it had elsewhere, where it was imported.
+    foreign_id = models.CharField(max_length=64, blank=True)
+    name = models.CharField(max_length=200)
+    description = models.TextField(blank=True)
+    owner = models.ForeignKey("experiments.User", models.SET_NULL, null=True, related_name="experiments")
+    group = models.ForeignKey(Group, models.SET_NULL, null=True, blank=True, related_name="+")
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="experiments")
+    tags = models.JSONField(default=list, blank=True)
+
+    status = models.CharField(max_length=20, choices=ExperimentStatus.choices, default=ExperimentStatus.INITIALIZED)
+    target = models.CharField(max_length=5, choices=ExperimentTarget.choices, default=ExperimentTarget.RUN)
+    message = models.TextField(blank=True)
+    archived = models.BooleanField(default=False)
+    #: Set when somebody deleted it: out of sight at once, removed by the worker.
+    deleted_at = models.DateTimeField(null=True)
+
+    search_space = models.JSONField()
+    #: Grows when the search space is changed while running.
+    search_space_version = models.PositiveIntegerField(default=0)
+    #: {"name", "class_args"} or {"class_name", "code_directory", "class_args"}
+    tuner = models.JSONField()
+    assessor = models.JSONField(null=True)
+    optimize_mode = models.CharField(max_length=8, choices=OptimizeMode.choices)
+    seed = models.BigIntegerField()
+
+    trial_command = models.TextField()
+    trial_options = models.JSONField(default=dict)
+    trial_gpu_number = models.PositiveIntegerField(null=True)
+    #: The user's folder on this server, where there is one.
+    code_folder = models.TextField(blank=True)
+    code = models.ForeignKey(CodeArchive, models.PROTECT, null=True)
+    trial_concurrency = models.PositiveIntegerField()
+    max_trial_number = models.PositiveIntegerField(null=True)
+    max_duration = models.FloatField(null=True, help_text="Seconds in status RUNNING.")
+    max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")
+    #: Glob patterns of files to keep from each trial's working directory.
+    keep_files = models.JSONField(default=list)
+    #: The file as it was given (secrets struck out), and what it was resolved to.
+    config_text = models.TextField(blank=True)
+    config = models.JSONField(default=dict)
+    #: What the person should know about how the file was understood.
+    notes = models.JSONField(default=list)
+    #: Address keepers elsewhere shall call (nniManagerIp), "" = the installation's own.
+    callback_url = models.CharField(max_length=300, blank=True)
+
+    next_sequence_id = models.PositiveIntegerField(default=0)
+    #: How many parameter sets the tuner was asked for: the next one's parameter id.
+    next_ask = models.PositiveIntegerField(default=0)
+    next_tuner_event = models.PositiveIntegerField(default=0)
+    revision = models.BigIntegerField(default=0)
+
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    #: Seconds spent in status RUNNING up to ``running_since``.
+    running_seconds = models.FloatField(default=0.0)
+    running_since = models.DateTimeField(null=True)
+
+    objects = ExperimentQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["cluster", "status"]), models.Index(fields=["-created_at"])]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.public_id})"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status not in UNFINISHED_EXPERIMENTS
+
+
+class ExperimentEvent(models.Model):
+    """Who did what when, and what the worker noticed. Append-only."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="events")
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=30)
+    message = models.TextField(blank=True)
+    actor = models.ForeignKey("experiments.User", models.SET_NULL, null=True, related_name="+")
+
+
+class TunerEvent(models.Model):
+    """What the tuner was asked and told, in order: from these it is rebuilt exactly. Append-only."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="tuner_events")
+    number = models.PositiveIntegerField()
+    data = models.JSONField()
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["experiment", "number"], name="tuner_events_are_numbered")]

@@ -1,0 +1,176 @@
+"""Trials and the attempts to run them."""
+
+
+from django.db import models
+from django.db.models import Q
+
+from nniweb.experiments.exact_text import ExactTextField
+from nniweb.experiments.public_id import new_public_id
+from trainingservice.trial_job_status import ENDS, UNFINISHED, TrialJobStatus
+
+from .cluster import Machine
+from .experiment import Experiment
+
+TRIAL_STATUSES = [(status.value, status.value) for status in TrialJobStatus]
+
+
+class TrialTarget(models.TextChoices):
+    RUN = "RUN"
+    USER_CANCELED = "USER_CANCELED"
+    EARLY_STOPPED = "EARLY_STOPPED"
+    SYS_CANCELED = "SYS_CANCELED"
+
+
+class TrialSource(models.TextChoices):
+    TUNER = "tuner"
+    CUSTOMIZED = "customized"
+    RERUN = "rerun"
+
+
+class TrialQuerySet(models.QuerySet["Trial"]):
+    def unfinished(self) -> "TrialQuerySet":
+        return self.filter(status__in=[status.value for status in UNFINISHED])
+
+    def finished(self) -> "TrialQuerySet":
+        return self.filter(status__in=[status.value for status in ENDS])
+
+    def not_taught(self) -> "TrialQuerySet":
+        """Ended trials the tuner has not been told of."""
+        return self.finished().filter(taught=False)
+
+
+class Trial(models.Model):
+    """One set of hyper-parameters and what became of it. ``status`` is written by ``transitions`` alone."""
+
+    public_id = models.CharField(max_length=12, unique=True, default=new_public_id, editable=False)
+    foreign_id = models.CharField(max_length=64, blank=True)
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="trials")
+    sequence_id = models.PositiveIntegerField()
+    status = models.CharField(max_length=13, choices=TRIAL_STATUSES, default=TrialJobStatus.WAITING.value)
+    target = models.CharField(max_length=13, choices=TrialTarget.choices, default=TrialTarget.RUN)
+    source = models.CharField(max_length=10, choices=TrialSource.choices, default=TrialSource.TUNER)
+    rerun_of = models.ForeignKey("self", models.SET_NULL, null=True, related_name="reruns")
+    #: The tuner's number of this parameter set; None for those it was not asked for.
+    ask_number = models.PositiveIntegerField(null=True)
+    tags = models.JSONField(default=list)
+    #: Why it waits, why it failed.
+    message = models.TextField(blank=True)
+    final_value = ExactTextField(null=True)
+    final_number = models.FloatField(null=True)
+    #: The latest intermediate result, for tables.
+    latest_number = models.FloatField(null=True)
+    intermediate_count = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    submitted_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    #: Whether the tuner was told the end.
+    taught = models.BooleanField(default=False)
+    revision = models.BigIntegerField(default=0)
+
+    objects = TrialQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["experiment", "sequence_id"], name="one_trial_per_sequence_id"),
+        ]
+        indexes = [
+            models.Index(fields=["experiment", "revision"]),
+            models.Index(fields=["experiment", "status"]),
+            # what a round looks at stays small however long the history is
+            models.Index(fields=["experiment"], name="trials_unfinished",
+                         condition=Q(status__in=sorted(status.value for status in UNFINISHED))),
+            models.Index(fields=["experiment"], name="trials_not_taught", condition=Q(taught=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"trial {self.sequence_id} ({self.public_id})"
+
+    @property
+    def is_finished(self) -> bool:
+        return TrialJobStatus(self.status).is_end
+
+
+class TrialParameters(models.Model):
+    """What the trial was given; more than one row for multi-phase trials."""
+
+    trial = models.ForeignKey(Trial, models.CASCADE, related_name="parameter_sets")
+    index = models.PositiveIntegerField(default=0)
+    #: JSON scalar: a number for ordinary tuners, text for some, null for hand-picked sets.
+    parameter_id = models.JSONField(null=True)
+    value = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["trial", "index"], name="one_parameter_set_per_phase")]
+        ordering = ["index"]
+
+
+class Attempt(models.Model):
+    """One submission of a trial to the platform. Its end is final."""
+
+    class Stage(models.TextChoices):
+        #: Committed before the platform is called: the submission may or may not have reached it.
+        SUBMITTING = "submitting"
+        SUBMITTED = "submitted"
+        ENDED = "ended"
+
+    trial = models.ForeignKey(Trial, models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField(default=1)
+    #: The name on the platform: the trial's id, then id + r2, r3 for retries.
+    job_name = models.CharField(max_length=20, unique=True)
+    stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.SUBMITTING)
+    #: SHA-256 of the keeper's tokens; a new submission adds one.
+    token_hashes = models.JSONField(default=list)
+    #: The journal that owns the attempt, "" until one has reported.
+    journal_id = models.CharField(max_length=64, blank=True)
+    #: Highest journal entry committed.
+    accepted = models.BigIntegerField(default=0)
+    #: Highest parameter index the keeper said it holds.
+    parameter_index = models.IntegerField(default=0)
+    platform_state = models.JSONField(default=dict)
+    machine = models.ForeignKey(Machine, models.SET_NULL, null=True, related_name="attempts")
+    machine_name = models.CharField(max_length=255, blank=True)
+    #: GPUs are held on this machine identity while the attempt is unfinished.
+    machine_identity = models.CharField(max_length=100, blank=True)
+    gpu_indices = models.JSONField(null=True)
+    working_directory = models.TextField(blank=True)
+    url = models.TextField(blank=True)
+    exit_code = models.BigIntegerField(null=True)
+    end_reason = models.CharField(max_length=20, blank=True)
+    #: What the platform said of the end, before the keeper's own word: {"status", "message", "exit_code"}
+    observed_end = models.JSONField(null=True)
+    observed_end_at = models.DateTimeField(null=True)
+    heard_at = models.DateTimeField(null=True)
+    unseen_since = models.DateTimeField(null=True)
+    #: Latest readings of CPU, memory and GPUs.
+    resources = models.JSONField(null=True)
+    created_at = models.DateTimeField()
+    submitted_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    #: When the server took the end: later than ``ended_at`` where the server was away.
+    end_received_at = models.DateTimeField(null=True)
+    #: Seconds by the keeper's monotonic clock.
+    duration = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["trial", "number"], name="attempts_are_numbered")]
+        indexes = [
+            models.Index(fields=["trial"], name="attempts_unfinished",
+                         condition=Q(stage__in=["submitting", "submitted"])),
+            models.Index(fields=["machine_identity"], name="attempts_holding_gpus",
+                         condition=Q(stage__in=["submitting", "submitted"], gpu_indices__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return self.job_name
+
+
+class TrialEvent(models.Model):
+    """The history of a trial: the answer to "why". Append-only."""
+
+    trial = models.ForeignKey(Trial, models.CASCADE, related_name="events")
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=30)
+    message = models.TextField(blank=True)
+    actor = models.ForeignKey("experiments.User", models.SET_NULL, null=True, related_name="+")

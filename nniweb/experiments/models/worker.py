@@ -1,0 +1,16 @@
+"""Worker processes: shown to people, they decide nothing."""
+
+from django.db import models
+
+
+class Worker(models.Model):
+    id = models.CharField(max_length=40, primary_key=True)
+    host = models.CharField(max_length=255)
+    pid = models.PositiveIntegerField()
+    #: Start time of the process in clock ticks since boot: tells it from a later one with the same pid.
+    pid_started = models.CharField(max_length=40, blank=True)
+    started_at = models.DateTimeField()
+    heard_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"

@@ -1,0 +1,98 @@
+"""How far experiments are: counts, best trial, time left. Two queries, however many experiments are asked for."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Case, Count, Max, Min, OuterRef, Subquery, When
+
+from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.transitions import running_seconds
+from trainingservice.trial_job_status import ENDS, TrialJobStatus
+
+#: Ends whose final value is a result: a failed trial's is not.
+RESULTS = (TrialJobStatus.SUCCEEDED.value, TrialJobStatus.EARLY_STOPPED.value)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an experiment stands. Times in seconds; None where it cannot be said."""
+
+    #: Every trial status, with how many trials are in it.
+    counts: dict[str, int]
+    best_value: float | None
+    #: Public id of the trial with the best value, the earliest of equals.
+    best_trial_id: str | None
+    #: Time spent in RUNNING.
+    elapsed: float
+    #: Part of maxTrialNumber or of maxExperimentDuration that is over, the greater one; 0 to 1.
+    fraction: float | None
+    #: Time left at the pace so far.
+    eta: float | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def ended(self) -> int:
+        return sum(count for status, count in self.counts.items() if TrialJobStatus(status) in ENDS)
+
+
+def progress_of(experiments: Iterable[Experiment], now: datetime) -> dict[int, Progress]:
+    """The progress of each experiment, by primary key."""
+    experiments = list(experiments)
+    keys = [experiment.pk for experiment in experiments]
+    counts: dict[int, dict[str, int]] = {key: dict.fromkeys([s.value for s in TrialJobStatus], 0) for key in keys}
+    values: dict[int, list[float]] = {key: [] for key in keys}
+    rows = Trial.objects.filter(experiment__in=keys).values_list("experiment", "status").annotate(
+        Count("pk"), Min("final_number"), Max("final_number")).order_by()
+    for key, status, count, least, most in rows:
+        counts[key][status] = count
+        if status in RESULTS and least is not None and most is not None:
+            values[key] += [least, most]
+    best_trials = _best_trials([key for key in keys if values[key]])
+    result = {}
+    for experiment in experiments:
+        better = max if experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE else min
+        found = values[experiment.pk]
+        elapsed = running_seconds(experiment, now)
+        ended = sum(counts[experiment.pk][end.value] for end in ENDS)
+        result[experiment.pk] = Progress(
+            counts=counts[experiment.pk], best_value=better(found) if found else None,
+            best_trial_id=best_trials.get(experiment.pk), elapsed=elapsed,
+            fraction=_fraction(experiment, ended, elapsed), eta=_eta(experiment, ended, elapsed))
+    return result
+
+
+def _best_trials(experiment_keys: list[int]) -> dict[int, str]:
+    if not experiment_keys:
+        return {}
+    results = Trial.objects.filter(experiment=OuterRef("pk"), status__in=RESULTS, final_number__isnull=False)
+    greatest = Subquery(results.order_by("-final_number", "sequence_id").values("public_id")[:1])
+    least = Subquery(results.order_by("final_number", "sequence_id").values("public_id")[:1])
+    best = Case(When(optimize_mode=Experiment.OptimizeMode.MAXIMIZE, then=greatest), default=least)
+    return dict(Experiment.objects.filter(pk__in=experiment_keys).annotate(best=best).values_list("pk", "best"))
+
+
+def _fraction(experiment: Experiment, ended: int, elapsed: float) -> float | None:
+    if experiment.status == ExperimentStatus.DONE:
+        return 1.0
+    parts = []
+    if experiment.max_trial_number:
+        parts.append(ended / experiment.max_trial_number)
+    if experiment.max_duration:
+        parts.append(elapsed / experiment.max_duration)
+    return min(1.0, max(parts)) if parts else None
+
+
+def _eta(experiment: Experiment, ended: int, elapsed: float) -> float | None:
+    if experiment.status not in (ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL):
+        return None
+    left = []
+    if experiment.max_trial_number and ended:
+        left.append(max(0, experiment.max_trial_number - ended) * elapsed / ended)
+    if experiment.max_duration:
+        left.append(max(0.0, experiment.max_duration - elapsed))
+    return min(left) if left else None

@@ -1,0 +1,22 @@
+"""Revisions: the order of changes within an experiment.
+
+Time stamps commit out of order and clocks jump. The revision is taken by an UPDATE of the
+experiment's row, so that transactions which change the same experiment commit in its order.
+"""
+
+from django.db import connection
+
+from nniweb.experiments import doorbell
+
+
+def next_revision(experiment_pk: int) -> int:
+    """Take the next revision, inside the transaction of the change; the bell rings when it commits.
+
+    Returns 0 where the experiment is gone.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE experiments_experiment SET revision = revision + 1 WHERE id = %s RETURNING revision",
+                       [experiment_pk])
+        row = cursor.fetchone()
+    doorbell.ring_on_commit(experiment_pk)
+    return row[0] if row else 0

@@ -1,0 +1,35 @@
+"""Builds the TrainingService object of a cluster, for the worker that drives it and for rehearsals."""
+
+from collections.abc import Callable
+
+from django.conf import settings
+
+from nniweb.data_folder import prepare
+from nniweb.experiments.config.platform_section import parse_stored_section
+from nniweb.experiments.gpu_book import AttemptGpuBook
+from nniweb.experiments.models import Cluster
+from nniweb.experiments.sealing import unseal
+from trainingservice.base import ServiceContext, TrainingService
+from trainingservice.platforms import load_platform
+
+
+def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda job_name: None) -> TrainingService:
+    """A fresh service object with the cluster's settings, secrets and metadata; nothing is started.
+
+    The metadata rows hold the values of the platform's metadata keys, and the secrets of its
+    settings under their paths (``machineList[0].password``). Raises trainingservice's errors (a
+    missing library, wrong metadata), CannotOpen for a secret sealed with a lost key, ConfigInvalid
+    for settings that no longer fit the platform.
+    """
+    platform = load_platform(cluster.platform)
+    texts = {row.key: unseal(row.sealed_value) if row.sealed_value is not None else row.value
+             for row in cluster.metadata.all()}
+    secrets = {key: text for key, text in texts.items() if key not in platform.metadata_keys}
+    section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)
+    folder = prepare(settings.DATA_FOLDER / "clusters" / cluster.public_id)
+    service = platform(section.settings, ServiceContext(
+        cluster_id=cluster.public_id, state_folder=folder, installation=settings.INSTALLATION_ID,
+        gpu_book=AttemptGpuBook(), on_change=on_change))
+    for key in texts.keys() - secrets.keys():
+        service.set_cluster_metadata(key, texts[key])
+    return service

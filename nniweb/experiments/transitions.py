@@ -1,0 +1,129 @@
+"""The one place that writes statuses.
+
+A move is an UPDATE whose WHERE names the statuses it may come from. One row: it happened, the
+event is written and the bell rings on commit. No row: somebody was first, which is normal; the
+first end wins and an end is final. Every function here runs inside its caller's transaction.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F, Value
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, User
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.revisions import next_revision
+from trainingservice.trial_job_status import TrialJobStatus, sources_of
+
+
+def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision: int, message: str | None = None,
+               actor: User | None = None, **fields: Any) -> bool:
+    """Move one trial; True if it happened. ``message`` None leaves the old one."""
+    if message is not None:
+        fields["message"] = printable(message)
+    if status.is_end:
+        fields["ended_at"] = at
+    elif status is TrialJobStatus.RUNNING:
+        fields["started_at"] = Coalesce(F("started_at"), Value(at))
+    sources = [source.value for source in sources_of(status)]
+    moved = Trial.objects.filter(pk=trial_pk, status__in=sources).update(
+        status=status.value, revision=revision, **fields)
+    if moved:
+        TrialEvent.objects.create(trial_id=trial_pk, at=at, kind=status.value, actor=actor,
+                                  message=fields.get("message", ""))
+    return bool(moved)
+
+
+def want_of_trials(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, revision: int, reason: str,
+                   actor: User | None = None) -> list[Trial]:
+    """Write what is wanted of unfinished trials (all of one experiment); the first wish to stop stands."""
+    changed = [trial for trial in trials
+               if Trial.objects.unfinished().filter(pk=trial.pk, target=TrialTarget.RUN).update(
+                   target=target, revision=revision)]
+    TrialEvent.objects.bulk_create(
+        TrialEvent(trial=trial, at=at, kind=f"wanted {target}", message=printable(reason), actor=actor)
+        for trial in changed)
+    return changed
+
+
+def attempt_started(attempt: Attempt, at: datetime, *, revision: int) -> None:
+    """The trial's command is running (or about to, within milliseconds)."""
+    Attempt.objects.filter(pk=attempt.pk, started_at=None).update(started_at=at)
+    move_trial(attempt.trial_id, TrialJobStatus.RUNNING, at, revision=revision, message="")
+
+
+def attempt_requeued(attempt: Attempt, at: datetime, *, revision: int, message: str) -> None:
+    """The platform took the job back into its queue."""
+    Attempt.objects.filter(pk=attempt.pk).update(started_at=None)
+    move_trial(attempt.trial_id, TrialJobStatus.WAITING, at, revision=revision, message=message)
+
+
+def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revision: int, message: str,
+                reason: str = "", exit_code: int | None = None, duration: float | None = None) -> bool:
+    """End an attempt, free its GPUs (they are held while it is unfinished) and end its trial with it.
+
+    False where the attempt had ended before; then nothing is changed.
+    """
+    ended = Attempt.objects.filter(pk=attempt.pk).exclude(stage=Attempt.Stage.ENDED).update(
+        stage=Attempt.Stage.ENDED, ended_at=at, end_received_at=timezone.now(), exit_code=exit_code, end_reason=reason, duration=duration)
+    if not ended:
+        return False
+    move_trial(attempt.trial_id, status, at, revision=revision, message=message)
+    return True
+
+
+#: experiment status -> where it may come from
+_EXPERIMENT_SOURCES: dict[ExperimentStatus, tuple[ExperimentStatus, ...]] = {
+    ExperimentStatus.RUNNING: (ExperimentStatus.INITIALIZED, ExperimentStatus.PAUSED, ExperimentStatus.NO_MORE_TRIAL,
+                               ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.DONE, ExperimentStatus.STOPPED,
+                               ExperimentStatus.ERROR),
+    ExperimentStatus.PAUSED: (ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL,
+                              ExperimentStatus.TUNER_NO_MORE_TRIAL),
+    ExperimentStatus.NO_MORE_TRIAL: (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL),
+    ExperimentStatus.TUNER_NO_MORE_TRIAL: (ExperimentStatus.RUNNING,),
+    ExperimentStatus.DONE: (ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL),
+    ExperimentStatus.STOPPING: (ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING, ExperimentStatus.PAUSED,
+                                ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL),
+    ExperimentStatus.STOPPED: (ExperimentStatus.STOPPING,),
+    ExperimentStatus.ERROR: (ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING, ExperimentStatus.PAUSED,
+                             ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL),
+}
+
+
+def move_experiment(experiment: Experiment, status: ExperimentStatus, at: datetime, *, message: str = "",
+                    actor: User | None = None) -> bool:
+    """Move an experiment and keep the account of its time in RUNNING; True if it happened.
+
+    ``experiment`` is brought up to date with what was written.
+    """
+    was = ExperimentStatus(experiment.status)
+    if was not in _EXPERIMENT_SOURCES.get(status, ()):
+        return False
+    fields: dict[str, Any] = {"status": status, "message": printable(message)}
+    if was == ExperimentStatus.RUNNING and experiment.running_since is not None:
+        fields["running_seconds"] = running_seconds(experiment, at)
+        fields["running_since"] = None
+    if status == ExperimentStatus.RUNNING:
+        fields["running_since"] = at
+        fields["ended_at"] = None
+        fields["started_at"] = experiment.started_at or at
+    if status in (ExperimentStatus.DONE, ExperimentStatus.STOPPED, ExperimentStatus.ERROR):
+        fields["ended_at"] = at
+    if not Experiment.objects.filter(pk=experiment.pk, status=was).update(**fields):
+        return False
+    for name, value in fields.items():
+        setattr(experiment, name, value)
+    ExperimentEvent.objects.create(experiment=experiment, at=at, kind=status, message=fields["message"], actor=actor)
+    next_revision(experiment.pk)
+    return True
+
+
+def running_seconds(experiment: Experiment, at: datetime) -> float:
+    """Seconds the experiment has spent in RUNNING, the server's absences included, pauses not."""
+    since = experiment.running_since
+    return experiment.running_seconds + (max(0.0, (at - since).total_seconds()) if since else 0.0)

@@ -1,0 +1,50 @@
+"""What the first start brings: the first user, a way in, something that moves."""
+
+import importlib.util
+import logging
+from pathlib import Path
+
+from django.conf import settings
+
+from nniweb.experiments.config.parsing import parse_experiment_config
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.launching import launch
+from nniweb.experiments.models import Experiment, SignInLink, User
+from nniweb.experiments.models.account import Role
+
+logger = logging.getLogger(__name__)
+
+
+def first_user() -> User:
+    """The first active administrator; on an empty installation ``admin``, made without a password."""
+    found = User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
+    if found is not None:
+        return found
+    user = User(username="admin", is_staff=True, is_superuser=True, role=Role.ADMIN)
+    user.set_unusable_password()
+    user.save()
+    return user
+
+
+def sign_in_address(base_url: str, user: User) -> str:
+    """An address that signs the user in, once, within an hour."""
+    return f"{base_url}/sign-in/{SignInLink.make(user)}/"
+
+
+def demo_folder() -> Path:
+    """The digits example; the one without dependencies where scikit-learn is not installed."""
+    name = "digits" if importlib.util.find_spec("sklearn") else "quadratic"
+    return Path(settings.BASE_DIR) / "examples" / name
+
+
+def launch_demo(owner: User) -> Experiment | None:
+    """Launch the bundled demo if nothing was ever launched here; None where there is nothing to do."""
+    if not settings.DEMO or Experiment.objects.exists():
+        return None
+    folder = demo_folder()
+    try:
+        parsed = parse_experiment_config((folder / "config.yml").read_text(), folder)
+        return launch(parsed, owner)
+    except (Refused, OSError, ValueError) as error:
+        logger.warning("the demo in %s could not be launched: %s", folder, error)
+        return None

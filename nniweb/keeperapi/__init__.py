@@ -1,0 +1,1 @@
+"""The endpoints trial keepers call: a small ASGI application beside Django."""

@@ -1,0 +1,135 @@
+"""The ASGI application the keepers call. Not Django's: what a report costs is Python per request.
+
+The protocol is in docs/keeper-protocol.md. Every call carries the token of its attempt; nothing
+here opens with a person's session or token.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import orjson
+from django.conf import settings
+
+from nniweb.experiments import ingest
+from nniweb.experiments.models.account import hash_of
+from nniweb.keeperapi import job_files
+from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
+from trainingservice.report_reading import RefusedReport, refuse_by_length
+from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+#: Largest file a keeper may send after a trial's end, in bytes.
+MAX_FILE_BYTES = 64 * 1024 * 1024
+
+#: Every route: method, pattern of the path behind contract.URL_PREFIX, name of the handler below.
+#: The token in the Authorization header opens exactly one attempt (and its experiment's code).
+ROUTES = (
+    ("POST", re.compile(r"trials/([a-z0-9]{1,20})/reports"), "report"),
+    ("GET", re.compile(r"trials/([a-z0-9]{1,20})/job"), "job"),
+    ("GET", re.compile(r"experiments/([a-z0-9]{1,12})/code"), "code"),
+    ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/(.+)"), "file"),
+)
+
+
+class KeeperApplication:
+    """``scope["path"]`` must begin with contract.URL_PREFIX; asgi.py sees to that."""
+
+    def __init__(self) -> None:
+        self.group_commit = GroupCommit(settings.INSTALLATION_ID)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"][len(contract.URL_PREFIX):]
+        known = [(method, match, name) for method, pattern, name in ROUTES if (match := pattern.fullmatch(path))]
+        found = [(match, name) for method, match, name in known if method == scope["method"]]
+        if not found:
+            status = 405 if known else 404
+            await _send(send, status, _error("unknown", "There is no such address here."))
+            return
+        match, name = found[0]
+        headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        try:
+            scheme, _, token = headers.get(b"authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not token:
+                raise RefusedReport(401, contract.ERROR_TOKEN, "The Authorization header with a token is missing.")
+            await getattr(self, name)(match, hash_of(token.strip()), headers, receive, send)
+        except RefusedReport as error:
+            await _send(send, error.status, error.document(settings.INSTALLATION_ID))
+        except _SenderGone:
+            logger.debug("a keeper hung up in the middle of %s", path)
+
+    async def report(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
+                     send: Send) -> None:
+        refuse_by_length(headers.get(b"content-length"))
+        body = await _body(receive, contract.MAX_REPORT_BYTES)
+        try:
+            answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
+        except TooManyWaiting:
+            answer = ingest.Answer(429, _error(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
+        await _send(send, answer.status, answer.body, answer.retry_after)
+
+    async def job(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
+                  send: Send) -> None:
+        document = await asyncio.to_thread(job_files.job_document_of, match[1], token_hash)
+        await _send(send, 200, document)
+
+    async def code(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
+                   send: Send) -> None:
+        path, sha256 = await asyncio.to_thread(job_files.code_of, match[1], token_hash)
+        etag = f'"{sha256}"'
+        if headers.get(b"if-none-match") == etag:
+            await send({"type": "http.response.start", "status": 304, "headers": [(b"etag", etag.encode())]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        size = path.stat().st_size
+        await send({"type": "http.response.start", "status": 200, "headers": [
+            (b"content-type", b"application/gzip"), (b"content-length", str(size).encode()), (b"etag", etag.encode())]})
+        with open(path, "rb") as file:
+            while chunk := await asyncio.to_thread(file.read, 256 * 1024):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def file(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
+                   send: Send) -> None:
+        body = await _body(receive, MAX_FILE_BYTES)
+        await asyncio.to_thread(job_files.keep_file, match[1], token_hash, match[2], body)
+        await _send(send, 200, {"installation": settings.INSTALLATION_ID})
+
+
+class _SenderGone(Exception):
+    pass
+
+
+async def _body(receive: Receive, limit: int) -> bytes:
+    pieces, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _SenderGone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"The body must not have more than {limit} bytes.")
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return b"".join(pieces)
+
+
+def _error(error: str, message: str) -> dict[str, Any]:
+    return {"installation": settings.INSTALLATION_ID, "error": error, "message": message}
+
+
+async def _send(send: Send, status: int, document: Any, retry_after: int | None = None) -> None:
+    body = orjson.dumps(document)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if retry_after is not None:
+        headers.append((b"retry-after", str(retry_after).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,152 @@
+"""One thread that commits whatever reports have gathered, then answers all of them.
+
+A durable commit costs a disk flush whether it holds one report or a hundred. While one is under
+way the next reports gather, so the more there are the larger the groups: no timer, no delay.
+"""
+
+import asyncio
+import atexit
+import logging
+import queue
+import threading
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+
+import orjson
+from django.db import connection
+
+from nniweb.experiments import ingest
+from trainingservice.report_reading import ReadReport, RefusedReport, read_report
+
+logger = logging.getLogger(__name__)
+
+#: Most reports in one transaction: bounds how long other writers wait.
+MAX_GROUP = 64
+#: Most bytes of reports in one transaction, for the same reason.
+MAX_GROUP_BYTES = 2 * 1024 * 1024
+#: Most reports waiting before senders are told to come later.
+MAX_WAITING = 5000
+
+
+class TooManyWaiting(Exception):
+    """More reports wait than can be stored soon."""
+
+
+@dataclass
+class _Waiting:
+    job_name: str
+    token_hash: str
+    body: bytes
+    content_encoding: str
+    received_at: datetime
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[ingest.Answer]"
+
+
+class GroupCommit:
+    """Takes reports on event loops, stores them on a thread of its own, which starts with the first report."""
+
+    def __init__(self, installation: str) -> None:
+        self._installation = installation
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> ingest.Answer:
+        """Wait for the commit and return the answer. Raises TooManyWaiting."""
+        if self._queue.qsize() >= MAX_WAITING:
+            raise TooManyWaiting
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(job_name, token_hash, body, content_encoding, ingest.received_now(), loop,
+                           loop.create_future())
+        self._queue.put(waiting)
+        self._start()
+        return await waiting.future
+
+    def _start(self) -> None:
+        with self._guard:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
+                self._thread.start()
+                atexit.register(self.close)
+
+    def close(self) -> None:
+        """Store what has been taken, then end the thread. The next report starts a new one."""
+        with self._guard:
+            thread, self._thread = self._thread, None
+        if thread is not None and thread.is_alive():
+            self._queue.put(None)
+            thread.join(timeout=30)
+            atexit.unregister(self.close)
+
+    def _run(self) -> None:
+        try:
+            while self.step():
+                pass
+        finally:
+            connection.close()
+
+    def step(self) -> bool:
+        """Wait for reports, store one group, answer it. False after ``close``."""
+        group: list[_Waiting] = []
+        going_on = True
+        size = 0
+        waiting = self._queue.get()
+        while True:
+            if waiting is None:
+                going_on = False
+                break
+            group.append(waiting)
+            size += len(waiting.body)
+            if len(group) >= MAX_GROUP or size >= MAX_GROUP_BYTES:
+                break
+            try:
+                waiting = self._queue.get_nowait()
+            except queue.Empty:
+                break
+        if group:
+            self._answer(group, self._store(group))
+        return going_on
+
+    def _store(self, group: list[_Waiting]) -> list[ingest.Answer]:
+        answers: list[ingest.Answer | None] = []
+        deliveries = []
+        for waiting in group:
+            read = self._read(waiting)
+            if isinstance(read, ReadReport):
+                answers.append(None)
+                deliveries.append(ingest.Delivery(waiting.job_name, waiting.token_hash, read, waiting.received_at))
+            else:
+                answers.append(read)
+        try:
+            stored = iter(ingest.store(deliveries) if deliveries else [])
+        except Exception:
+            logger.exception("a group of %d reports could not be stored; they will come again", len(group))
+            connection.close()
+            body = {"installation": self._installation, "error": "internal", "message": "The server failed."}
+            return [answer or ingest.Answer(500, body) for answer in answers]
+        return [answer or next(stored) for answer in answers]
+
+    def _read(self, waiting: _Waiting) -> ReadReport | ingest.Answer:
+        try:
+            return read_report(waiting.body, waiting.content_encoding, loads=orjson.loads)
+        except RefusedReport as error:
+            return ingest.Answer(error.status, error.document(self._installation))
+
+    @staticmethod
+    def _answer(group: list[_Waiting], answers: list[ingest.Answer]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, ingest.Answer]]] = defaultdict(list)
+        for waiting, answer in zip(group, answers, strict=True):
+            by_loop[waiting.loop].append((waiting, answer))
+        for loop, pairs in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, pairs)
+            except RuntimeError:
+                logger.debug("a loop was closed before its %d answers", len(pairs))
+
+
+def _resolve(pairs: list[tuple[_Waiting, ingest.Answer]]) -> None:
+    for waiting, answer in pairs:
+        if not waiting.future.done():  # its sender may have gone
+            waiting.future.set_result(answer)

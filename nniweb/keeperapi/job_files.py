@@ -1,0 +1,80 @@
+"""What a keeper fetches and sends besides reports: its job, its code, files to keep. Blocking."""
+
+from pathlib import Path, PurePosixPath
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.db import close_old_connections
+from django.utils import timezone
+
+from nniweb.experiments import code_archives
+from nniweb.experiments.ingest import authenticate
+from nniweb.experiments.job_forms import application_form
+from nniweb.experiments.models import Attempt, TrialFile
+from trainingservice.platforms import load_platform
+from trainingservice.report_reading import RefusedReport
+from trainingservice.trial_job import KeeperAccess, job_document
+from trialkeeper import contract
+
+
+def job_document_of(job_name: str, token_hash: str) -> contract.JobDocument:
+    """What to run, for a keeper whose platform could not hand it over. Raises RefusedReport."""
+    try:
+        attempt = _attempt(job_name, token_hash)
+        if attempt.stage == Attempt.Stage.ENDED:
+            raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
+        experiment = attempt.trial.experiment
+        service = load_platform(experiment.cluster.platform)
+        form = application_form(attempt, service, KeeperAccess(urls=(), token=""))
+        code: contract.CodeDocument | None = None
+        if experiment.code is not None:
+            code = {"sha256": experiment.code.sha256}
+        elif service.shares_code_folder and experiment.code_folder:
+            code = {"folder": experiment.code_folder}
+        gpus = None if attempt.gpu_indices is None else tuple(attempt.gpu_indices)
+        return job_document(form, platform=service.platform, code=code, gpu_indices=gpus)
+    finally:
+        close_old_connections()
+
+
+def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
+    """Path and hash of the experiment's code archive. Raises RefusedReport."""
+    try:
+        # newest first: a token usually belongs to a trial that is starting now
+        for attempt in Attempt.objects.filter(trial__experiment__public_id=experiment_id).exclude(
+                stage=Attempt.Stage.ENDED).select_related("trial__experiment__code").order_by("-pk"):
+            if token_hash in attempt.token_hashes:
+                archive = attempt.trial.experiment.code
+                if archive is None:
+                    raise RefusedReport(404, "unknown", "This experiment has no code archive.")
+                return code_archives.local_path(archive), archive.sha256
+        raise RefusedReport(401, contract.ERROR_TOKEN, "This token does not open this experiment's code.")
+    finally:
+        close_old_connections()
+
+
+def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
+    """Store one file of a trial; sending it again replaces it. Raises RefusedReport."""
+    try:
+        attempt = _attempt(job_name, token_hash)
+        parts = PurePosixPath(name).parts
+        if not parts or len(name) > 1000 or name.startswith("/") or ".." in parts or "\x00" in name:
+            raise RefusedReport(400, contract.ERROR_UNREADABLE, "The name must be a path inside the folder.")
+        # the name never becomes a path of ours: the row holds it
+        path = default_storage.save(f"trials/{attempt.job_name}/file", ContentFile(body))
+        old = TrialFile.objects.filter(attempt=attempt, name=name).first()
+        TrialFile.objects.update_or_create(attempt=attempt, name=name,
+                                           defaults={"size": len(body), "storage_path": path})
+        if old is not None:
+            default_storage.delete(old.storage_path)
+    finally:
+        close_old_connections()
+
+
+def _attempt(job_name: str, token_hash: str) -> Attempt:
+    attempt = Attempt.objects.select_related("trial__experiment__cluster", "trial__experiment__code").filter(
+        job_name=job_name).first()
+    if attempt is None:
+        raise RefusedReport(404, "unknown", "No trial job of this name is known here.")
+    authenticate(attempt, token_hash, timezone.now())
+    return attempt

@@ -1,0 +1,1 @@
+"""Pushes changes to browsers over websockets."""

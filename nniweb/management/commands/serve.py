@@ -1,0 +1,114 @@
+"""``manage.py serve``: web, worker and channel layer in one process. The way to run NNI Web on one machine."""
+
+import os
+import socket
+import threading
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+
+from nniweb.data_folder import DataFolderLocked, ServerLock
+
+
+class Command(BaseCommand):
+    help = "Start the web server and a worker in one process."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default=settings.HOST, help="address to listen on (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=settings.PORT, help="port (default: %(default)s)")
+
+    def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+        lock = ServerLock(settings.DATA_FOLDER)
+        try:
+            lock.acquire()
+        except DataFolderLocked as error:
+            raise CommandError(str(error)) from None
+        try:
+            _port_must_be_free(host, port)
+            self._serve(lock, host, port)
+        finally:
+            lock.release()
+
+    def _serve(self, lock: ServerLock, host: str, port: int) -> None:
+        call_command("migrate", interactive=False, verbosity=0)
+        # daphne installs its reactor when it is imported: not before it is needed
+        from daphne.server import Server
+
+        from nniweb.asgi import application, keeper_application
+        from nniweb.first_start import first_user, sign_in_address
+        from nniweb.worker.supervisor import Supervisor
+
+        url = f"http://{_shown_host(host)}:{port}"
+        user = first_user()
+        supervisor = Supervisor()
+        worker = threading.Thread(target=supervisor.run, name="worker")
+
+        def ready() -> None:
+            lock.write_address([url])
+            self.stdout.write(f"\nNNI Web is running at {url}\n"
+                              f"Sign in with this link (once, within an hour):\n\n    "
+                              f"{sign_in_address(url, user)}\n\n"
+                              f"Data folder: {settings.DATA_FOLDER}\nCtrl-C ends the server; running trials go on.\n")
+            self.stdout.flush()
+            worker.start()
+            threading.Thread(target=self._launch_demo, args=[user], name="demo", daemon=True).start()
+
+        # ready() uses the database, which may not be called on the event loop's thread
+        server = Server(application=application, endpoints=[_endpoint(host, port)], signal_handlers=True,
+                        action_logger=None, http_timeout=None, server_name="NNI Web", verbosity=0,
+                        ready_callable=lambda: threading.Thread(target=ready, name="ready").start())
+        connection.close()
+        server.run()
+        self.stdout.write("\nStopping. Running trials go on and are found again at the next start "
+                          "(make run, or: python manage.py serve).")
+        self.stdout.flush()
+        supervisor.stop()
+        if worker.is_alive():
+            worker.join(timeout=20)
+        keeper_application.group_commit.close()
+        connection.close()
+        if worker.is_alive():
+            os._exit(0)  # a platform's call hangs; everything of ours is committed
+
+    def _launch_demo(self, user: Any) -> None:
+        from nniweb.first_start import launch_demo
+
+        try:
+            experiment = launch_demo(user)
+            if experiment is not None:
+                self.stdout.write(f"The demo \"{experiment.name}\" is running: watch it at the address above.")
+                self.stdout.flush()
+        finally:
+            connection.close()
+
+
+def _port_must_be_free(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            probe.listen(1)
+    except OSError as error:
+        raise CommandError(f"Port {port} on {host} cannot be used: {error.strerror}. Another program may be "
+                           f"listening there. Choose another port with NNIWEB_PORT, for example: "
+                           f"NNIWEB_PORT={port + 1 if port < 65535 else 8081} make run") from None
+    except OverflowError:
+        raise CommandError(f"Port {port} is no port: choose one from 1 to 65535.") from None
+
+
+def _endpoint(host: str, port: int) -> str:
+    escaped = host.replace(":", "\\:")
+    return f"tcp{'6' if ':' in host else ''}:port={port}:interface={escaped}"
+
+
+def _shown_host(host: str) -> str:
+    """A host that a browser on this machine can open."""
+    if host in ("0.0.0.0", "::", ""):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

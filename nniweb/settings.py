@@ -1,0 +1,198 @@
+"""Settings. Nothing has to be set: then it is one process, SQLite and a data folder beside the code.
+
+Every variable read here is explained in docs/settings.md.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+
+from nniweb import data_folder
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def text(name: str, default: str = "") -> str:
+    """The variable, or the content of the file that ``NAME_FILE`` names (for secrets), or the default."""
+    if name in os.environ:
+        return os.environ[name]
+    if path := os.environ.get(f"{name}_FILE"):
+        try:
+            return Path(path).read_text().strip()
+        except OSError as error:
+            raise ImproperlyConfigured(f"{name}_FILE names {path}, which cannot be read: {error.strerror}.") from None
+    return default
+
+
+def number(name: str, default: int) -> int:
+    value = text(name, str(default))
+    try:
+        return int(value)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be a whole number, not {value!r}.") from None
+
+
+def boolean(name: str, default: bool) -> bool:
+    value = text(name, "1" if default else "0").lower()
+    if value in ("1", "true", "yes", "on"):
+        return True
+    if value in ("0", "false", "no", "off", ""):
+        return False
+    raise ImproperlyConfigured(f"{name} must be 1 or 0, not {value!r}.")
+
+
+def names(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+# --- where things are ------------------------------------------------------------------------
+DATA_FOLDER = data_folder.prepare(Path(text("NNIWEB_DATA", str(BASE_DIR / "data"))).expanduser().absolute())
+INSTALLATION_ID = text("NNIWEB_INSTALLATION") or data_folder.installation_id(DATA_FOLDER)
+HOST = text("NNIWEB_HOST", "127.0.0.1")
+PORT = number("NNIWEB_PORT", 8080)
+PUBLIC_URL = text("NNIWEB_PUBLIC_URL").rstrip("/")
+DEMO = boolean("NNIWEB_DEMO", True)
+EXTRA_PLATFORMS = text("NNIWEB_EXTRA_PLATFORMS")
+
+# --- Django ----------------------------------------------------------------------------------
+SECRET_KEY = text("NNIWEB_SECRET_KEY") or data_folder.secret_key(DATA_FOLDER)
+SEAL_KEYS = (text("NNIWEB_SEAL_KEYS") or data_folder.seal_keys(DATA_FOLDER)).split(",")
+DEBUG = boolean("NNIWEB_DEBUG", False)
+ALLOWED_HOSTS = names("NNIWEB_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+if PUBLIC_URL:
+    from urllib.parse import urlsplit
+
+    ALLOWED_HOSTS.append(urlsplit(PUBLIC_URL).hostname or "")
+    CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+BEHIND_TLS = PUBLIC_URL.startswith("https://")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
+SESSION_COOKIE_AGE = 30 * 24 * 3600
+
+INSTALLED_APPS = [
+    "daphne",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "nniweb",
+    "nniweb.experiments",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "nniweb.urls"
+ASGI_APPLICATION = "nniweb.asgi.application"
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "experiments.User"
+LOGIN_URL = "sign-in"
+LOGIN_REDIRECT_URL = "experiments"
+LOGOUT_REDIRECT_URL = "sign-in"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+if (BASE_DIR / "node_modules" / "echarts" / "dist").is_dir():
+    STATICFILES_DIRS.append(("echarts", BASE_DIR / "node_modules" / "echarts" / "dist"))  # type: ignore[arg-type]
+STATIC_ROOT = data_folder.prepare(DATA_FOLDER / "static")
+WHITENOISE_USE_FINDERS = True
+# files kept for experiments (code archives): never served as they are
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage",
+                "OPTIONS": {"location": str(DATA_FOLDER / "files"), "directory_permissions_mode": 0o700,
+                            "file_permissions_mode": 0o600}},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
+
+# --- database --------------------------------------------------------------------------------
+_database_url = text("NNIWEB_DATABASE_URL")
+if _database_url:
+    DATABASES: dict[str, Any] = {"default": dj_database_url.parse(_database_url)}
+    if "postgresql" in DATABASES["default"]["ENGINE"]:
+        DATABASES["default"].setdefault("OPTIONS", {})["pool"] = True
+else:
+    DATABASES = {
+        "default": {
+            "ENGINE": "nniweb.sqlite",
+            "NAME": DATA_FOLDER / "nniweb.sqlite3",
+            "OPTIONS": {
+                "timeout": 20,
+                "transaction_mode": "IMMEDIATE",
+                # an acknowledged report must survive power loss, hence FULL; WAL lets readers go on meanwhile
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY;"
+                                "PRAGMA mmap_size=268435456; PRAGMA cache_size=-16000;",
+            },
+            "TEST": {"NAME": DATA_FOLDER / "test.sqlite3"},
+        }
+    }
+# 0: a request's thread gives its connection back; kept ones leak descriptors under ASGI
+DATABASES["default"]["CONN_MAX_AGE"] = 0
+
+# --- channel layer ---------------------------------------------------------------------------
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+# --- REST ------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "nniweb.api.authentication.TokenAuthentication",
+        "nniweb.api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["nniweb.api.permissions.RolePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["nniweb.api.renderers.ExactJSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser", "rest_framework.parsers.MultiPartParser"],
+    "DEFAULT_PAGINATION_CLASS": "nniweb.api.pagination.Pages",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "nniweb.api.errors.answer_error",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "NNI Web",
+    "DESCRIPTION": "Hyper-parameter searches on any machine.",
+    "VERSION": "1",
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+    "SERVE_INCLUDE_SCHEMA": False,
+}
+
+# --- logs ------------------------------------------------------------------------------------
+LOG_LEVEL = text("NNIWEB_LOG_LEVEL", "INFO").upper()
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["console"], "level": "WARNING"},
+    "loggers": {name: {"level": LOG_LEVEL} for name in ("nniweb", "trainingservice")},
+}

@@ -1,0 +1,1 @@
+"""Background work: leases on clusters, rounds over experiments, the host of training services."""

@@ -1,0 +1,100 @@
+"""Third step of a round: trials and experiments that are wanted stopped, or are at their limits, end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nniweb.experiments.intents import limit_reached
+from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.transitions import end_attempt, move_experiment, move_trial, want_of_trials
+from trainingservice.errors import TrainingServiceError, UnknownTrialJob
+from trainingservice.trial_job_status import TrialJobStatus
+
+if TYPE_CHECKING:
+    from nniweb.worker.runner import ClusterWork
+
+#: Trials whose targets are written in one transaction.
+CHUNK = 200
+
+
+def carry_out_stops(work: ClusterWork, experiment: Experiment) -> None:
+    if experiment.target == ExperimentTarget.STOP:
+        _want_all_stopped(work, experiment)
+    _stop_trials(work, experiment)
+    _move_on(work, experiment)
+
+
+def _want_all_stopped(work: ClusterWork, experiment: Experiment) -> None:
+    """The experiment's stop becomes the target of its trials, in chunks."""
+    while trials := list(Trial.objects.unfinished().filter(experiment=experiment, target=TrialTarget.RUN)[:CHUNK]):
+        with work.lease.transaction():
+            want_of_trials(trials, TrialTarget.USER_CANCELED, work.now(), revision=next_revision(experiment.pk),
+                           reason="The experiment was stopped.")
+
+
+def _stop_trials(work: ClusterWork, experiment: Experiment) -> None:
+    unwanted = list(Trial.objects.unfinished().filter(experiment=experiment).exclude(target=TrialTarget.RUN))
+    if not unwanted:
+        return
+    attempts = {attempt.trial_id: attempt for attempt in
+                Attempt.objects.filter(trial__in=unwanted).order_by("number")}
+    for trial in unwanted:
+        attempt = attempts.get(trial.pk)
+        if attempt is None or attempt.stage == Attempt.Stage.ENDED:
+            with work.lease.transaction():
+                move_trial(trial.pk, TrialJobStatus(trial.target), work.now(), revision=next_revision(experiment.pk),
+                           message=_why(trial))
+        elif attempt.job_name not in work.stops_sent and attempt.pk not in work.submitting:
+            _send_stop(work, trial, attempt)
+
+
+def _send_stop(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
+    service = work.service
+    if service is None:
+        return  # the order in the reply to the keeper's next report is the other way
+    work.stops_sent.add(attempt.job_name)
+    early = trial.target == TrialTarget.EARLY_STOPPED
+
+    def failed(error: TrainingServiceError) -> None:
+        if isinstance(error, UnknownTrialJob):
+            _end_unknown(work, trial, attempt)
+        work.stops_sent.discard(attempt.job_name)
+
+    work.host.call(f"cancel of trial {trial.sequence_id}",
+                   lambda: service.cancel_trial_job(attempt.job_name, early), lambda _: None, failed)
+
+
+def _end_unknown(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
+    """The platform has no such job. Unless a keeper reports for it, there is nothing to wait for."""
+    if attempt.journal_id:
+        return
+    with work.lease.transaction():
+        end_attempt(attempt, TrialJobStatus(trial.target), work.now(), revision=next_revision(trial.experiment_id),
+                    message=_why(trial), reason="never started")
+
+
+def _why(trial: Trial) -> str:
+    return {TrialTarget.USER_CANCELED.value: "Canceled by a person.",
+            TrialTarget.EARLY_STOPPED.value: "Stopped early.",
+            TrialTarget.SYS_CANCELED.value: "Canceled by the platform."}[trial.target]
+
+
+def _move_on(work: ClusterWork, experiment: Experiment) -> None:
+    """The experiment's own status: stopped when its trials have ended, at its limits, done."""
+    status = experiment.status
+    resting = (ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL)
+    searching = (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL)
+    if status in searching and (reason := limit_reached(experiment, work.now())):
+        with work.lease.transaction():
+            move_experiment(experiment, ExperimentStatus.NO_MORE_TRIAL, work.now(), message=reason)
+    if experiment.status in (ExperimentStatus.STOPPING, *resting):
+        if Trial.objects.unfinished().filter(experiment=experiment).exists() \
+                or Trial.objects.not_taught().filter(experiment=experiment).exists():
+            return
+        goal = ExperimentStatus.STOPPED if experiment.status == ExperimentStatus.STOPPING else ExperimentStatus.DONE
+        with work.lease.transaction():
+            move_experiment(experiment, goal, work.now(), message=experiment.message)
+        work.tuners.forget(experiment.pk)

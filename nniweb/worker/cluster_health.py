@@ -1,0 +1,50 @@
+"""Shows how a cluster is: its health, why, and its machines. Written only when it changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.models import Cluster, Machine
+
+if TYPE_CHECKING:
+    from nniweb.worker.runner import ClusterWork
+
+#: Seconds between two looks.
+LOOK_SECONDS = 2.0
+
+
+def show(work: ClusterWork) -> None:
+    if work.monotonic() < work.next_health_look:
+        return
+    work.next_health_look = work.monotonic() + LOOK_SECONDS
+    slow = work.host.slow_calls()
+    if work.service is None:
+        health = Cluster.Health.BAD if work.host.needs_person else Cluster.Health.AWAY
+        message = work.host.message
+    elif slow:
+        health, message = Cluster.Health.AWAY, " ".join(slow[:3])
+    else:
+        health, message = Cluster.Health.GOOD, ""
+    if work.shown_health != (health, message):
+        with work.lease.transaction():
+            Cluster.objects.filter(pk=work.cluster_pk).update(health=health, message=printable(message))
+        work.shown_health = (health, message)
+    if work.service is not None:
+        _show_machines(work)
+
+
+def _show_machines(work: ClusterWork) -> None:
+    machines = work.service.list_machines() if work.service is not None else []
+    if machines == work.shown_machines:
+        return
+    with work.lease.transaction():
+        for machine in machines:
+            Machine.objects.update_or_create(
+                cluster_id=work.cluster_pk, name=machine.name, defaults={
+                    "identity": machine.identity, "gpu_summary": list(machine.gpus), "healthy": machine.healthy,
+                    "message": printable(machine.message), "agent_state": machine.agent_state,
+                    "way_home": machine.way_home, "seen_at": work.now()})
+        Machine.objects.filter(cluster_id=work.cluster_pk).exclude(name__in=[machine.name for machine in machines]
+                                                                   ).delete()
+    work.shown_machines = machines

@@ -1,0 +1,212 @@
+"""Last step of a round: free slots are filled with waiting trials, then with new ones from the tuner.
+
+Nothing is lost between two lines: a trial, its parameters and the tuner's event are one
+transaction; an attempt is committed as "submitting" before the platform is called, and submitting
+it once more is harmless.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Exists, OuterRef
+
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.job_forms import application_form, keeper_access
+from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
+from nniweb.experiments.models.account import hash_of
+from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.transitions import end_attempt, move_experiment
+from nniweb.worker.tuner_events import append_events
+from trainingservice.base import TrainingService
+from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
+
+if TYPE_CHECKING:
+    from nniweb.worker.runner import ClusterWork
+
+#: New trials asked for and made in one go: keeps transactions short where concurrency is large.
+MOST_AT_ONCE = 50
+#: Pauses before an attempt is submitted again, in seconds.
+RETRY_PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+def fill_slots(work: ClusterWork, experiment: Experiment) -> None:
+    if work.service is None:
+        _say_why_nothing_starts(work, experiment)
+        return
+    if experiment.status == ExperimentStatus.INITIALIZED and experiment.target == ExperimentTarget.RUN:
+        with work.lease.transaction():
+            move_experiment(experiment, ExperimentStatus.RUNNING, work.now())
+    if experiment.target == ExperimentTarget.RUN and experiment.status in (
+            ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.NO_MORE_TRIAL):
+        free = experiment.trial_concurrency - _occupied(experiment)
+        if free > 0:
+            free -= _start_waiting(work, experiment, min(free, MOST_AT_ONCE))
+        if free > 0 and experiment.status == ExperimentStatus.RUNNING:
+            _ask(work, experiment, free)
+    _submit(work, experiment)
+
+
+def _occupied(experiment: Experiment) -> int:
+    """Slots in use: trials that were given to the platform, or are about to be."""
+    return Attempt.objects.filter(trial__in=Trial.objects.unfinished().filter(experiment=experiment)).exclude(
+        stage=Attempt.Stage.ENDED).count()
+
+
+def _waiting(experiment: Experiment) -> Any:
+    return Trial.objects.unfinished().filter(
+        ~Exists(Attempt.objects.filter(trial=OuterRef("pk"))), experiment=experiment, target=TrialTarget.RUN)
+
+
+def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
+    """Trials people queued come first, in their order."""
+    trials = list(_waiting(experiment).order_by("sequence_id")[:most])
+    if trials:
+        with work.lease.transaction():
+            revision = next_revision(experiment.pk)
+            Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(message="", revision=revision)
+            _make_attempts(work, trials)
+    return len(trials)
+
+
+def _make_attempts(work: ClusterWork, trials: Sequence[Trial]) -> None:
+    now = work.now()
+    Attempt.objects.bulk_create(
+        Attempt(trial=trial, number=1, job_name=trial.public_id, created_at=now) for trial in trials)
+
+
+# --- new trials ------------------------------------------------------------------------------
+
+
+def _ask(work: ClusterWork, experiment: Experiment, free: int) -> None:
+    count = min(free, MOST_AT_ONCE)
+    if experiment.max_trial_number is not None:
+        count = min(count, experiment.max_trial_number - experiment.next_sequence_id)
+    if count <= 0:
+        return
+    work.tuners.ask(work, experiment, experiment.next_ask, count,
+                    lambda parameters, exhausted: _make_trials(work, experiment.pk, parameters, exhausted))
+
+
+def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[str, Any]], exhausted: bool) -> None:
+    """The tuner answered: its parameter sets become trials, as many as there is still room for."""
+    now = work.now()
+    with work.lease.transaction():
+        revision = next_revision(experiment_pk)
+        experiment = Experiment.objects.defer("config", "config_text").get(pk=experiment_pk)
+        if experiment.status != ExperimentStatus.RUNNING or experiment.target != ExperimentTarget.RUN:
+            work.tuners.forget(experiment_pk)  # it counts these as asked: it is rebuilt from the events when needed
+            return
+        if experiment.max_trial_number is not None:
+            room = max(0, experiment.max_trial_number - experiment.next_sequence_id)
+            if room < len(parameters):
+                parameters = parameters[:room]
+                work.tuners.forget(experiment_pk)
+        first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
+        trials = Trial.objects.bulk_create(
+            Trial(experiment=experiment, sequence_id=first_sequence + index, ask_number=first_ask + index,
+                  created_at=now, revision=revision) for index in range(len(parameters)))
+        TrialParameters.objects.bulk_create(
+            TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number, value=value)
+            for trial, value in zip(trials, parameters, strict=True))
+        TrialEvent.objects.bulk_create(TrialEvent(trial=trial, at=now, kind="created") for trial in trials)
+        append_events(experiment, [{"event": "ask", "number": first_ask + index, "parameters": value}
+                                   for index, value in enumerate(parameters)], now)
+        Experiment.objects.filter(pk=experiment_pk).update(
+            next_sequence_id=first_sequence + len(parameters), next_ask=first_ask + len(parameters))
+        _make_attempts(work, trials)
+        if exhausted:
+            move_experiment(experiment, ExperimentStatus.TUNER_NO_MORE_TRIAL, now,
+                            message="The tuner has no further parameters to try.")
+
+
+# --- submitting --------------------------------------------------------------------------------
+
+
+def _submit(work: ClusterWork, experiment: Experiment) -> None:
+    """Hand over what is committed as submitting and is not on its way already."""
+    service = work.service
+    if service is None:
+        return
+    now = work.monotonic()
+    due = [attempt for attempt in Attempt.objects.filter(
+        trial__in=Trial.objects.unfinished().filter(experiment=experiment, target=TrialTarget.RUN),
+        stage=Attempt.Stage.SUBMITTING).select_related("trial__experiment__code").prefetch_related(
+        "trial__parameter_sets").order_by("pk")
+        if attempt.pk not in work.submitting and now >= work.not_before.get(attempt.pk, 0.0)]
+    if not due:
+        return
+    tokens = {attempt.pk: secrets.token_urlsafe(32) for attempt in due}
+    with work.lease.transaction():
+        for attempt in due:  # the running job of an earlier submission may hold the older token: none is removed
+            attempt.token_hashes = [*attempt.token_hashes, hash_of(tokens[attempt.pk])]
+        Attempt.objects.bulk_update(due, ["token_hashes"])
+    for attempt in due:
+        _hand_over(work, service, attempt, tokens[attempt.pk])
+
+
+def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, token: str) -> None:
+    work.submitting.add(attempt.pk)
+    try:
+        form = application_form(attempt, type(service), keeper_access(attempt.trial.experiment, type(service), token))
+    except Exception as error:  # options that no longer fit, a lost archive: this trial's fault alone
+        _refused(work, attempt, f"It cannot be submitted: {error}")
+        return
+    work.host.call(f"submission of trial {attempt.trial.sequence_id}", lambda: _call_submit(service, form),
+                   lambda detail: _submitted(work, attempt, detail), lambda error: _not_submitted(work, attempt, error))
+
+
+def _call_submit(service: TrainingService, form: JobApplicationForm) -> TrialJobDetail:
+    return service.submit_trial_job(form)
+
+
+def _submitted(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail) -> None:
+    work.submitting.discard(attempt.pk)
+    work.not_before.pop(attempt.pk, None)
+    work.failures.pop(attempt.pk, None)
+    now = work.now()
+    with work.lease.transaction():
+        if Attempt.objects.filter(pk=attempt.pk, stage=Attempt.Stage.SUBMITTING).update(
+                stage=Attempt.Stage.SUBMITTED, submitted_at=now, platform_state=detail.platform_state):
+            Trial.objects.filter(pk=attempt.trial_id, submitted_at=None).update(
+                submitted_at=now, revision=next_revision(attempt.trial.experiment_id))
+            Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
+                message=printable(detail.message))
+
+
+def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceError) -> None:
+    if not isinstance(error, TemporaryError):
+        _refused(work, attempt, str(error))
+        return
+    work.submitting.discard(attempt.pk)
+    failures = work.failures.get(attempt.pk, 0)
+    pause = error.retry_after or RETRY_PAUSES[min(failures, len(RETRY_PAUSES) - 1)]
+    work.failures[attempt.pk] = failures + 1
+    work.not_before[attempt.pk] = work.monotonic() + pause
+    with work.lease.transaction():
+        Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
+            message=printable(f"{error} It is submitted again in {pause:g} s."),
+            revision=next_revision(attempt.trial.experiment_id))
+
+
+def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
+    """The platform will never take it: the trial has failed, with that sentence."""
+    work.submitting.discard(attempt.pk)
+    with work.lease.transaction():
+        end_attempt(attempt, TrialJobStatus.FAILED, work.now(), revision=next_revision(attempt.trial.experiment_id),
+                    message=reason, reason="refused")
+
+
+def _say_why_nothing_starts(work: ClusterWork, experiment: Experiment) -> None:
+    message = printable(work.host.message)
+    if message and experiment.message != message and experiment.status in (
+            ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING):
+        with work.lease.transaction():
+            next_revision(experiment.pk)
+            Experiment.objects.filter(pk=experiment.pk).update(message=message)

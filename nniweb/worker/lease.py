@@ -1,0 +1,89 @@
+"""Who drives a cluster: a lease with an epoch that fences sleepers."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from nniweb.experiments.models import Cluster, Worker
+from nniweb.worker.process_identity import is_alive_here
+
+#: A lease not renewed for so long may be taken by another worker.
+LEASE_SECONDS = 15.0
+#: How often it is renewed.
+RENEW_SECONDS = 5.0
+
+
+class LeaseLost(Exception):
+    """The cluster is driven by somebody else now: write nothing more, start nothing more."""
+
+
+class Lease:
+    """This worker's right to drive one cluster, for one epoch.
+
+    Expiry is written and judged by the database's clock, so workers on hosts with different clocks
+    agree; the holder judges its own by the monotonic clock, which a suspended process also sees.
+    """
+
+    def __init__(self, cluster_pk: int, worker_id: str, epoch: int) -> None:
+        self.cluster_pk = cluster_pk
+        self.worker_id = worker_id
+        self.epoch = epoch
+        self._good_until = time.monotonic() + LEASE_SECONDS
+
+    @property
+    def is_good(self) -> bool:
+        return time.monotonic() < self._good_until
+
+    @classmethod
+    def acquire(cls, cluster: Cluster, worker_id: str) -> "Lease | None":
+        """Take the cluster if nobody holds it; None if somebody does.
+
+        A holder that is known to be dead (its process on this host is gone) is replaced at once.
+        """
+        free = Q(lease_holder="") | Q(lease_expires_at=None) | Q(lease_expires_at__lt=Now())
+        if cluster.lease_holder and _is_dead_here(cluster.lease_holder):
+            free |= Q(lease_holder=cluster.lease_holder)
+        taken = Cluster.objects.filter(free, pk=cluster.pk, lease_epoch=cluster.lease_epoch).update(
+            lease_holder=worker_id, lease_epoch=F("lease_epoch") + 1,
+            lease_expires_at=Now() + timedelta(seconds=LEASE_SECONDS))
+        return cls(cluster.pk, worker_id, cluster.lease_epoch + 1) if taken else None
+
+    def renew(self) -> None:
+        """Raises LeaseLost where another epoch has begun."""
+        asked_at = time.monotonic()
+        if not self._own().update(lease_expires_at=Now() + timedelta(seconds=LEASE_SECONDS)):
+            self._good_until = 0.0
+            raise LeaseLost
+        self._good_until = asked_at + LEASE_SECONDS
+
+    def release(self) -> None:
+        """Let another worker take over at once."""
+        self._good_until = 0.0
+        self._own().update(lease_holder="", lease_expires_at=None)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction that only a true holder can commit: it begins with a write to the lease's own epoch.
+
+        Raises LeaseLost. The write holds the row until the commit, so no other epoch can begin before it.
+        """
+        if not self.is_good:
+            raise LeaseLost
+        with transaction.atomic():
+            if not self._own().update(lease_epoch=F("lease_epoch")):
+                self._good_until = 0.0
+                raise LeaseLost
+            yield
+
+    def _own(self):  # type: ignore[no-untyped-def]
+        return Cluster.objects.filter(pk=self.cluster_pk, lease_holder=self.worker_id, lease_epoch=self.epoch)
+
+
+def _is_dead_here(worker_id: str) -> bool:
+    worker = Worker.objects.filter(pk=worker_id).first()
+    return worker is not None and not is_alive_here(worker.host, worker.pid, worker.pid_started)

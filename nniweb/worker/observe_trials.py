@@ -1,0 +1,209 @@
+"""First step of a round: what the platform says of its jobs goes into the rows.
+
+The keeper's own word is better and comes through ``ingest``. A platform's end is therefore only
+an observation: the attempt ends with the keeper's ``ended``, or after the drain time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.db.models import Q
+
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.models import Attempt, Trial
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.transitions import attempt_requeued, attempt_started, end_attempt, move_trial, want_of_trials
+from trainingservice.errors import UnknownTrialJob
+from trainingservice.trial_job import TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
+
+if TYPE_CHECKING:
+    from nniweb.worker.runner import ClusterWork
+
+#: How long the keeper's last report is waited for after the platform said that the job ended, in seconds.
+DRAIN_SECONDS = 60.0
+#: A job that could not be asked about, nor was heard of, for so long is shown as UNKNOWN.
+UNKNOWN_AFTER = timedelta(minutes=5)
+#: All jobs are looked at so often, in seconds; in between only those that rang.
+FULL_LOOK_SECONDS = 30.0
+#: maxTrialDuration is enforced by the keeper; if it has not done so after this, the worker does.
+TIME_LIMIT_GRACE = 30.0
+#: Details handled in one transaction: bounds how long other writers wait.
+CHUNK = 100
+
+
+def observe_trials(work: ClusterWork) -> None:
+    _load_drains(work)
+    service = work.service
+    if service is not None:
+        changed = work.host.changed_jobs()
+        now = work.monotonic()
+        full = now >= work.next_full_look
+        if full:
+            work.next_full_look = now + FULL_LOOK_SECONDS
+            details: Sequence[TrialJobDetail] = service.list_trial_jobs()
+        else:
+            details = [detail for name in changed if (detail := _detail(service, name)) is not None]
+        for start in range(0, len(details), CHUNK):
+            _take(work, details[start: start + CHUNK])
+        if full:
+            _show_silence(work)
+            _enforce_time_limits(work)
+    _finish_drains(work)
+
+
+def _detail(service, name: str) -> TrialJobDetail | None:  # type: ignore[no-untyped-def]
+    try:
+        return service.get_trial_job(name)
+    except UnknownTrialJob:
+        return None
+
+
+def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
+    by_name = {detail.id: detail for detail in details}
+    attempts = list(Attempt.objects.filter(job_name__in=by_name).exclude(stage=Attempt.Stage.ENDED)
+                    .select_related("trial"))
+    due = [(attempt, by_name[attempt.job_name]) for attempt in attempts
+           if _differs(attempt, by_name[attempt.job_name])]
+    if not due:
+        return
+    by_experiment: dict[int, list[tuple[Attempt, TrialJobDetail]]] = defaultdict(list)
+    for attempt, detail in due:
+        by_experiment[attempt.trial.experiment_id].append((attempt, detail))
+    with work.lease.transaction():
+        for experiment_pk, pairs in by_experiment.items():
+            revision = next_revision(experiment_pk)
+            for attempt, detail in pairs:
+                _write(work, attempt, detail, revision)
+
+
+def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
+    """Whether the rows say something else than the platform."""
+    trial = attempt.trial
+    if detail.status.is_end:
+        return attempt.observed_end is None
+    if detail.status is TrialJobStatus.UNKNOWN:
+        return attempt.unseen_since is None
+    return (trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
+            or (detail.status is TrialJobStatus.WAITING and trial.message != printable(detail.message))
+            or attempt.unseen_since is not None
+            or _facts(detail).items() - _facts_of(attempt).items() != set()
+            or attempt.platform_state != detail.platform_state)
+
+
+def _facts(detail: TrialJobDetail) -> dict[str, str]:
+    """What is taken over as it is; a keeper's own report may know better, so empty ones are left out."""
+    facts = {"url": detail.url, "machine_name": detail.machine, "working_directory": detail.working_directory}
+    return {name: value for name, value in facts.items() if value}
+
+
+def _facts_of(attempt: Attempt) -> dict[str, str]:
+    return {"url": attempt.url, "machine_name": attempt.machine_name, "working_directory": attempt.working_directory}
+
+
+def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
+    now = work.now()
+    status = detail.status
+    if status is TrialJobStatus.UNKNOWN:
+        Attempt.objects.filter(pk=attempt.pk, unseen_since=None).update(unseen_since=now)
+        return
+    Attempt.objects.filter(pk=attempt.pk).update(
+        unseen_since=None, platform_state=detail.platform_state, **_facts(detail))
+    if status.is_end:
+        _note_end(work, attempt, detail, revision)
+    elif status is TrialJobStatus.RUNNING:
+        if attempt.trial.status != TrialJobStatus.RUNNING:
+            attempt_started(attempt, now, revision=revision)
+    elif attempt.trial.status == TrialJobStatus.RUNNING and not attempt.journal_id:
+        attempt_requeued(attempt, now, revision=revision,
+                         message=detail.message or "The platform took it back into its queue.")
+    elif attempt.trial.status == TrialJobStatus.UNKNOWN:
+        move_trial(attempt.trial_id, TrialJobStatus.WAITING, now, revision=revision, message=detail.message)
+    elif attempt.trial.status == TrialJobStatus.WAITING:
+        Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
+            message=printable(detail.message), revision=revision)
+
+
+def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
+    """Write the observed end; where no keeper ever reported it is the end, else its last word is waited for."""
+    observed = {"status": detail.status.value, "message": detail.message, "exit_code": detail.exit_code}
+    Attempt.objects.filter(pk=attempt.pk, observed_end=None).update(observed_end=observed, observed_end_at=work.now())
+    attempt.observed_end = observed
+    if detail.start_time is None and not attempt.journal_id:
+        _end_as_observed(work, attempt, revision)
+    else:
+        work.draining.setdefault(attempt.pk, work.monotonic() + DRAIN_SECONDS)
+
+
+def _load_drains(work: ClusterWork) -> None:
+    """After a take-over: ends that were seen before and not yet final. Their drain time begins anew."""
+    if work.drains_loaded:
+        return
+    work.drains_loaded = True
+    for pk in Attempt.objects.filter(trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).exclude(
+            stage=Attempt.Stage.ENDED).values_list("pk", flat=True):
+        work.draining[pk] = work.monotonic() + DRAIN_SECONDS
+
+
+def _finish_drains(work: ClusterWork) -> None:
+    """End attempts whose drain time is over without a word from the keeper."""
+    over = [pk for pk, deadline in work.draining.items() if work.monotonic() >= deadline]
+    if not over:
+        return
+    for attempt in Attempt.objects.filter(pk__in=over).exclude(stage=Attempt.Stage.ENDED).select_related("trial"):
+        heard = attempt.heard_at
+        if heard is not None and (work.now() - heard).total_seconds() < DRAIN_SECONDS:
+            work.draining[attempt.pk] = work.monotonic() + DRAIN_SECONDS  # its keeper still speaks: let it finish
+            over.remove(attempt.pk)
+            continue
+        with work.lease.transaction():
+            _end_as_observed(work, attempt, next_revision(attempt.trial.experiment_id))
+    for pk in over:
+        work.draining.pop(pk, None)
+
+
+def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int) -> None:
+    observed = attempt.observed_end or {}
+    status = TrialJobStatus(observed.get("status", TrialJobStatus.FAILED))
+    wanted = attempt.trial.target
+    if wanted != TrialTarget.RUN and status in (TrialJobStatus.FAILED, TrialJobStatus.SYS_CANCELED,
+                                                TrialJobStatus.USER_CANCELED, TrialJobStatus.EARLY_STOPPED):
+        status = TrialJobStatus(wanted)
+    end_attempt(attempt, status, work.now(), revision=revision, message=observed.get("message", ""),
+                reason="platform", exit_code=observed.get("exit_code"))
+
+
+def _show_silence(work: ClusterWork) -> None:
+    """Trials nobody could ask about for a while are UNKNOWN, unless their keepers were heard."""
+    limit = work.now() - UNKNOWN_AFTER
+    silent = Attempt.objects.filter(
+        Q(heard_at=None) | Q(heard_at__lt=limit), trial__experiment__cluster=work.cluster_pk, unseen_since__lt=limit,
+        trial__status__in=[TrialJobStatus.WAITING.value, TrialJobStatus.RUNNING.value]).exclude(
+        stage=Attempt.Stage.ENDED).select_related("trial")
+    for attempt in silent[:CHUNK]:
+        with work.lease.transaction():
+            move_trial(attempt.trial_id, TrialJobStatus.UNKNOWN, work.now(),
+                       revision=next_revision(attempt.trial.experiment_id),
+                       message="The platform could not be asked about it for 5 minutes. It may well be running; "
+                               "its results will arrive when it can be reached again.")
+
+
+def _enforce_time_limits(work: ClusterWork) -> None:
+    """Early-stop trials that ran well past maxTrialDuration although their keeper should have ended them."""
+    running = Trial.objects.unfinished().filter(
+        experiment__cluster=work.cluster_pk, experiment__max_trial_duration__isnull=False, target=TrialTarget.RUN,
+        started_at__isnull=False).select_related("experiment")
+    for trial in running:
+        limit = trial.experiment.max_trial_duration
+        if limit is None or trial.started_at is None:
+            continue
+        if (work.now() - trial.started_at).total_seconds() > limit + TIME_LIMIT_GRACE:
+            with work.lease.transaction():
+                want_of_trials([trial], TrialTarget.EARLY_STOPPED, work.now(),
+                               revision=next_revision(trial.experiment_id),
+                               reason="It ran longer than maxTrialDuration allows.")

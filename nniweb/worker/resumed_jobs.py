@@ -1,0 +1,30 @@
+"""The jobs a new service object takes over: from the rows of unfinished attempts."""
+
+from nniweb.experiments.job_forms import application_form
+from nniweb.experiments.models import Attempt, Cluster
+from nniweb.experiments.models.trial import TrialTarget
+from trainingservice.platforms import load_platform
+from trainingservice.trial_job import KeeperAccess, ResumedJob, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+def resumed_jobs(cluster_pk: int) -> list[ResumedJob]:
+    """All unfinished attempts of a cluster. Their keepers have their tokens; the forms here hold none."""
+    platform = load_platform(Cluster.objects.get(pk=cluster_pk).platform)
+    attempts = Attempt.objects.filter(trial__experiment__cluster=cluster_pk).exclude(
+        stage=Attempt.Stage.ENDED).select_related("trial__experiment__code").prefetch_related("trial__parameter_sets")
+    jobs = []
+    for attempt in attempts:
+        trial = attempt.trial
+        detail = TrialJobDetail(
+            id=attempt.job_name, status=TrialJobStatus(trial.status),
+            form=application_form(attempt, platform, KeeperAccess(urls=(), token="")),
+            submit_time=(attempt.submitted_at or attempt.created_at).timestamp(),
+            start_time=attempt.started_at.timestamp() if attempt.started_at else None,
+            url=attempt.url, working_directory=attempt.working_directory,
+            is_early_stopped=None if trial.target == TrialTarget.RUN else trial.target == TrialTarget.EARLY_STOPPED,
+            message=trial.message, machine=attempt.machine_name,
+            gpu_indices=None if attempt.gpu_indices is None else tuple(attempt.gpu_indices),
+            platform_state=attempt.platform_state)
+        jobs.append(ResumedJob(detail, submitted=attempt.stage == Attempt.Stage.SUBMITTED))
+    return jobs

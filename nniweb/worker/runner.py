@@ -1,0 +1,213 @@
+"""Drives one cluster while its lease is held: rounds over its experiments, woken by events.
+
+A round has four steps: observe what the platform and the keepers report, teach the tuner, carry
+out stops, fill slots. Each step reads rows, does what is due and writes through the lease. Rounds
+come when something happened, and each second as a safety net.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import DatabaseError, close_old_connections, connection
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from nniweb.experiments import doorbell
+from nniweb.experiments.models import Cluster, Experiment, Trial
+from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
+from nniweb.experiments.service_factory import build_service
+from nniweb.experiments.transitions import move_experiment
+from nniweb.tuning.tuner_client import TunerClient
+from nniweb.worker import carry_out_stops, cluster_health, delete_experiments, fill_slots, observe_trials, teach_tuner
+from nniweb.worker.lease import Lease, LeaseLost
+from nniweb.worker.resumed_jobs import resumed_jobs
+from nniweb.worker.service_host import ServiceHost
+from nniweb.worker.tuner_desk import TunerDesk
+from trainingservice.base import TrainingService
+from trainingservice.errors import PermanentError, TemporaryError
+
+logger = logging.getLogger(__name__)
+
+#: The longest pause between two rounds, in seconds.
+ROUND_SECONDS = 1.0
+
+
+@dataclass
+class ClusterWork:
+    """What the steps of a cluster's rounds share. Used by the round thread alone, but for ``wake``."""
+
+    cluster_pk: int
+    lease: Lease
+    host: ServiceHost
+    tuners: TunerDesk
+    now: Callable[[], datetime] = timezone.now
+    monotonic: Callable[[], float] = time.monotonic
+    #: Attempts whose submission is under way (primary keys).
+    submitting: set[int] = field(default_factory=set)
+    #: Attempt -> monotonic time before which it is not submitted again.
+    not_before: dict[int, float] = field(default_factory=dict)
+    #: Submissions of an attempt that failed for the moment.
+    failures: dict[int, int] = field(default_factory=dict)
+    #: Deleted experiments whose platform side is being removed (primary keys).
+    cleaning: set[int] = field(default_factory=set)
+    #: Job names the service was told to stop.
+    stops_sent: set[str] = field(default_factory=set)
+    #: Attempt -> monotonic time at which the platform's word on its end is final.
+    draining: dict[int, float] = field(default_factory=dict)
+    drains_loaded: bool = False
+    next_full_look: float = 0.0
+    next_health_look: float = 0.0
+    shown_health: tuple[str, str] | None = None
+    shown_machines: object = None
+
+    @property
+    def service(self) -> TrainingService | None:
+        return self.host.service
+
+    def fail_experiment(self, experiment: Experiment, message: str) -> None:
+        """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""
+        with self.lease.transaction():
+            move_experiment(experiment, ExperimentStatus.ERROR, self.now(), message=message)
+
+
+class ClusterRunner:
+    """The thread of one cluster. Starts with the lease, ends when it is lost or ``stop`` is called."""
+
+    def __init__(self, cluster: Cluster, lease: Lease, tuner_client: TunerClient) -> None:
+        self.cluster_pk = cluster.pk
+        self.settings_revision = cluster.settings_revision
+        self.lease = lease
+        self._name = cluster.name
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        host = ServiceHost(cluster.name, self._build, self._resume, self._wake.set)
+        self.work = ClusterWork(cluster.pk, lease, host, TunerDesk(tuner_client, self._wake.set))
+        self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the round, close the service, give the lease back."""
+        self._stopping.set()
+        self._wake.set()
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # --- the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        rung: set[int] = set()
+        guard = threading.Lock()
+
+        def hear(experiment_pk: int) -> None:
+            with guard:
+                rung.add(experiment_pk)
+            self._wake.set()
+
+        next_full_round = 0.0
+        try:
+            with doorbell.listening(hear):
+                while not self._stopping.is_set() and self.lease.is_good:
+                    now = time.monotonic()
+                    self._wake.clear()
+                    with guard:
+                        only, rung_now = None if now >= next_full_round else set(rung), set(rung)
+                        rung.clear()
+                    if only is None:
+                        next_full_round = now + ROUND_SECONDS
+                    if not self._guarded_round(only):
+                        with guard:
+                            rung |= rung_now
+                    self._wake.wait(max(0.0, next_full_round - time.monotonic()))
+        except LeaseLost:
+            logger.warning("cluster %s: another worker has taken over", self._name)
+        finally:
+            self._close()
+
+    def _guarded_round(self, only: set[int] | None) -> bool:
+        try:
+            self.round(only)
+            return True
+        except LeaseLost:
+            raise
+        except DatabaseError as error:
+            logger.warning("cluster %s: the round is put off, the database says: %s", self._name, error)
+            connection.close()
+        except Exception:
+            logger.exception("cluster %s: a round failed; the next one tries again", self._name)
+        # what fails each time must not fill the log or the processor
+        self._stopping.wait(ROUND_SECONDS)
+        return False
+
+    def round(self, only: set[int] | None = None) -> None:
+        """One round over the cluster's experiments (``only``: those with these primary keys)."""
+        work = self.work
+        work.host.look_after()
+        work.host.collect()
+        work.tuners.collect(work)
+        observe_trials.observe_trials(work)
+        for experiment in self._experiments(only):
+            self._steps(experiment)
+        if only is None:
+            cluster_health.show(work)
+            delete_experiments.delete_some(work)
+
+    def _steps(self, experiment: Experiment) -> None:
+        """The steps of one experiment; what goes wrong in them harms no other experiment."""
+        try:
+            teach_tuner.teach_tuner(self.work, experiment)
+            carry_out_stops.carry_out_stops(self.work, experiment)
+            fill_slots.fill_slots(self.work, experiment)
+        except (LeaseLost, DatabaseError):
+            raise
+        except Exception:
+            logger.exception("experiment %s: a round failed; the next one tries again", experiment.public_id)
+
+    def _experiments(self, only: set[int] | None) -> Sequence[Experiment]:
+        unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
+        found = Experiment.objects.filter(
+            Q(status__in=UNFINISHED_EXPERIMENTS) | Exists(unfinished_trials), cluster=self.cluster_pk,
+            deleted_at=None).defer("config", "config_text").select_related("cluster")
+        if only is not None:
+            if not only:
+                return []
+            found = found.filter(pk__in=only)
+        return list(found.order_by("pk"))
+
+    def _close(self) -> None:
+        try:
+            self.work.host.close()
+            self.work.host.join(timeout=3.0)
+            self.work.tuners.close()
+            if self.lease.is_good:
+                self.lease.release()
+        except Exception:
+            logger.exception("cluster %s: the hand-over was not clean", self._name)
+        finally:
+            connection.close()
+
+    # --- called on the host's threads ------------------------------------------------------
+
+    def _build(self, on_change: Callable[[str], None]) -> TrainingService:
+        close_old_connections()
+        cluster = Cluster.objects.prefetch_related("metadata").get(pk=self.cluster_pk)
+        try:
+            return build_service(cluster, on_change)
+        except (PermanentError, TemporaryError):
+            raise
+        except Exception as error:
+            logger.exception("cluster %s: the service cannot be built", self._name)
+            raise PermanentError(str(error)) from error
+
+    def _resume(self) -> list:  # type: ignore[type-arg]
+        return resumed_jobs(self.cluster_pk)

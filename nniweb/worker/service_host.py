@@ -1,0 +1,216 @@
+"""Owns the service object of one cluster: builds it, runs it, calls it without ever waiting for it.
+
+Calls go to an executor of the host's own; what they return is laid into a box that the cluster's
+rounds empty. So a platform that hangs holds up its own cluster's calls, never a round, never the
+worker.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from django.db import close_old_connections, connection
+
+from trainingservice.base import TrainingService
+from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.trial_job import ResumedJob
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Calls into one service at the same time.
+PARALLEL_CALLS = 4
+#: A call that takes longer marks the cluster.
+SLOW_CALL_SECONDS = 60.0
+#: Pauses before a service that failed is built again, in seconds.
+REBUILD_PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+class ServiceHost:
+    """One service object at a time, built anew when it fails. Used by the cluster's round thread only."""
+
+    def __init__(self, name: str, build: Callable[[Callable[[str], None]], TrainingService],
+                 jobs_to_resume: Callable[[], Sequence[ResumedJob]], wake: Callable[[], None],
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._build = build
+        self._jobs_to_resume = jobs_to_resume
+        self._wake = wake
+        self._monotonic = monotonic
+        self._executor = ThreadPoolExecutor(PARALLEL_CALLS, thread_name_prefix=f"calls-{name}")
+        self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: dict[int, tuple[float, str]] = {}
+        self._call_number = 0
+        self._guard = threading.Lock()
+        self._service: TrainingService | None = None
+        self._building = False
+        self._failures = 0
+        self._not_before = 0.0
+        self._closed = False
+        self._changed: set[str] = set()
+        self._started_at = 0.0
+        #: Why there is no service, a sentence; "" while there is one.
+        self.message = "The service of this cluster is being started."
+        #: Whether the reason is one that only a person can mend.
+        self.needs_person = False
+
+    @property
+    def service(self) -> TrainingService | None:
+        """The running service; None while it is being built or waits to be built again."""
+        return self._service
+
+    def look_after(self) -> None:
+        """Build the service if there is none and it is time; note calls that hang."""
+        if self._service is None and not self._building and not self._closed \
+                and self._monotonic() >= self._not_before:
+            self._building = True
+            self._submit("start", self._start, self._started, self._start_failed)
+
+    def call(self, what: str, function: Callable[[], T], done: Callable[[T], None],
+             failed: Callable[[TrainingServiceError], None]) -> None:
+        """Call into the service on a thread of the executor; ``done`` or ``failed`` runs in a later round.
+
+        An error of a kind the interface does not know is a defect of the platform: it is logged
+        with its traceback and handed on as TemporaryError.
+        """
+        self._submit(what, function, done, failed)
+
+    def collect(self) -> int:
+        """Run what finished calls left for the round; returns how many."""
+        count = 0
+        while True:
+            try:
+                outcome = self._box.get_nowait()
+            except queue.Empty:
+                return count
+            outcome()
+            count += 1
+
+    def changed_jobs(self) -> set[str]:
+        """Names of jobs whose details changed since the last question."""
+        with self._guard:
+            changed, self._changed = self._changed, set()
+        return changed
+
+    def slow_calls(self) -> list[str]:
+        """What has been going on for too long, as sentences."""
+        now = self._monotonic()
+        with self._guard:
+            return [f"A call to the platform ({what}) has not returned for {now - since:.0f} s."
+                    for since, what in self._calls.values() if now - since > SLOW_CALL_SECONDS]
+
+    def close(self) -> None:
+        """End the service; trials go on. Does not wait for calls that hang."""
+        self._closed = True
+        service, self._service = self._service, None
+        if service is not None:
+            self._executor.submit(self._clean_up, service)
+        self._executor.shutdown(wait=False, cancel_futures=False)
+
+    def join(self, timeout: float) -> None:
+        """Wait for calls that are under way, at most ``timeout`` seconds."""
+        deadline = self._monotonic() + timeout
+        for thread in list(getattr(self._executor, "_threads", ())):
+            thread.join(max(0.0, deadline - self._monotonic()))
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _submit(self, what: str, function: Callable[[], T], done: Callable[[T], None],
+                failed: Callable[[TrainingServiceError], None]) -> None:
+        with self._guard:
+            self._call_number += 1
+            number = self._call_number
+            self._calls[number] = (self._monotonic(), what)
+
+        def work() -> None:
+            close_old_connections()
+            try:
+                result = function()
+            except TrainingServiceError as error:
+                outcome: Callable[[], None] = lambda error=error: failed(error)  # type: ignore[misc]  # noqa: E731
+            except Exception as error:
+                logger.exception("cluster %s: the platform's code failed in the call %s", self._name, what)
+                fault = TemporaryError(f"The platform's code failed ({type(error).__name__}: {error}); see the log.")
+                outcome = lambda: failed(fault)  # noqa: E731
+            else:
+                outcome = lambda: done(result)  # noqa: E731
+            finally:
+                connection.close()
+                with self._guard:
+                    self._calls.pop(number, None)
+            self._box.put(outcome)
+            self._wake()
+
+        try:
+            self._executor.submit(work)
+        except RuntimeError:  # closed in between
+            with self._guard:
+                self._calls.pop(number, None)
+
+    def _note_change(self, job_name: str) -> None:
+        with self._guard:
+            self._changed.add(job_name)
+        self._wake()
+
+    def _start(self) -> TrainingService:
+        service = self._build(self._note_change)
+        try:
+            service.resume_trial_jobs(self._jobs_to_resume())
+        except BaseException:
+            service.clean_up()
+            raise
+        return service
+
+    def _started(self, service: TrainingService) -> None:
+        self._building = False
+        if self._closed:
+            self._clean_up(service)
+            return
+        self._service, self.message, self.needs_person = service, "", False
+        self._started_at = self._monotonic()
+        threading.Thread(target=self._run, args=[service], name=f"service-{self._name}", daemon=True).start()
+
+    def _start_failed(self, error: TrainingServiceError) -> None:
+        self._building = False
+        self._fail(str(error), needs_person=not isinstance(error, TemporaryError))
+
+    def _run(self, service: TrainingService) -> None:
+        try:
+            service.run()
+            reason = "The service of this cluster ended without being asked to."
+        except TrainingServiceError as error:
+            reason = str(error)
+        except Exception as error:
+            logger.exception("cluster %s: the service failed", self._name)
+            reason = f"The platform's code failed ({type(error).__name__}: {error}); see the log."
+        finally:
+            connection.close()
+        self._box.put(lambda: self._ended(service, reason))
+        self._wake()
+
+    def _ended(self, service: TrainingService, reason: str) -> None:
+        if self._closed or self._service is not service:
+            return
+        if self._monotonic() - self._started_at > REBUILD_PAUSES[-1]:
+            self._failures = 0
+        self._service = None
+        self._executor.submit(self._clean_up, service)
+        self._fail(reason, needs_person=False)
+
+    def _fail(self, reason: str, needs_person: bool) -> None:
+        pause = REBUILD_PAUSES[min(self._failures, len(REBUILD_PAUSES) - 1)]
+        self._failures += 1
+        self._not_before = self._monotonic() + pause
+        self.message, self.needs_person = reason, needs_person
+        logger.warning("cluster %s: %s Next try in %g s.", self._name, reason, pause)
+
+    def _clean_up(self, service: TrainingService) -> None:
+        try:
+            service.clean_up()
+        except Exception:
+            logger.exception("cluster %s: the service could not be closed", self._name)

@@ -1,0 +1,152 @@
+"""The worker process: takes leases on clusters and runs a thread of rounds for each.
+
+Lease renewal is a thread of its own, so that neither a round nor a platform that hangs can let a
+lease run out. ``serve`` runs a supervisor in a thread, ``manage.py worker`` in the main one.
+"""
+
+import logging
+import threading
+import time
+import uuid
+from datetime import timedelta
+
+from django.db import DatabaseError, connection
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from nniweb.experiments import doorbell
+from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
+from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
+from nniweb.tuning.tuner_client import TunerClient
+from nniweb.worker.lease import RENEW_SECONDS, Lease, LeaseLost
+from nniweb.worker.process_identity import host_name, own_start_time
+from nniweb.worker.runner import ClusterRunner
+
+logger = logging.getLogger(__name__)
+
+#: How often clusters without a holder are looked for, in seconds (sooner when a bell rings).
+LOOK_SECONDS = 1.0
+#: Worker rows not heard of for so long are removed.
+FORGET_WORKERS_AFTER = timedelta(days=1)
+
+
+class Supervisor:
+    """One per process. ``run`` blocks until ``stop``; both may be called from different threads."""
+
+    def __init__(self) -> None:
+        self.worker_id = uuid.uuid4().hex
+        self._runners: dict[int, ClusterRunner] = {}
+        self._guard = threading.Lock()
+        self._stopping = threading.Event()
+        self._renewing_over = threading.Event()
+        self._tuners = TunerClient()
+
+    def run(self) -> None:
+        """Work until stopped; then finish the rounds, give the leases back and return. Trials go on."""
+        self._register()
+        renewal = threading.Thread(target=self._renew, name="leases", daemon=True)
+        renewal.start()
+        try:
+            with doorbell.listening() as listener:
+                while not self._stopping.is_set():
+                    try:
+                        self.look()
+                    except DatabaseError as error:
+                        logger.warning("clusters cannot be looked after, the database says: %s", error)
+                        connection.close()
+                    listener.wait(LOOK_SECONDS)
+        finally:
+            self._close()
+            self._renewing_over.set()
+            renewal.join(timeout=10)
+            connection.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def look(self) -> None:
+        """Take clusters that need a worker, let go of those that do not, or that were changed."""
+        wanted = {cluster.pk: cluster for cluster in _wanted_clusters()}
+        for pk, runner in list(self._runners.items()):
+            cluster = wanted.get(pk)
+            if not runner.is_alive:
+                self._drop(pk)
+            elif cluster is None or cluster.settings_revision != runner.settings_revision:
+                runner.stop()
+        for pk, cluster in wanted.items():
+            if pk not in self._runners and not self._stopping.is_set():
+                self._take(cluster)
+
+    def _take(self, cluster: Cluster) -> None:
+        lease = Lease.acquire(cluster, self.worker_id)
+        if lease is None:
+            return
+        logger.info("cluster %s: this worker drives it now (epoch %d)", cluster.name, lease.epoch)
+        runner = ClusterRunner(cluster, lease, self._tuners)
+        with self._guard:
+            self._runners[cluster.pk] = runner
+        runner.start()
+
+    def _drop(self, cluster_pk: int) -> None:
+        with self._guard:
+            self._runners.pop(cluster_pk, None)
+
+    def _register(self) -> None:
+        now = timezone.now()
+        Worker.objects.filter(heard_at__lt=now - FORGET_WORKERS_AFTER).delete()
+        import os
+
+        Worker.objects.create(id=self.worker_id, host=host_name(), pid=os.getpid(), pid_started=own_start_time(),
+                              started_at=now, heard_at=now)
+
+    def _renew(self) -> None:
+        try:
+            while not self._renewing_over.wait(RENEW_SECONDS):
+                self.renew()
+        finally:
+            connection.close()
+
+    def renew(self) -> None:
+        """Renew all leases and the worker's own row, once."""
+        with self._guard:
+            runners = list(self._runners.values())
+        for runner in runners:
+            try:
+                if runner.is_alive:
+                    runner.lease.renew()
+            except LeaseLost:
+                runner.stop()
+            except DatabaseError as error:
+                logger.warning("a lease could not be renewed, the database says: %s", error)
+                connection.close()
+        try:
+            Worker.objects.filter(pk=self.worker_id).update(heard_at=timezone.now())
+        except DatabaseError:
+            connection.close()
+
+    def _close(self) -> None:
+        with self._guard:
+            runners = list(self._runners.values())
+        for runner in runners:
+            runner.stop()
+        deadline = time.monotonic() + 10
+        for runner in runners:
+            runner.join(max(0.1, deadline - time.monotonic()))
+        self._tuners.shutdown()
+        try:
+            Worker.objects.filter(pk=self.worker_id).delete()
+        except DatabaseError:
+            logger.warning("the worker's row could not be removed")
+
+
+def _wanted_clusters() -> list[Cluster]:
+    """Enabled clusters a worker on this host may drive and that are of use now.
+
+    Shared ones always (their machines are shown, and the first trial starts at once); private ones
+    while they have something to do.
+    """
+    unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
+    busy = Experiment.objects.filter(cluster=OuterRef("pk")).filter(
+        Q(status__in=UNFINISHED_EXPERIMENTS) | Q(deleted_at__isnull=False) | Exists(unfinished_trials))
+    return list(Cluster.objects.filter(Q(pinned_host="") | Q(pinned_host=host_name()), enabled=True).filter(
+        Q(is_private=False) | Exists(busy)))

@@ -1,0 +1,89 @@
+"""Second step of a round: the tuner is told of ends and of a new search space, the assessor of results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.transitions import want_of_trials
+from nniweb.worker.tuner_events import append_events
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+if TYPE_CHECKING:
+    from nniweb.worker.runner import ClusterWork
+
+#: Trials the tuner is told of, and results the assessor is told of, in one round.
+CHUNK = 500
+
+
+def teach_tuner(work: ClusterWork, experiment: Experiment) -> None:
+    _tell_ends(work, experiment)
+    if experiment.is_finished or not work.tuners.ready(work, experiment):
+        return
+    _tell_search_space(work, experiment)
+    if experiment.assessor is not None:
+        _assess(work, experiment)
+
+
+def _tell_ends(work: ClusterWork, experiment: Experiment) -> None:
+    """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
+    trials = list(Trial.objects.not_taught().filter(experiment=experiment).order_by("ended_at", "pk")[:CHUNK])
+    if not trials:
+        return
+    parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial_id", "value"))
+    events = [{"event": "tell", "number": trial.ask_number, "parameters": parameters.get(trial.pk) or {},
+               "value": trial.final_number if _counts(trial) else None, "status": trial.status}
+              for trial in trials if trial.ask_number is not None]
+    with work.lease.transaction():
+        next_revision(experiment.pk)
+        taught = Trial.objects.filter(pk__in=[trial.pk for trial in trials], taught=False).update(taught=True)
+        if taught and events:
+            append_events(experiment, events, work.now())
+    for event in events:
+        work.tuners.tell(work, experiment, event)
+    if experiment.assessor is not None:
+        for trial in trials:
+            work.tuners.trial_end(work, experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
+
+
+def _counts(trial: Trial) -> bool:
+    """Whether its final value is a result: one reported before an early stop is, a failed trial's is not."""
+    return trial.status in (TrialJobStatus.SUCCEEDED, TrialJobStatus.EARLY_STOPPED)
+
+
+def _tell_search_space(work: ClusterWork, experiment: Experiment) -> None:
+    if work.tuners.search_space_version(experiment.pk) >= experiment.search_space_version:
+        return
+    with work.lease.transaction():
+        next_revision(experiment.pk)
+        append_events(experiment, [{"event": "search_space", "search_space": experiment.search_space}], work.now())
+    work.tuners.update_search_space(work, experiment)
+
+
+def _assess(work: ClusterWork, experiment: Experiment) -> None:
+    """New intermediate results go to the assessor; the trials it gives up are wanted stopped early."""
+    seen = work.tuners.assessed_revision(experiment.pk)
+    changed = Trial.objects.filter(experiment=experiment, revision__gt=seen)
+    new = Metric.objects.filter(attempt__trial__in=changed, revision__gt=seen, kind=contract.PERIODICAL)
+    revisions = list(new.order_by("revision").values_list("revision", flat=True)[:CHUNK])
+    if not revisions:
+        return
+    upto = revisions[-1]  # whole revisions only: what has been assessed is remembered by revision
+    rows = new.filter(revision__lte=upto).order_by("revision", "n").values_list(
+        "attempt__trial__public_id", "sequence", "number")
+    reports = [{"trial": trial, "sequence": sequence, "value": number} for trial, sequence, number in rows]
+    work.tuners.assess(work, experiment, reports, upto,
+                       lambda trials: _stop_early(work, experiment, trials))
+
+
+def _stop_early(work: ClusterWork, experiment: Experiment, public_ids: list[str]) -> None:
+    trials = list(Trial.objects.unfinished().filter(experiment=experiment, public_id__in=public_ids))
+    if not trials or experiment.status == ExperimentStatus.STOPPING:
+        return
+    with work.lease.transaction():
+        want_of_trials(trials, TrialTarget.EARLY_STOPPED, work.now(), revision=next_revision(experiment.pk),
+                       reason="The assessor gave it up: its results are worse than those of earlier trials.")

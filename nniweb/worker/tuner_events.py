@@ -1,0 +1,37 @@
+"""The tuner's history: appended in the transaction of what it describes, read back to rebuild a tuner."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F
+
+from nniweb.experiments.models import Experiment, Metric, Trial, TunerEvent
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+
+def append_events(experiment: Experiment, events: Sequence[dict[str, Any]], at: datetime) -> None:
+    """Number and store events, inside the caller's transaction (which holds the experiment's row)."""
+    Experiment.objects.filter(pk=experiment.pk).update(next_tuner_event=F("next_tuner_event") + len(events))
+    last = Experiment.objects.values_list("next_tuner_event", flat=True).get(pk=experiment.pk)
+    TunerEvent.objects.bulk_create(
+        TunerEvent(experiment=experiment, number=last - len(events) + index, data=event, at=at)
+        for index, event in enumerate(events))
+
+
+def tuner_history(experiment: Experiment) -> list[dict[str, Any]]:
+    """All asks, tells and changes of the search space, in order."""
+    return list(TunerEvent.objects.filter(experiment=experiment).order_by("number").values_list("data", flat=True))
+
+
+def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[dict[str, Any]]:
+    """Intermediate results and ends of trials up to a revision, trial by trial."""
+    trials = Trial.objects.filter(experiment=experiment, revision__lte=up_to_revision, intermediate_count__gt=0)
+    for pk, public_id, status in trials.order_by("sequence_id").values_list("pk", "public_id", "status").iterator():
+        for sequence, number in Metric.objects.filter(
+                attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by(
+                "attempt", "n").values_list("sequence", "number"):
+            yield {"event": "intermediate", "trial": public_id, "sequence": sequence, "value": number}
+        if TrialJobStatus(status).is_end:
+            yield {"event": "trial_end", "trial": public_id, "succeeded": status == TrialJobStatus.SUCCEEDED}

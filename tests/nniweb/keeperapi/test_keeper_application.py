@@ -1,0 +1,212 @@
+"""The keepers' ASGI application, called as a web server calls it."""
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from nniweb.experiments.models import Attempt, Metric, Trial, TrialFile
+from nniweb.keeperapi.application import KeeperApplication
+from trialkeeper import contract
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def application():
+    application = KeeperApplication()
+    yield application
+    application.group_commit.close()
+
+
+def call(application: KeeperApplication, method: str, path: str, body: bytes = b"", token: str | None = "token",
+         **headers: str) -> tuple[int, dict[str, str], bytes]:
+    return asyncio.run(acall(application, method, path, body, token, **headers))
+
+
+async def acall(application: KeeperApplication, method: str, path: str, body: bytes = b"", token: str | None = "token",
+                **headers: str) -> tuple[int, dict[str, str], bytes]:
+    sent: list[Any] = []
+    pieces = [body[start: start + 100_000] for start in range(0, len(body), 100_000)] or [b""]
+    messages = [{"type": "http.request", "body": piece, "more_body": piece is not pieces[-1]} for piece in pieces]
+    messages[-1]["more_body"] = False
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    if token is not None:
+        raw.append((b"authorization", f"Bearer {token}".encode()))
+    scope = {"type": "http", "method": method, "path": contract.URL_PREFIX + path, "headers": raw}
+    await application(scope, receive, send)
+    return (sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]},
+            b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+def document(*entries: dict[str, Any]) -> bytes:
+    return json.dumps({"keeper": {"version": 1, "journal_id": "j1"}, "entries": entries}).encode()
+
+
+STARTED = {"n": 1, "at": 1.0, "type": "started", "pid": 7, "host": "box"}
+
+
+def metric(n: int, value: str = "1") -> dict[str, Any]:
+    return {"n": n, "at": 1.0, "type": "metric", "kind": "PERIODICAL", "sequence": n, "value": value}
+
+
+def test_a_report_is_durable_when_it_is_acknowledged(application, make_attempt) -> None:
+    attempt = make_attempt()
+    status, _, body = call(application, "POST", f"trials/{attempt.job_name}/reports", document(STARTED, metric(2)))
+    answer = json.loads(body)
+    assert (status, answer["accepted"], answer["orders"]) == (200, 2, [])
+    assert answer["installation"]
+    assert Metric.objects.get().value == "1"
+    assert Trial.objects.get().status == "RUNNING"
+
+
+def test_many_reports_at_once_are_all_answered(application, make_attempt) -> None:
+    attempts = [make_attempt() for _ in range(30)]
+
+    async def all_at_once() -> list[Any]:
+        return await asyncio.gather(*(acall(application, "POST", f"trials/{attempt.job_name}/reports",
+                                            document(STARTED, metric(2))) for attempt in attempts))
+
+    assert {status for status, _, _ in asyncio.run(all_at_once())} == {200}
+    assert Metric.objects.count() == 30
+
+
+def test_gzip_is_taken(application, make_attempt) -> None:
+    attempt = make_attempt()
+    status, _, _ = call(application, "POST", f"trials/{attempt.job_name}/reports", gzip.compress(document(STARTED)),
+                        content_encoding="gzip")
+    assert status == 200
+
+
+@pytest.mark.parametrize(("body", "headers", "status", "error"), [
+    (b"{garbage", {}, 400, "unreadable"),
+    (b"[]", {}, 400, "unreadable"),
+    (b"{}", {}, 400, "unreadable"),
+    (b"not gzip", {"content_encoding": "gzip"}, 400, "unreadable"),
+    (b"x" * (contract.MAX_REPORT_BYTES + 1), {}, 413, "too_large"),
+    (gzip.compress(b" " * (contract.MAX_REPORT_BYTES + 1)), {"content_encoding": "gzip"}, 413, "too_large"),
+    (b"", {"content_length": str(contract.MAX_REPORT_BYTES + 1)}, 413, "too_large"),
+    (document({**STARTED, "n": 2}), {}, 409, "gap"),
+])
+def test_what_cannot_be_taken_is_refused_and_nothing_changes(application, make_attempt, body: bytes, headers: Any,
+                                                             status: int, error: str) -> None:
+    attempt = make_attempt()
+    before = Attempt.objects.values().get()
+    answered, _, answer = call(application, "POST", f"trials/{attempt.job_name}/reports", body, **headers)
+    assert (answered, json.loads(answer)["error"]) == (status, error)
+    assert Attempt.objects.values().get() == before
+    assert Metric.objects.count() == 0
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong"])
+@pytest.mark.parametrize(("method", "path"), [
+    ("POST", "trials/{job}/reports"), ("GET", "trials/{job}/job"), ("GET", "experiments/{experiment}/code"),
+    ("PUT", "trials/{job}/files/model.bin")])
+def test_nothing_opens_without_the_attempts_token(application, make_attempt, token, method: str, path: str) -> None:
+    attempt = make_attempt()
+    path = path.format(job=attempt.job_name, experiment=attempt.trial.experiment.public_id)
+    body = document(STARTED) if method == "POST" else b"x"
+    assert call(application, method, path, body, token=token)[0] == 401
+    assert TrialFile.objects.count() == 0
+
+
+def test_a_persons_token_does_not_open_the_keepers_door(application, make_attempt, admin) -> None:
+    from nniweb.experiments.models import ApiToken
+
+    attempt = make_attempt()
+    token = ApiToken.make(admin)
+    assert call(application, "POST", f"trials/{attempt.job_name}/reports", document(STARTED), token=token)[0] == 401
+
+
+def test_the_job_tells_what_to_run(application, make_attempt, make_experiment) -> None:
+    attempt = make_attempt(make_experiment(trial_command="python3 t.py && echo done", code_folder="/code",
+                                           max_trial_duration=60), ask_number=3)
+    status, _, body = call(application, "GET", f"trials/{attempt.job_name}/job")
+    job = json.loads(body)
+    assert status == 200
+    assert (job["command"], job["code"], job["sequence_id"]) == ("python3 t.py && echo done", {"folder": "/code"}, 0)
+    assert job["limits"]["max_trial_duration"] == 60
+    assert json.loads(job["parameters"][0]["text"]) == {
+        "parameter_id": 3, "parameter_source": "algorithm", "parameters": {"x": 0.5}, "parameter_index": 0}
+
+
+def test_the_job_of_an_ended_attempt_is_gone(application, make_attempt) -> None:
+    attempt = make_attempt()
+    Attempt.objects.update(stage="ended")
+    assert call(application, "GET", f"trials/{attempt.job_name}/job")[0] == 410
+
+
+def test_the_code_comes_with_its_hash(application, make_attempt, make_experiment, tmp_path) -> None:
+    from django.utils import timezone
+
+    from nniweb.experiments.code_archives import keep_folder
+
+    (tmp_path / "train.py").write_text("print(1)")
+    experiment = make_experiment(code=keep_folder(tmp_path, timezone.now()))
+    make_attempt(experiment)
+    path = f"experiments/{experiment.public_id}/code"
+    status, headers, body = call(application, "GET", path)
+    import hashlib
+
+    assert (status, headers["etag"].strip('"')) == (200, hashlib.sha256(body).hexdigest())
+    assert call(application, "GET", path, if_none_match=headers["etag"])[0] == 304
+
+
+def test_a_kept_file_is_stored_under_its_name_and_replaced_when_sent_again(application, make_attempt) -> None:
+    from django.core.files.storage import default_storage
+
+    attempt = make_attempt()
+    for content in (b"first", b"second"):
+        assert call(application, "PUT", f"trials/{attempt.job_name}/files/out/model.bin", content)[0] == 200
+    file = TrialFile.objects.get()
+    assert (file.name, file.size, default_storage.open(file.storage_path).read()) == ("out/model.bin", 6, b"second")
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a/../../b", "x" * 1001])
+def test_a_files_name_cannot_leave_the_folder(application, make_attempt, name: str) -> None:
+    attempt = make_attempt()
+    assert call(application, "PUT", f"trials/{attempt.job_name}/files/{name}", b"x")[0] == 400
+    assert TrialFile.objects.count() == 0
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [
+    ("GET", "nothing", 404), ("GET", "trials/abc/reports", 405), ("POST", "trials/../reports", 404)])
+def test_other_addresses_are_not_served(application, db, method: str, path: str, status: int) -> None:
+    assert call(application, method, path)[0] == status
+
+
+def test_closing_stores_what_was_taken_and_the_next_report_starts_it_again(application, make_attempt) -> None:
+    attempt = make_attempt()
+    path = f"trials/{attempt.job_name}/reports"
+    assert call(application, "POST", path, document(STARTED))[0] == 200
+    application.group_commit.close()
+    assert call(application, "POST", path, document(metric(2)))[0] == 200
+
+
+def test_a_database_that_is_away_is_answered_with_503_and_the_report_is_taken_later(application, make_attempt,
+                                                                                    monkeypatch) -> None:
+    from django.db import OperationalError
+
+    from nniweb.experiments import ingest
+
+    attempt = make_attempt()
+    path = f"trials/{attempt.job_name}/reports"
+    real = ingest._store
+
+    def full(deliveries):
+        raise OperationalError("database or disk is full")
+
+    monkeypatch.setattr(ingest, "_store", full)
+    status, headers, _ = call(application, "POST", path, document(STARTED))
+    assert (status, headers["retry-after"]) == (503, "1")
+    monkeypatch.setattr(ingest, "_store", real)
+    assert call(application, "POST", path, document(STARTED))[0] == 200

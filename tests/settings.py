@@ -1,0 +1,16 @@
+"""The project's settings with a data folder of their own, removed when the test process ends."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+_folder = tempfile.mkdtemp(prefix="nniweb-tests-")
+atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+for _name in [name for name in os.environ if name.startswith("NNIWEB_")]:
+    del os.environ[_name]  # what the developer's own server uses is none of the tests' business
+os.environ["NNIWEB_DATA"] = os.path.join(_folder, "data")
+
+from nniweb.settings import *  # noqa: E402, F403
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
