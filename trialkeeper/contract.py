@@ -49,10 +49,15 @@ ACCEPTED_FILE = "accepted"
 ORDERS_FILE = "orders.json"
 #: ``{"pid", "start_time", "machine_id", "host"}`` of the keeper; locked while it lives.
 KEEPER_FILE = "keeper.json"
-#: ``{"pid", "start_time"}`` of the trial's first process.
+#: ``{"pid", "start_time", "working_directory"}`` of the trial's first process.
 TRIAL_FILE = "trial.json"
 #: ``{"exit_code", "signal", "reason", "message", "duration", "at"}``: how the trial ended.
 EXIT_FILE = "exit.json"
+#: ``{"urls", "token", "url_file", "ca_file"}`` (0600): how the keeper reaches the server, for
+#: keepers that are started by the machine's agent and for those that finish an attempt.
+ACCESS_FILE = "access.json"
+#: Id of the installation that gave the first good answer (text).
+INSTALLATION_FILE = "installation"
 #: A tombstone: where it exists nothing is started any more.
 CANCELED_FILE = "canceled"
 STDOUT_FILE = "stdout"
@@ -129,6 +134,9 @@ class LimitsDocument(TypedDict, total=False):
     give_up_after: float                 #: seconds without an answer until the keeper ends (default 86400)
     output_head_bytes: int               #: sent from the start of each stream (default 256 KiB)
     output_tail_bytes: int               #: sent from the end of each stream (default 256 KiB)
+    #: Seconds the keeper waits for the first answer to `started` before it starts the command
+    #: all the same (default 2); None = until a server has answered.
+    claim_timeout: Optional[float]
 
 
 class ParameterDocument(TypedDict):
@@ -198,10 +206,14 @@ class ReportReply(TypedDict, total=False):
 #:
 #: started  pid, host, machine_id, gpu_indices, working_directory
 #: metric   kind, parameter_id (any JSON scalar), sequence (int), value (text as the trial
-#:          gave it: the JSON text of the reported value, in which NaN and Infinity may occur)
+#:          gave it: the JSON text of the reported value, in which NaN and Infinity may occur;
+#:          null, with the reason in `omitted`, where it was longer than MAX_METRIC_BYTES: servers
+#:          acknowledge such an entry and list it as rejected). The value of a REQUEST_PARAMETER
+#:          is the decimal index of the parameters the trial waits for
 #: output   stream ("stdout" or "stderr"), offset (int, bytes), data (text: the bytes decoded as
 #:          Latin-1, so that len(data) == number of bytes), skipped (optional int: so many bytes
-#:          before offset were left out here and stay on the trial machine)
+#:          before offset were left out here and stay on the trial machine). Lines that carry
+#:          a metric are not output: the offset steps over them without `skipped`
 #: ended    exit_code (int or None), signal (int or None), reason, message (a sentence, may be
 #:          ""), duration (seconds by the monotonic clock, 0 if never started)
 Entry = Dict[str, Any]

@@ -1,0 +1,56 @@
+"""``python3 keeper.pyz run`` keeps one attempt; ``python3 keeper.pyz agent`` answers for all attempts on a machine."""
+
+import os
+import sys
+from typing import List, Mapping, Optional
+
+from trialkeeper import contract
+
+_USAGE = """usage: keeper.pyz run | agent
+
+run    keeps one attempt: %s names it, %s the server, %s or %s holds the token
+agent  starts keepers and tells of them, JSON lines on stdin and stdout
+""" % (contract.ENV_JOB, contract.ENV_URLS, contract.ENV_TOKEN, contract.ENV_TOKEN_FILE)
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Exit status of the program."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["run"]:
+        return run(os.environ)
+    if arguments == ["agent"]:
+        from trialkeeper.agent import Agent
+        return Agent().run()
+    sys.stderr.write(_USAGE)
+    return 2
+
+
+def run(environment: Mapping[str, str]) -> int:
+    """Keep the attempt that the environment describes."""
+    from trialkeeper.access import access_from_environment, saved_access
+    from trialkeeper.attempt_folder import default_folder
+    from trialkeeper.keeper import Keeper
+
+    job_name = environment.get(contract.ENV_JOB, "")
+    if not job_name or "/" in job_name or job_name.startswith("."):
+        sys.stderr.write("keeper: set %s to the name of the job\n" % contract.ENV_JOB)
+        return 2
+    replica = environment.get(contract.ENV_REPLICA) or "0"
+    if not replica.isdigit():
+        sys.stderr.write("keeper: %s must be a number, not %r\n" % (contract.ENV_REPLICA, replica))
+        return 2
+    folder = environment.get(contract.ENV_FOLDER) or default_folder(job_name, int(replica))
+    try:
+        access = access_from_environment(environment) or saved_access(folder)
+    except ValueError as error:
+        sys.stderr.write("keeper: %s\n" % error)
+        return 2
+    try:
+        return Keeper(folder, job_name, access, replica=int(replica), echo=True).run()
+    except OSError as error:
+        sys.stderr.write("keeper: the folder %s cannot be used: %s\n" % (folder, error))
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,414 @@
+"""The machine's agent: starts keepers by forking (they are warm at once) and answers for all attempts.
+
+JSON lines on stdin and stdout; the verbs are the methods ``_do_...`` below, each says its request and its answer.
+Unasked it sends ``{"event": "hello", ...}`` first and ``{"event": "state", "folder", "state"}`` whenever an attempt
+that it started, or was asked about, starts its trial, ends, or was delivered.
+
+EOF on stdin or SIGTERM ends the agent and nothing else: keepers live in sessions of their own and hold none of its
+pipes. One thread only, so that forking is safe; what may take long (nvidia-smi, removing a tree, a hanging disk) is
+done in a forked child, whose answer is passed on.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import platform
+import selectors
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from trialkeeper import contract, machine
+from trialkeeper.access import access_from_document, save_access, saved_access
+from trialkeeper.attempt_folder import (
+    CANCELED,
+    ENDED_STATE,
+    FolderState,
+    folder_state,
+    keeper_pid,
+    make_private_folder,
+    needs_finishing,
+    read_object,
+    wake,
+    write_file,
+)
+from trialkeeper.keeper import Keeper
+
+AGENT_VERSION = 1
+#: Seconds between two looks at attempts whose keepers are not children of this agent.
+LOOK_EVERY = 1.0
+#: Keepers forked for one folder by one agent to finish its attempt; more would mean that they fail.
+MOST_FINISHERS = 3
+
+
+class Refused(Exception):
+    """A request cannot be done; ``str(error)`` is the sentence for the answer."""
+
+
+class _Child(NamedTuple):
+    pid: int
+    #: The keeper writes a byte here when something changed; it ends with the keeper.
+    pipe: int
+
+
+class Agent:
+    """Talks over the given descriptors. ``run`` returns when the other side closes its end."""
+
+    def __init__(self, requests: int = 0, answers: int = 1) -> None:
+        self._requests = requests
+        # nothing else may write into the answers: stdout becomes stderr
+        self._answers = os.dup(answers)
+        if answers == 1:
+            os.dup2(2, 1)
+        self._selector = selectors.DefaultSelector()
+        self._children: Dict[str, _Child] = {}
+        self._told: Dict[str, FolderState] = {}  # watched folders and what was said of them last
+        self._finishers: Dict[str, int] = {}
+        self._closing = False
+
+    def run(self) -> int:
+        """Exit status 0. Call it on the main thread of a process without other threads."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._signal_reader, self._signal_writer = os.pipe()
+        os.set_blocking(self._signal_reader, False)
+        os.set_blocking(self._signal_writer, False)
+        signal.set_wakeup_fd(self._signal_writer, warn_on_full_buffer=False)
+        os.set_blocking(self._requests, False)
+        self._selector.register(self._requests, selectors.EVENT_READ, self._read_requests)
+        self._selector.register(self._signal_reader, selectors.EVENT_READ, self._read_signals)
+        self._buffer = b""
+        with contextlib.suppress(ImportError):
+            import ctypes  # noqa: F401  # keepers use it; forked, they have it at once
+        gc.freeze()  # what is here is for keepers to share, not for their collectors to touch
+        self._send({"event": "hello", "version": AGENT_VERSION, "pid": os.getpid(),
+                    "python": platform.python_version(), "machine_id": machine.machine_id(), "host": machine.host(),
+                    "home": os.path.expanduser("~")})
+        next_look = time.monotonic() + LOOK_EVERY
+        while not self._closing:
+            for key, _ in self._selector.select(max(0.0, next_look - time.monotonic())):
+                key.data()
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + LOOK_EVERY
+                self._look_at_all()
+        signal.set_wakeup_fd(-1)
+        return 0
+
+    # --- verbs -----------------------------------------------------------------------------
+
+    def _do_start(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """start {folder, job, access} -> {state}: begin or go on with an attempt; harmless when repeated."""
+        folder = _folder_of(request)
+        job, access_document = request.get("job"), request.get("access")
+        if not isinstance(job, dict) or not isinstance(job.get("job_name"), str):
+            raise Refused("start needs a job with a job_name")
+        if not isinstance(access_document, dict):
+            raise Refused("start needs access: {urls, token, url_file, ca_file}")
+        try:
+            access = access_from_document(access_document)
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        state = self._state(folder)
+        if state["keeper_pid"] is None and state["state"] not in (CANCELED, ENDED_STATE):
+            make_private_folder(folder)
+            if not os.path.exists(os.path.join(folder, contract.JOB_FILE)):
+                write_file(os.path.join(folder, contract.JOB_FILE), json.dumps(job))
+            save_access(folder, access)
+            self._fork_keeper(folder)
+            state = self._state(folder)
+        self._told[folder] = state
+        return {"state": state}
+
+    def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """state {folders} -> {states: {folder: state}}; those folders are watched from now on."""
+        folders = request.get("folders")
+        if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
+            raise Refused("state needs folders: a list of paths")
+        states = {}
+        for folder in folders:
+            self._finish_if_needed(folder)
+            states[folder] = self._told[folder] = self._state(folder)
+        return {"states": states}
+
+    def _do_stop(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """stop {folder} -> {state}: nothing will be started there any more, and what runs is told to end."""
+        folder = _folder_of(request)
+        make_private_folder(folder)
+        write_file(os.path.join(folder, contract.CANCELED_FILE), "", durable=True)
+        state = self._state(folder)
+        if state["state"] != ENDED_STATE:
+            if state["keeper_pid"] is not None:
+                _signal(state["keeper_pid"], signal.SIGTERM)
+                wake(folder)
+            else:
+                self._finish_if_needed(folder)
+                state = self._state(folder)
+        self._told[folder] = state
+        return {"state": state}
+
+    def _do_deliver(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """deliver {folder, orders} -> {}: hand orders to the keeper."""
+        folder, orders = _folder_of(request), request.get("orders")
+        if not isinstance(orders, list):
+            raise Refused("deliver needs orders: a list")
+        if not os.path.isdir(folder):
+            raise Refused("there is no folder %s" % folder)
+        path = os.path.join(folder, contract.ORDERS_FILE)
+        try:
+            with open(path, encoding="utf-8") as stream:
+                waiting = json.load(stream)
+        except (OSError, ValueError):
+            waiting = []
+        write_file(path, json.dumps([*waiting, *orders] if isinstance(waiting, list) else orders))
+        wake(folder)
+        return {}
+
+    def _do_remove(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """remove {folder} -> {}: delete an attempt's folder; refused while its keeper lives."""
+        folder = _folder_of(request)
+        pid = keeper_pid(folder) or self._child_pid(folder)
+        if pid is not None:
+            raise Refused("the folder %s is in use by the keeper with process id %d: stop it first" % (folder, pid))
+        if os.path.isdir(folder) and not _is_attempt(folder):
+            raise Refused("%s holds no attempt, so it is not removed" % folder)
+        self._told.pop(folder, None)
+        self._finishers.pop(folder, None)
+        self._in_child(request["id"], lambda: _remove(folder))
+        return None
+
+    def _do_gpus(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """gpus {} -> {gpus: [...]}, or {gpus: [], error: why}."""
+        self._in_child(request["id"], _gpus)
+        return None
+
+    def _do_machine(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """machine {paths} -> what machine.description says."""
+        paths = request.get("paths") or []
+        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+            raise Refused("machine needs paths: a list of paths")
+        self._in_child(request["id"], lambda: machine.description(paths))
+        return None
+
+    # --- attempts --------------------------------------------------------------------------
+
+    def _state(self, folder: str) -> FolderState:
+        return folder_state(folder, self._child_pid(folder))
+
+    def _child_pid(self, folder: str) -> Optional[int]:
+        child = self._children.get(folder)
+        return None if child is None else child.pid
+
+    def _finish_if_needed(self, folder: str, killed: bool = False) -> None:
+        """Fork a keeper where one died before its attempt had ended, or was ``killed`` before all was delivered."""
+        if self._child_pid(folder) is not None or keeper_pid(folder) is not None:
+            return
+        undelivered = (killed or folder not in self._told) and _is_undelivered(folder)
+        tries = self._finishers.get(folder, 0)
+        if (needs_finishing(folder) or undelivered) and tries < MOST_FINISHERS \
+                and os.path.exists(os.path.join(folder, contract.JOB_FILE)):
+            self._finishers[folder] = tries + 1
+            self._fork_keeper(folder)
+
+    def _fork_keeper(self, folder: str) -> None:
+        reader, writer = os.pipe()
+        # a signal must not fall between the fork and the keeper's own handlers
+        held = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
+        signal.pthread_sigmask(signal.SIG_BLOCK, held)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _become_keeper(folder, writer)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+        os.close(writer)
+        os.set_blocking(reader, False)
+        self._children[folder] = _Child(pid, reader)
+        self._selector.register(reader, selectors.EVENT_READ, lambda: self._hear_keeper(folder, reader))
+
+    def _hear_keeper(self, folder: str, pipe: int) -> None:
+        try:
+            ended = os.read(pipe, 4096) == b""
+        except BlockingIOError:
+            return
+        if ended:
+            self._selector.unregister(pipe)
+            os.close(pipe)
+            child = self._children.pop(folder)
+            _, status = os.waitpid(child.pid, 0)  # its pipe closed because it is ending now
+            self._finish_if_needed(folder, killed=os.WIFSIGNALED(status))
+        self._tell_if_changed(folder)
+
+    def _look_at_all(self) -> None:
+        for folder, told in list(self._told.items()):
+            if folder not in self._children and not (told["state"] == CANCELED or told["delivered"]):
+                self._finish_if_needed(folder)
+                self._tell_if_changed(folder)
+
+    def _tell_if_changed(self, folder: str) -> None:
+        state = self._state(folder)
+        if folder in self._told and state != self._told[folder]:
+            self._told[folder] = state
+            self._send({"event": "state", "folder": folder, "state": state})
+
+    # --- the wire --------------------------------------------------------------------------
+
+    def _read_requests(self) -> None:
+        try:
+            data = os.read(self._requests, 1024 * 1024)
+        except BlockingIOError:
+            return
+        if not data:
+            self._closing = True
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            if line.strip():
+                self._answer(line)
+
+    def _answer(self, line: bytes) -> None:
+        number: Any = None
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise Refused("a request is a JSON object {id, do, ...}")
+            number = request.get("id")
+            request["id"] = number
+            verb: Optional[Callable[[Dict[str, Any]], Optional[Dict[str, Any]]]] = None
+            if isinstance(request.get("do"), str):
+                verb = getattr(self, "_do_" + request["do"], None)
+            if verb is None:
+                known = sorted(name[4:] for name in dir(self) if name.startswith("_do_"))
+                raise Refused("%r is not known; known: %s" % (request.get("do"), ", ".join(known)))
+            result = verb(request)
+        except (Refused, OSError, ValueError) as error:
+            self._send({"id": number, "ok": False, "error": str(error)})
+        except Exception as error:  # a bug of ours must not end the agent for all other attempts
+            traceback.print_exc()
+            self._send({"id": number, "ok": False, "error": "the agent failed: %s: %s" % (type(error).__name__, error)})
+        else:
+            if result is not None:
+                self._send({"id": number, "ok": True, **result})
+
+    def _in_child(self, number: Any, work: Callable[[], Dict[str, Any]]) -> None:
+        """Answer request ``number`` with what ``work`` returns in a forked child."""
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                for held in (signal.SIGTERM, signal.SIGINT):
+                    signal.signal(held, signal.SIG_DFL)
+                try:
+                    answer = {"id": number, "ok": True, **work()}
+                except Exception as error:
+                    answer = {"id": number, "ok": False, "error": str(error) or type(error).__name__}
+                _write_all(writer, json.dumps(answer).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        parts: List[bytes] = []
+
+        def hear() -> None:
+            part = os.read(reader, 1024 * 1024)
+            parts.append(part)
+            if not part:
+                self._selector.unregister(reader)
+                os.close(reader)
+                os.waitpid(pid, 0)
+                text = b"".join(parts)
+                self._send(json.loads(text) if text else
+                           {"id": number, "ok": False, "error": "the agent's child was ended by somebody"})
+
+        self._selector.register(reader, selectors.EVENT_READ, hear)
+
+    def _send(self, document: Dict[str, Any]) -> None:
+        try:
+            _write_all(self._answers, json.dumps(document).encode("ascii") + b"\n")
+        except OSError:
+            self._closing = True  # nobody listens any more
+
+    def _note_signal(self, number: int, frame: Any) -> None:
+        self._closing = True
+
+    def _read_signals(self) -> None:
+        os.read(self._signal_reader, 4096)
+
+
+def _become_keeper(folder: str, pipe: int) -> None:
+    """In the forked child: let go of everything that is the agent's, then be the keeper. Does not return."""
+    status = 1
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        log = os.open(os.path.join(folder, contract.KEEPER_LOG_FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard, target in ((0, nothing), (1, log), (2, log)):
+            os.dup2(target, standard)
+        for descriptor in [int(name) for name in os.listdir("/dev/fd")]:
+            if descriptor > 2 and descriptor != pipe:
+                with contextlib.suppress(OSError):  # the one that listed them is closed already
+                    os.close(descriptor)
+        os.set_blocking(pipe, False)
+
+        def changed() -> None:
+            with contextlib.suppress(OSError):  # the agent is gone, or has not read for long
+                os.write(pipe, b"!")
+
+        job = read_object(os.path.join(folder, contract.JOB_FILE)) or {}
+        status = Keeper(folder, str(job.get("job_name", "")), saved_access(folder), changed=changed).run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _folder_of(request: Dict[str, Any]) -> str:
+    folder = request.get("folder")
+    if not isinstance(folder, str) or not os.path.isabs(folder):
+        raise Refused("the request needs folder: an absolute path")
+    return folder
+
+
+def _is_attempt(folder: str) -> bool:
+    names = (contract.JOB_FILE, contract.JOURNAL_FILE, contract.KEEPER_FILE, contract.CANCELED_FILE)
+    return any(os.path.exists(os.path.join(folder, name)) for name in names)
+
+
+def _is_undelivered(folder: str) -> bool:
+    state = folder_state(folder)
+    access = saved_access(folder)
+    return bool(state["state"] == ENDED_STATE and not state["delivered"]
+                and access is not None and access.has_server)
+
+
+def _remove(folder: str) -> Dict[str, Any]:
+    import shutil
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)
+    return {}
+
+
+def _gpus() -> Dict[str, Any]:
+    from trialkeeper.gpu_usage import NoGpuReading, read_gpus
+    try:
+        return {"gpus": read_gpus()}
+    except NoGpuReading as error:
+        return {"gpus": [], "error": str(error)}
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):  # it has just ended
+        os.kill(pid, number)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view):]
+
+
+if __name__ == "__main__":
+    sys.exit(Agent().run())

@@ -1,0 +1,135 @@
+"""The attempt's folder: reading and writing its small files, and what they say about the attempt's state."""
+
+import json
+import os
+from typing import Any, Dict, Optional
+
+from trialkeeper import contract, machine
+from trialkeeper.journal import JournalSummary, read_summary
+
+#: States of an attempt, as the agent tells them.
+ABSENT, STARTING, RUNNING, ENDED_STATE, CANCELED = "absent", "starting", "running", "ended", "canceled"
+
+FolderState = Dict[str, Any]
+
+
+def default_folder(job_name: str, replica: int = 0) -> str:
+    """Where an attempt lives when nobody says: its own folder in this user's temporary folder."""
+    import tempfile
+    name = job_name if replica == 0 else "%s-replica%d" % (job_name, replica)
+    return os.path.join(tempfile.gettempdir(), "nniweb-%d" % os.getuid(), name)
+
+
+def make_private_folder(folder: str) -> None:
+    """Make the folder and its parents, for this user alone (0700)."""
+    previous = os.umask(0o077)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    finally:
+        os.umask(previous)
+
+
+def write_file(path: str, text: str, durable: bool = False) -> None:
+    """Replace a file (0600) as a whole: readers see the old or the new text. ``durable``: it survives a power cut.
+
+    A lone surrogate is written as its JSON escape: whatever is written here and may hold one is JSON.
+    """
+    temporary = "%s.%d.new" % (path, os.getpid())
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
+        stream.write(text.encode("utf-8", "backslashreplace"))
+        if durable:
+            stream.flush()
+            os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    if durable:
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read_text(path: str) -> Optional[str]:
+    """The file's text, None where it is missing or cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return None
+
+
+def read_object(path: str) -> Optional[Dict[str, Any]]:
+    """The JSON object in a file, None where there is none (or only half of one)."""
+    text = read_text(path)
+    try:
+        document = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def read_accepted(folder: str) -> int:
+    """The highest entry number that a server is known to have."""
+    text = (read_text(os.path.join(folder, contract.ACCEPTED_FILE)) or "").strip()
+    return int(text) if text.isdigit() else 0
+
+
+def keeper_pid(folder: str) -> Optional[int]:
+    """Process id of the keeper that lives in this folder now, None where none does."""
+    document = read_object(os.path.join(folder, contract.KEEPER_FILE))
+    if document is not None and machine.process_lives(document.get("pid"), document.get("start_time")):
+        return int(document["pid"])
+    return None
+
+
+def wake(folder: str) -> None:
+    """Have the keeper look for news at once. Harmless where none lives."""
+    try:
+        descriptor = os.open(os.path.join(folder, contract.WAKE_FILE), os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, b"!")
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def folder_state(folder: str, starting_pid: Optional[int] = None) -> FolderState:
+    """What is known of an attempt by its files. ``starting_pid``: a keeper just forked that wrote no file yet."""
+    exit_document = read_object(os.path.join(folder, contract.EXIT_FILE))
+    trial = read_object(os.path.join(folder, contract.TRIAL_FILE)) or {}
+    keeper = keeper_pid(folder) or starting_pid
+    delivered = False
+    if exit_document is not None:
+        state = ENDED_STATE
+        summary = summary_of(folder)
+        delivered = bool(exit_document.get("claimed")) or \
+            (summary is not None and summary.ended and read_accepted(folder) >= summary.last_n)
+    elif keeper is not None:
+        state = RUNNING if trial else STARTING
+    elif needs_finishing(folder):
+        state = RUNNING
+    elif os.path.exists(os.path.join(folder, contract.CANCELED_FILE)):
+        state = CANCELED
+    else:
+        state = ABSENT
+    return {"state": state, "exit": exit_document, "keeper_pid": keeper, "pid": trial.get("pid"),
+            "working_directory": trial.get("working_directory", ""), "delivered": delivered}
+
+
+def needs_finishing(folder: str) -> bool:
+    """Whether an attempt was begun here and its end is not on record; its keeper must be dead for this to matter."""
+    if os.path.exists(os.path.join(folder, contract.EXIT_FILE)):
+        return False
+    summary = summary_of(folder)
+    return summary is not None and summary.started and not summary.ended
+
+
+def summary_of(folder: str) -> Optional[JournalSummary]:
+    """What the journal says in short, None where there is none."""
+    try:
+        return read_summary(os.path.join(folder, contract.JOURNAL_FILE))
+    except OSError:
+        return None

@@ -1,0 +1,99 @@
+"""The trial's own process: started in a session of its own, ended with its whole tree."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from typing import Callable, Dict, List, Optional, Set
+
+from trialkeeper import machine
+from trialkeeper.process_tree import ProcessTree
+
+#: Seconds after the first KILL until a process that does not die (it hangs in the kernel) is left behind.
+PATIENCE_AFTER_KILL = 30.0
+#: Seconds between two looks at what is left of a tree.
+LOOK_INTERVAL = 0.05
+
+
+class CannotStart(Exception):
+    """The trial's command could not be started. ``str(error)`` is a sentence for the trial's page."""
+
+
+class ChildProcess:
+    """The first process of a trial. Started by the constructor; raises CannotStart."""
+
+    def __init__(self, command: str, working_directory: str, environment: Dict[str, str], stdout: str,
+                 stderr: str) -> None:
+        """``stdout`` and ``stderr``: files that are appended to."""
+        shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+        if not os.path.isdir(working_directory):
+            raise CannotStart("the folder %s, in which the command should run, does not exist on %s"
+                              % (working_directory, machine.host()))
+        try:
+            with open(stdout, "ab") as out, open(stderr, "ab") as err:
+                self._popen = subprocess.Popen([shell, "-c", command], cwd=working_directory, env=environment,
+                                               stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                               start_new_session=True)
+        except (OSError, ValueError) as error:
+            raise CannotStart("the command could not be started with %s in %s on %s: %s"
+                              % (shell, working_directory, machine.host(), error)) from error
+        self.pid = self._popen.pid
+        self.start_time = machine.process_start_time(self.pid)
+        self.exit_code: Optional[int] = None
+        self.signal: Optional[int] = None
+        self.has_ended = False
+
+    def reap(self) -> bool:
+        """Collect ended children, orphans of the trial too; True once the first process has ended. Never blocks."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid == self.pid:
+                self.has_ended = True
+                if os.WIFSIGNALED(status):
+                    self.signal = os.WTERMSIG(status)
+                else:
+                    self.exit_code = os.WEXITSTATUS(status)
+                self._popen.returncode = 0 if self.exit_code is None else self.exit_code  # nobody else shall wait
+        return self.has_ended
+
+
+class TreeEnding:
+    """Ends a whole tree: TERM, after the grace period KILL, until nothing is left. The owner calls ``step``."""
+
+    def __init__(self, tree: ProcessTree, grace_period: float, clock: Callable[[], float]) -> None:
+        """``clock``: monotonic seconds. Nothing is sent before the first ``step``."""
+        self._tree = tree
+        self._clock = clock
+        self._kill_at = clock() + grace_period
+        self._termed: Set[int] = set()
+        self.left_behind = 0  #: processes that even KILL did not end
+
+    def step(self) -> bool:
+        """Look and send what is due; True when nothing is left (or nothing can be done about it)."""
+        if self._tree.is_empty():
+            return True
+        now = self._clock()
+        members = self._tree.members()
+        if now >= self._kill_at + PATIENCE_AFTER_KILL:
+            self.left_behind = len(members)
+            return True
+        if now >= self._kill_at:
+            _send(members, signal.SIGKILL)
+        else:
+            # each process hears TERM once, also those that were born meanwhile
+            new = [pid for pid in members if pid not in self._termed]
+            self._termed.update(new)
+            _send(new, signal.SIGTERM)
+            _send(new, signal.SIGCONT)  # one that was stopped could not hear it
+        return not members
+
+
+def _send(pids: List[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):  # gone in the meantime, or another user's now
+            os.kill(pid, number)

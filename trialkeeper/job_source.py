@@ -1,0 +1,44 @@
+"""What to run: the document in the attempt's folder, or the server's."""
+
+import time
+from typing import Any, Callable, Dict, Optional
+from urllib.parse import quote
+
+from trialkeeper import contract
+from trialkeeper.access import Access
+from trialkeeper.reporter import OwnInstallation, pause_after
+from trialkeeper.server_connection import Answer, ServerAway, ServerConnection
+
+#: Seconds without an answer after which a keeper that does not know yet what to run gives up.
+GIVE_UP_AFTER = 86400.0
+
+
+def fetch_job(access: Access, folder: str, job_name: str, log: Callable[[str], None],
+              clock: Callable[[], float] = time.monotonic,
+              sleep: Callable[[float], None] = time.sleep) -> Optional[Dict[str, Any]]:
+    """The JobDocument, None where the attempt is not wanted any more. Blocks; raises ServerAway in the end."""
+    own = OwnInstallation(folder)
+    connection = ServerConnection(access)
+    give_up_at = clock() + GIVE_UP_AFTER
+    failures = 0
+
+    def counts(answer: Answer) -> str:
+        if answer.status == 200 and answer.document.get("job_name") == job_name:
+            return ""
+        if answer.status == 410 and answer.document.get("error") == contract.ERROR_GONE:
+            return own.refuses(answer)
+        return "answered %d %.200s" % (answer.status, answer.document.get("message") or "")
+
+    while True:
+        try:
+            answer = connection.call("GET", "trials/%s/job" % quote(job_name, safe=""), counts)
+        except ServerAway as away:
+            if failures == 0:
+                log("what to run cannot be fetched yet: %s" % away)
+            if clock() >= give_up_at:
+                raise
+            sleep(max(pause_after(failures), away.retry_after))
+            failures += 1
+            continue
+        connection.close()
+        return answer.document if answer.status == 200 else None

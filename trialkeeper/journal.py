@@ -1,0 +1,227 @@
+"""The journal: a numbered, append-only record of all that must be reported. It survives anything.
+
+The file is JSON lines. The first is ``{"journal_id": ..., "version": 1}``; each other is an entry (see
+contract.py) with, for those that were read from a file of the trial, a last member ``"position": [source,
+offset]``: how far that file was read. A keeper that takes over goes on from there, so nothing is reported
+twice; the member is never sent.
+
+A line is written before it is sent, in one write; half a line at the end (power cut, full disk) was never
+sent and is cut off when the journal is opened. The entries are read back from the file when they are sent:
+in memory there is one number for each.
+"""
+
+import json
+import os
+import threading
+from array import array
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from trialkeeper import contract
+
+_POSITION = b', "position": ['
+#: Entries of these kinds are on disk before they are sent; others only in the system's cache.
+_DURABLE_TYPES = (contract.STARTED, contract.ENDED)
+
+
+class JournalSummary(NamedTuple):
+    """What a journal says in short; ``last_n`` 0: it has no entry yet."""
+
+    journal_id: str
+    last_n: int
+    started: bool
+    ended: bool
+
+
+def read_summary(path: str) -> Optional[JournalSummary]:
+    """The summary, from the first and the last line. None where the file has no whole line; OSError as from open."""
+    with open(path, "rb") as stream:
+        header = stream.readline()
+        if not header.endswith(b"\n"):
+            return None
+        begin = stream.tell()
+        end = stream.seek(0, os.SEEK_END)
+        tail, block = b"", 8192
+        while True:
+            # the last whole line; a very long metric may make it reach far back
+            start = max(begin, end - block)
+            stream.seek(start)
+            tail = stream.read(end - start)
+            tail = tail[:tail.rfind(b"\n") + 1]
+            cut = tail.rfind(b"\n", 0, -1)
+            if cut >= 0 or start == begin:
+                break
+            block *= 8
+    last = tail[cut + 1:]
+    entry: Dict[str, Any] = json.loads(last) if last else {}
+    return JournalSummary(json.loads(header)["journal_id"], entry.get("n", 0), bool(entry),
+                          entry.get("type") == contract.ENDED)
+
+
+def read_entries(path: str, after: int = 0) -> Tuple[str, List[contract.Entry]]:
+    """For those who collect a journal as a file: its id and the whole entries with numbers above ``after``."""
+    with open(path, "rb") as stream:
+        lines = stream.read().split(b"\n")[:-1]
+    if not lines:
+        return "", []
+    entries = [json.loads(_without_position(line)) for line in lines[1:] if line]
+    return json.loads(lines[0])["journal_id"], [entry for entry in entries if entry["n"] > after]
+
+
+class Journal:
+    """The journal of one attempt, open for writing. Any thread may call; one process at a time (KEEPER_FILE's lock)."""
+
+    def __init__(self, path: str) -> None:
+        """Open or make the file. Raises OSError."""
+        self._lock = threading.Lock()
+        self._path = path
+        self._offsets = array("Q")  # of entry n at index n - 1
+        #: Source -> how far it was read when its last entry was written.
+        self.positions: Dict[str, int] = {}
+        #: How many bytes of each stream were reported: stream -> sum of the pieces' lengths.
+        self.reported_output: Dict[str, int] = {}
+        self.started = self.ended = False
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = 0
+        self.journal_id = self._read() or self._begin()
+        #: Number of the last entry that was there when the journal was opened.
+        self.opened_at = self.last_n
+
+    @property
+    def last_n(self) -> int:
+        return len(self._offsets)
+
+    def append(self, entries: List[contract.Entry]) -> None:
+        """Number the entries and write them. On OSError (the disk is full) none of them counts as written."""
+        with self._lock:
+            self._append(entries)
+
+    def _append(self, entries: List[contract.Entry]) -> None:
+        text, offsets = bytearray(), array("Q")
+        durable = False
+        for n, entry in enumerate(entries, self.last_n + 1):
+            offsets.append(self._size + len(text))
+            text += _line(n, entry)
+            durable = durable or entry["type"] in _DURABLE_TYPES or entry.get("kind") == contract.FINAL
+        self._write(bytes(text))
+        if durable:
+            os.fsync(self._descriptor)
+        self._offsets.extend(offsets)
+        for entry in entries:
+            self._take_note(entry)
+
+    def lines(self, first: int, last: int, most_bytes: int) -> List[bytes]:
+        """Entries ``first`` to ``last`` as they are sent: at least one if there is one, then up to so many bytes."""
+        with self._lock:
+            last = min(last, self.last_n)
+            if first > last:
+                return []
+            begin = self._offsets[first - 1]
+            end = self._end_of(first)
+            for n in range(first + 1, last + 1):
+                if self._end_of(n) - begin > most_bytes:
+                    break
+                end = self._end_of(n)
+            return [_without_position(line) for line in self._read_at(begin, end).splitlines()]
+
+    def _end_of(self, n: int) -> int:
+        return self._offsets[n] if n < self.last_n else self._size
+
+    def shift(self, to: int) -> None:
+        """Renumber what was added since opening: the server knows entries up to ``to`` that this file lost (power cut).
+
+        The lost numbers become empty output, so that the file stays without gaps.
+        """
+        with self._lock:
+            kept = self.opened_at
+            lost = to - kept
+            if lost <= 0:
+                return
+            begin = self._offsets[kept] if kept < self.last_n else self._size
+            added = [json.loads(line) for line in self._read_at(begin, self._size).splitlines()]
+            os.ftruncate(self._descriptor, begin)
+            self._size = begin
+            del self._offsets[kept:]
+            filler: List[contract.Entry] = [
+                {"at": 0.0, "type": contract.OUTPUT, "stream": "stderr", "offset": 0, "data": ""} for _ in range(lost)]
+            self._append(filler + added)
+            self.opened_at = to
+
+    def close(self) -> None:
+        """Close the file. Nothing is lost; the journal can be opened again."""
+        os.close(self._descriptor)
+
+    # --- the file --------------------------------------------------------------------------
+
+    def _begin(self) -> str:
+        journal_id = os.urandom(16).hex()
+        self._write(json.dumps({"journal_id": journal_id, "version": contract.PROTOCOL_VERSION}).encode() + b"\n")
+        return journal_id
+
+    def _read(self) -> Optional[str]:
+        journal_id = None
+        for length, document in self._whole_lines():
+            if journal_id is None:
+                journal_id = str(document["journal_id"])
+            else:
+                self._offsets.append(self._size)
+                self._take_note(document)
+            self._size += length
+        os.ftruncate(self._descriptor, self._size)
+        return journal_id
+
+    def _whole_lines(self) -> Iterator[Tuple[int, Dict[str, Any]]]:
+        with open(self._path, "rb") as stream:
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    document = json.loads(line)
+                except ValueError:  # a block that a power cut left empty: what follows cannot be trusted
+                    return
+                yield len(line), document
+
+    def _take_note(self, entry: contract.Entry) -> None:
+        if "position" in entry:
+            source, offset = entry["position"]
+            self.positions[source] = offset
+        if entry["type"] == contract.STARTED:
+            self.started = True
+        elif entry["type"] == contract.ENDED:
+            self.ended = True
+        elif entry["type"] == contract.OUTPUT:
+            stream = entry["stream"]
+            self.reported_output[stream] = self.reported_output.get(stream, 0) + len(entry["data"])
+
+    def _write(self, text: bytes) -> None:
+        try:
+            written = os.write(self._descriptor, text)
+            if written != len(text):
+                raise OSError("the journal %s could be written in part only: is the disk full?" % self._path)
+        except OSError:
+            os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size += len(text)
+
+    def _read_at(self, begin: int, end: int) -> bytes:
+        parts = []
+        while begin < end:
+            part = os.pread(self._descriptor, end - begin, begin)
+            if not part:
+                raise OSError("the journal %s was cut off by somebody else" % self._path)
+            parts.append(part)
+            begin += len(part)
+        return b"".join(parts)
+
+
+def _line(n: int, entry: contract.Entry) -> bytes:
+    fields = {"n": n, "at": entry["at"], "type": entry["type"]}
+    fields.update((name, value) for name, value in entry.items() if name not in ("n", "position"))
+    if "position" in entry:
+        fields["position"] = entry["position"]  # the last one, see _without_position
+    return json.dumps(fields).encode("ascii") + b"\n"
+
+
+def _without_position(line: bytes) -> bytes:
+    # inside a text the quotes before and after the word would be escaped, so this is the member itself
+    before, found, _ = line.rpartition(_POSITION)
+    return before + b"}" if found else line

@@ -1,0 +1,429 @@
+"""The keeper of one attempt: starts the trial, journals what happens, reports, obeys, finishes.
+
+The main thread does everything but talking to the server (reporter.py) and preparing the code. Killing the
+keeper between any two lines leaves a folder from which the next keeper finishes the attempt:
+
+    journal without ``started``            nothing has begun: it is run
+    ``started``, no EXIT_FILE              what is left of the trial is ended, files are drained: reason "lost"
+    EXIT_FILE, no ``ended`` in the journal ``ended`` is written from the file
+    ``ended``                              the rest is delivered
+"""
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, Optional, Tuple, cast
+
+from trialkeeper import contract, machine, reporter
+from trialkeeper.access import Access, save_access
+from trialkeeper.attempt_folder import make_private_folder, read_object, write_file
+from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, TreeEnding
+from trialkeeper.code_folder import prepare_code, working_directory_of
+from trialkeeper.gpu_usage import GpuWatch
+from trialkeeper.job_source import fetch_job
+from trialkeeper.journal import Journal
+from trialkeeper.kept_files import find_kept_files
+from trialkeeper.orders_file import OrdersFile
+from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
+from trialkeeper.recorder import Recorder
+from trialkeeper.reporter import Reporter
+from trialkeeper.resources import TrialResources
+from trialkeeper.server_connection import ServerConnection
+from trialkeeper.trial_end import TrialEnd, ended_entry, exit_status, explanation, trial_end
+from trialkeeper.trial_environment import folder_for_trials, trial_environment
+from trialkeeper.wakeups import Wakeups
+
+#: Exit status of a keeper that had nothing to do: the attempt is another keeper's, or was cancelled before.
+NOTHING_TO_DO = 82
+#: Seconds between two looks at the trial's files, and at the files a platform may put into the folder.
+LOOK_EVERY, FOLDER_LOOK_EVERY = 0.1, 1.0
+#: Seconds a keeper whose trial has ended goes on trying after SIGTERM.
+LAST_TRIES = 10.0
+
+_PREPARED, _JOB = "prepared", "job"
+
+
+class Keeper:
+    """Call ``run`` once, on the main thread. ``changed`` is called when the trial starts, ends, and was delivered."""
+
+    def __init__(self, folder: str, job_name: str, access: Optional[Access], *, replica: int = 0,
+                 changed: Callable[[], None] = lambda: None, echo: bool = False,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        """``access`` None: nobody is called, the journal is collected as a file. ``echo``: log to stderr too."""
+        self._folder, self._job_name, self._replica = os.path.abspath(folder), job_name, replica
+        self._access = access or Access()
+        self._changed, self._echo, self._clock = changed, echo, clock
+        self._time_offset = time.time() - clock()  # once: the clock of the machine may jump
+        self._stop: Optional[Tuple[str, str]] = None
+        self._claimed: Optional[str] = None
+        self._done: Optional[str] = None
+        self._answered = False
+        self._results: Dict[str, Any] = {}
+        self._next_folder_look = 0.0
+        self._orders = OrdersFile(self._folder, self._log)
+        self._reporter: Optional[Reporter] = None
+        self._tree: Optional[ProcessTree] = None
+        self._gpus: Optional[GpuWatch] = None
+        self._usage: Optional[TrialResources] = None
+
+    def run(self) -> int:
+        """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
+        make_private_folder(self._folder)
+        self._wakeups = Wakeups(self._folder)
+        lock = self._lock()
+        if lock is None:
+            self._log("another keeper lives in %s" % self._folder)
+            return NOTHING_TO_DO
+        job = self._get_job()
+        if job is None:
+            return NOTHING_TO_DO
+        self._job = job
+        self._limits: contract.LimitsDocument = job.get("limits") or {}
+        self._working_directory = working_directory_of(job, self._folder)
+        self._journal = Journal(self._path(contract.JOURNAL_FILE))
+        self._make_reporter()
+        self._recorder = Recorder(self._folder, self._journal, self._limits, now=self._now, clock=self._clock,
+                                  log=self._log, notify=self._notify_reporter)
+        if not self._journal.started and self._is_canceled():
+            self._log("the attempt was cancelled before it began")
+            return NOTHING_TO_DO
+        end = read_object(self._path(contract.EXIT_FILE))
+        if end is not None and end.get("claimed"):
+            return NOTHING_TO_DO
+        if self._journal.ended:
+            self._start_reporter()
+        else:
+            try:
+                if end is not None:
+                    self._start_reporter()
+                    self._recorder.drain()
+                elif self._journal.started:
+                    end = self._finish_for_another()
+                else:
+                    end = self._run_trial()
+            except Exception as error:  # a bug of ours: nothing of the trial may be left, and the end must be told
+                self._log("the keeper failed:\n" + traceback.format_exc())
+                end = self._end_after_failure(error)
+            if end is None:
+                return NOTHING_TO_DO
+            self._record_end(end)
+        self._deliver()
+        return exit_status(end or {})
+
+    # --- before the trial ------------------------------------------------------------------
+
+    def _lock(self) -> Optional[int]:
+        descriptor = os.open(self._path(contract.KEEPER_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            self._log("%s cannot be locked on this file system: %s" % (contract.KEEPER_FILE, error))
+        text = json.dumps({"pid": os.getpid(), "start_time": machine.process_start_time(os.getpid()),
+                           "machine_id": machine.machine_id(), "host": machine.host()}).encode()
+        os.pwrite(descriptor, text, 0)
+        os.ftruncate(descriptor, len(text))
+        return descriptor
+
+    def _get_job(self) -> Optional[contract.JobDocument]:
+        document = read_object(self._path(contract.JOB_FILE))
+        if document is None and self._access.has_server:
+            self._wakeups.in_background(
+                _JOB, lambda: fetch_job(self._access, self._folder, self._job_name, self._log))
+            while _JOB not in self._results and self._stop is None:
+                self._wait(LOOK_EVERY * 10)
+            document = self._results.get(_JOB)
+            if isinstance(document, Exception):
+                self._log("what to run could not be fetched: %s" % document)
+                document = None
+            elif document is not None:
+                write_file(self._path(contract.JOB_FILE), json.dumps(document))
+        elif document is None:
+            self._log("there is neither %s nor a server address: nothing to run" % self._path(contract.JOB_FILE))
+        if document is not None and not isinstance(document.get("command"), str):
+            self._log("%s says no command" % contract.JOB_FILE)
+            document = None
+        return cast(Optional[contract.JobDocument], document)
+
+    def _make_reporter(self) -> None:
+        parameters = [parameter["index"] for parameter in self._job.get("parameters") or []]
+        self._document: contract.KeeperDocument = {
+            "version": contract.PROTOCOL_VERSION, "host": machine.host(), "pid": os.getpid(),
+            "journal_id": self._journal.journal_id, "replica": self._replica,
+            "parameter_index": max(parameters, default=-1)}
+        if self._access.has_server:
+            save_access(self._folder, self._access)
+            self._reporter = Reporter(
+                access=self._access, job_name=self._job_name, folder=self._folder, journal=self._journal,
+                keeper=self._document, limits=self._limits, tell=self._wakeups.tell, log=self._log, now=self._now,
+                resources=self._read_resources, clock=self._clock)
+
+    def _notify_reporter(self) -> None:
+        if self._reporter is not None:
+            self._reporter.notify()
+
+    def _start_reporter(self) -> None:
+        if self._reporter is not None:
+            self._reporter.start()
+
+    # --- the trial -------------------------------------------------------------------------
+
+    def _run_trial(self) -> Optional[TrialEnd]:
+        """The end of the trial, None where it is another keeper's."""
+        self._recorder.record([{"type": contract.STARTED, "pid": os.getpid(), "host": machine.host(),
+                       "machine_id": machine.machine_id(), "gpu_indices": self._job.get("gpu_indices"),
+                       "working_directory": self._working_directory}])
+        self._start_reporter()
+        self._wait_for_claim()
+        connection = ServerConnection(self._access) if self._access.has_server else None
+        if self._stop is None and self._claimed is None:
+            self._wakeups.in_background(_PREPARED, lambda: prepare_code(
+                self._job, self._folder, connection, log=self._log,
+                give_up_after=self._limits.get("give_up_after", 86400.0)))
+        while self._stop is None and self._claimed is None and _PREPARED not in self._results:
+            self._wait(1.0)
+        if self._claimed is not None:
+            self._leave_to_another(None)
+            return None
+        if self._stop is None and isinstance(self._results[_PREPARED], Exception):
+            return self._end(contract.NOT_STARTED, str(self._results[_PREPARED]))
+        if self._stop is not None or self._is_canceled():
+            return self._end(*(self._stop or (contract.STOPPED, "cancelled before it was started")))
+        try:
+            child = self._start_trial()
+        except CannotStart as error:
+            return self._end(contract.NOT_STARTED, str(error))
+        return self._watch(child)
+
+    def _wait_for_claim(self) -> None:
+        if self._reporter is None or self._replica:
+            return
+        timeout = self._limits.get("claim_timeout", 2.0)
+        until = None if timeout is None else self._clock() + timeout
+        while not self._answered and self._stop is None and self._claimed is None:
+            left = 1.0 if until is None else until - self._clock()
+            if left <= 0:
+                self._log("no server has answered within %.1f s: starting the trial all the same" % (timeout or 0))
+                return
+            self._wait(min(left, 1.0))
+
+    def _start_trial(self) -> ChildProcess:
+        nni_folder = self._path(contract.NNI_FOLDER)
+        try:
+            os.makedirs(nni_folder, exist_ok=True)
+            for parameter in self._job.get("parameters") or []:
+                self._write_parameters(parameter["index"], parameter["text"])
+        except OSError as error:
+            raise CannotStart("the parameters could not be written to %s: %s" % (nni_folder, error)) from error
+        reaps = become_reaper_of_orphans()
+        environment = trial_environment(
+            self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
+            wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id)
+        child = ChildProcess(self._job["command"], self._working_directory, environment,
+                             self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE))
+        write_file(self._path(contract.TRIAL_FILE), json.dumps(
+            {"pid": child.pid, "start_time": child.start_time, "working_directory": self._working_directory}))
+        self._tree = ProcessTree(self._journal.journal_id, child.pid, child.start_time, own_children=True,
+                                 reaps_orphans=reaps)
+        gpus = self._job.get("gpu_indices")
+        if gpus:
+            self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0))
+        self._usage = TrialResources(self._tree, self._gpus, self._clock)
+        self._changed()
+        return child
+
+    def _watch(self, child: ChildProcess) -> Optional[TrialEnd]:
+        assert self._tree is not None
+        started_at = self._clock()
+        limit = self._limits.get("max_trial_duration")
+        reason, message = contract.EXITED, ""
+        ended_at: Optional[float] = None
+        ending: Optional[TreeEnding] = None
+        while True:
+            if child.reap() and ended_at is None:
+                ended_at = self._clock()
+            if ending is None:
+                if ended_at is not None:
+                    pass
+                elif self._stop is not None or self._claimed is not None:
+                    reason, message = self._stop or (contract.STOPPED, "")
+                elif limit is not None and self._clock() - started_at >= limit:
+                    reason, message = contract.TIME_LIMIT, "it ran longer than %g s" % limit
+                if ended_at is not None or reason != contract.EXITED:
+                    ending = TreeEnding(self._tree, self._limits.get("grace_period", 5.0), self._clock)
+            if ending is not None and ending.step() and (child.reap() or ending.left_behind):
+                break
+            self._recorder.pump()
+            seconds = LOOK_EVERY if ending is None else LOOK_INTERVAL
+            if limit is not None and ending is None:
+                seconds = min(seconds, started_at + limit - self._clock())
+            self._wait(seconds)
+        if self._gpus is not None:
+            self._gpus.close()
+        duration = (ended_at or self._clock()) - started_at
+        self._recorder.drain()
+        if self._claimed is not None:
+            self._leave_to_another(child)
+            return None
+        if ending.left_behind:
+            message += "%s%d processes did not end even when killed" % ("; " if message else "", ending.left_behind)
+        if reason == contract.EXITED:
+            message = explanation(child) or message
+        return self._end(reason, message, child, duration)
+
+    def _finish_for_another(self) -> TrialEnd:
+        """The keeper before us was killed: end what is left, tell what can be told."""
+        self._log("finishing an attempt whose keeper is gone")
+        self._start_reporter()
+        trial = read_object(self._path(contract.TRIAL_FILE)) or {}
+        tree = ProcessTree(self._journal.journal_id, trial.get("pid") or 0, trial.get("start_time"),
+                           own_children=False, reaps_orphans=False)
+        was_alive = not tree.is_empty()
+        ending = TreeEnding(tree, self._limits.get("grace_period", 5.0), self._clock)
+        while not ending.step():
+            self._recorder.pump()
+            self._wait(LOOK_INTERVAL)
+        self._recorder.drain()
+        if self._is_canceled() or self._stop is not None:
+            return self._end(contract.STOPPED, self._stop[1] if self._stop else "cancelled after its keeper was killed")
+        if was_alive:
+            return self._end(contract.LOST, "the trial's keeper was killed while the trial ran; the trial was ended")
+        return self._end(contract.LOST, "the trial's keeper was killed; how the trial ended is not known")
+
+    def _end_after_failure(self, error: Exception) -> TrialEnd:
+        if self._tree is not None:
+            ending = TreeEnding(self._tree, self._limits.get("grace_period", 5.0), self._clock)
+            while not ending.step():
+                self._wakeups.wait(LOOK_INTERVAL)
+        return self._end(contract.LOST, "the trial's keeper failed (%s: %s), see %s"
+                         % (type(error).__name__, error, self._path(contract.KEEPER_LOG_FILE)))
+
+    def _leave_to_another(self, child: Optional[ChildProcess]) -> None:
+        self._log("leaving the attempt to its owner: %s" % self._claimed)
+        document = self._end(contract.NOT_STARTED if child is None else contract.STOPPED,
+                             "another keeper runs this attempt")
+        document["claimed"] = True
+        write_file(self._path(contract.EXIT_FILE), json.dumps(document), durable=True)
+        self._changed()
+
+    # --- journal and delivery --------------------------------------------------------------
+
+    def _end(self, reason: str, message: str, child: Optional[ChildProcess] = None, duration: float = 0.0) -> TrialEnd:
+        return trial_end(self._now(), reason, message, child, duration)
+
+    def _record_end(self, end: TrialEnd) -> None:
+        give_up_at = self._clock() + self._limits.get("give_up_after", 86400.0)
+        while True:
+            try:
+                if not os.path.exists(self._path(contract.EXIT_FILE)):
+                    write_file(self._path(contract.EXIT_FILE), json.dumps(end), durable=True)
+                    self._changed()
+                break
+            except OSError as error:
+                self._log("%s cannot be written: %s" % (contract.EXIT_FILE, error))
+                if self._clock() >= give_up_at:
+                    break
+                self._wait(5.0)
+        written = self._recorder.record([ended_entry(end)])
+        while not written and self._clock() < give_up_at:
+            self._wait(5.0)
+            written = self._recorder.record([])
+
+    def _deliver(self) -> None:
+        if self._reporter is None:
+            return
+        files = find_kept_files(self._working_directory, self._job.get("keep_files") or [], self._log)
+        self._reporter.finish(files)
+        signals = len(self._wakeups.stop_signals)
+        last_try_at: Optional[float] = None
+        while self._done is None and self._claimed is None:
+            self._wait(60.0 if last_try_at is None else last_try_at - self._clock())
+            if last_try_at is None and len(self._wakeups.stop_signals) > signals:
+                last_try_at = self._clock() + LAST_TRIES
+            if last_try_at is not None and self._clock() >= last_try_at:
+                self._log("told to end: what is not delivered stays in the journal")
+                break
+        self._reporter.stop()
+        self._changed()
+
+    # --- what comes from outside -----------------------------------------------------------
+
+    def _wait(self, seconds: float) -> None:
+        self._wakeups.wait(seconds)
+        for word, detail in self._wakeups.news():
+            if word == reporter.ANSWERED:
+                self._answered = True
+            elif word == reporter.ORDERS:
+                self._obey(detail)
+            elif word == reporter.CLAIMED:
+                self._claimed = detail
+            elif word == reporter.GONE:
+                self._ask_to_stop(detail)
+            elif word == reporter.DONE:
+                self._done = detail
+            else:
+                self._results[word] = detail
+        if self._wakeups.stop_signals:
+            self._ask_to_stop("its keeper was told to end (%s)" % signal.Signals(self._wakeups.stop_signals[0]).name)
+        if self._clock() >= self._next_folder_look or self._orders.is_new():
+            self._next_folder_look = self._clock() + FOLDER_LOOK_EVERY
+            if self._is_canceled():
+                self._ask_to_stop("cancelled")
+            if self._orders.is_new():
+                self._obey(self._orders.take())
+
+    def _ask_to_stop(self, why: str) -> None:
+        if self._stop is None:
+            self._stop = (contract.STOPPED, why)
+
+    def _is_canceled(self) -> bool:
+        return os.path.exists(self._path(contract.CANCELED_FILE))
+
+    def _obey(self, orders: Any) -> None:
+        for order in orders if isinstance(orders, list) else []:
+            word = order.get("order") if isinstance(order, dict) else None
+            if word == contract.ORDER_STOP:
+                self._ask_to_stop(str(order.get("reason") or "stopped by order"))
+            elif word == contract.ORDER_PARAMETERS and isinstance(order.get("index"), int) \
+                    and isinstance(order.get("text"), str):
+                try:
+                    self._write_parameters(order["index"], order["text"])
+                except OSError as error:
+                    self._log("parameters %d could not be written: %s" % (order["index"], error))
+            else:
+                self._log("an order is not understood: %.300s" % json.dumps(order))
+
+    def _write_parameters(self, index: int, text: str) -> None:
+        path = self._path(contract.NNI_FOLDER, contract.parameter_file_name(index))
+        write_file(path, text)
+        if index > self._document["parameter_index"]:
+            self._document["parameter_index"] = index
+            if self._reporter is not None:
+                self._reporter.report_soon()  # so that the order is not repeated
+
+    # --- small things ----------------------------------------------------------------------
+
+    def _read_resources(self) -> Optional[Dict[str, Any]]:
+        return None if self._usage is None else self._usage.read()
+
+    def _now(self) -> float:
+        return self._time_offset + self._clock()
+
+    def _path(self, *names: str) -> str:
+        return os.path.join(self._folder, *names)
+
+    def _log(self, text: str) -> None:
+        line = "%s %s\n" % (time.strftime("%Y-%m-%d %H:%M:%S"), text)
+        if self._echo:
+            sys.stderr.write("keeper: " + line)
+        try:
+            with open(self._path(contract.KEEPER_LOG_FILE), "a", encoding="utf-8", errors="backslashreplace") as stream:
+                stream.write(line)
+        except OSError:
+            pass  # the disk is full; what matters is journaled and tried again

@@ -1,0 +1,123 @@
+"""What can be known about this machine and its processes. Linux through /proc, elsewhere through ``ps``."""
+
+import os
+import socket
+from typing import Any, Dict, List, Optional, Tuple
+
+_MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+
+
+def host() -> str:
+    """Name of this machine as it calls itself."""
+    return socket.gethostname()
+
+
+def machine_id() -> str:
+    """The same text for all programs on this machine, another one on each other machine."""
+    for path in _MACHINE_ID_FILES:
+        text = _read_text(path)
+        if text:
+            return text
+    return "host-" + host()
+
+
+def process_start_time(pid: int) -> Optional[str]:
+    """When the process began, as a text that no later process of the same pid has; None: there is no such process.
+
+    A zombie counts as gone. The text names the boot too, because Linux counts from there.
+    """
+    stat = process_stat(pid)
+    if stat is not None:
+        return None if stat[1][0] == "Z" else "%s/%s" % (_read_text(_BOOT_ID_FILE), stat[1][19])
+    if os.path.isdir("/proc/self"):
+        return None
+    text = _ps("-o", "stat=,lstart=", "-p", str(pid))
+    return None if not text or text.startswith("Z") else " ".join(text.split()[1:])
+
+
+def process_lives(pid: Optional[int], start_time: Optional[str]) -> bool:
+    """Whether that very process still runs: the pid alone may long belong to another one."""
+    return pid is not None and start_time is not None and process_start_time(pid) == start_time
+
+
+def process_stat(pid: int) -> Optional[Tuple[bytes, List[str]]]:
+    """Name of a process and what follows it in /proc/<pid>/stat (state, parent, group, session, ...); None: no such."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stream:
+            line = stream.read()
+    except OSError:
+        return None
+    before, _, after = line.rpartition(b")")  # the name may hold anything, also blanks and brackets
+    fields = after.decode("ascii", "replace").split()
+    return (before.partition(b"(")[2], fields) if len(fields) > 21 else None
+
+
+def all_pids() -> List[int]:
+    """The processes of this machine (or container) that can be seen."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return [pid for pid, _, _, _ in process_table()]
+
+
+def process_table() -> List[Tuple[int, int, int, int]]:
+    """(pid, parent, process group, session) of each process that is no zombie. Session 0 where it is not known."""
+    table = []
+    if os.path.isdir("/proc/self"):
+        for pid in all_pids():
+            stat = process_stat(pid)
+            if stat is not None and stat[1][0] not in "ZX":
+                table.append((pid, int(stat[1][1]), int(stat[1][2]), int(stat[1][3])))
+        return table
+    for line in _ps("-A", "-o", "pid=,ppid=,pgid=,stat=").splitlines():
+        fields = line.split()
+        if len(fields) == 4 and not fields[3].startswith("Z"):
+            table.append((int(fields[0]), int(fields[1]), int(fields[2]), 0))
+    return table
+
+
+def memory_total() -> Optional[int]:
+    """Bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None
+
+
+def description(paths: List[str]) -> Dict[str, Any]:
+    """What a platform wants to know before it uses this machine; ``disk_free``: bytes by path, None where unknown."""
+    import platform
+    import shutil
+    return {
+        "machine_id": machine_id(), "host": host(), "python": platform.python_version(), "cpu_count": os.cpu_count(),
+        "memory_total": memory_total(), "bash": os.path.exists("/bin/bash"), "nvidia_smi": shutil.which("nvidia-smi"),
+        "disk_free": {path: _disk_free(path) for path in paths},
+    }
+
+
+def _disk_free(path: str) -> Optional[int]:
+    while path and not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)  # a folder that is still to be made: its disk is its parent's
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+def _ps(*arguments: str) -> str:
+    import subprocess
+    try:
+        return subprocess.run(["ps", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              check=False).stdout.decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,84 @@
+"""Which processes belong to a trial, also those that left its session or their parents.
+
+While the keeper that started the trial lives it is, on Linux, the reaper of the trial's orphans: every process of
+the tree is a descendant of the keeper, whatever it did to hide. A keeper that took over (or one on another
+system) goes by the trial's session and by a mark in the environment.
+"""
+
+import os
+from typing import Dict, List, Optional, Set, Tuple
+
+from trialkeeper import machine
+
+#: Variable of the trial's environment whose value only this attempt's processes have.
+MARK_VARIABLE = "NNI_KEEPER_ATTEMPT"
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_reaper_of_orphans() -> bool:
+    """Make orphans below this process its children (Linux). False where that is not possible."""
+    try:
+        import ctypes
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+class ProcessTree:
+    """The processes of one trial."""
+
+    def __init__(self, mark: str, first_pid: int, first_start_time: Optional[str], *, own_children: bool,
+                 reaps_orphans: bool) -> None:
+        """``first_pid``: of the trial's first process, the leader of its session; 0: not known.
+
+        ``own_children``: this process started the trial. Whatever else it starts (nvidia-smi) is counted in.
+        """
+        self._mark = ("%s=%s" % (MARK_VARIABLE, mark)).encode()
+        self._first_pid = first_pid
+        self._first_start_time = first_start_time
+        self._own_children = own_children
+        self._reaps_orphans = own_children and reaps_orphans
+
+    def is_empty(self) -> bool:
+        """Whether nothing of the trial runs any more."""
+        if self._reaps_orphans:
+            try:
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return True  # no children at all: the quick and usual case
+        return not self.members()
+
+    def members(self) -> List[int]:
+        """Process ids of the trial's processes, without zombies. A snapshot: look again until there are none."""
+        table = machine.process_table()
+        children: Dict[int, List[int]] = {}
+        for pid, parent, _, _ in table:
+            children.setdefault(parent, []).append(pid)
+        me = os.getpid()
+        found: Set[int] = set()
+        if self._own_children:
+            found.update(children.get(me, []))
+        if not self._reaps_orphans:
+            found.update(self._by_session_and_mark(table))
+        found.discard(me)
+        waiting = list(found)
+        while waiting:
+            for child in children.get(waiting.pop(), []):
+                if child not in found and child != me:
+                    found.add(child)
+                    waiting.append(child)
+        return sorted(found)
+
+    def _by_session_and_mark(self, table: List[Tuple[int, int, int, int]]) -> List[int]:
+        # A number that is in use as a session is not given to a new process, so a living leader vouches for all
+        # of its session. Without it the number may have come round: then only the mark counts.
+        leads = self._own_children or machine.process_lives(self._first_pid, self._first_start_time)
+        return [pid for pid, _, group, session in table
+                if (leads and self._first_pid in (group, session)) or self._is_marked(pid)]
+
+    def _is_marked(self, pid: int) -> bool:
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as stream:
+                return self._mark in stream.read().split(b"\0")
+        except OSError:
+            return False

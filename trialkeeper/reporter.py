@@ -1,0 +1,332 @@
+"""Sends the unacknowledged part of the journal and hears the answers, on a thread: a slow server delays nothing.
+
+What the reporter learns it tells the keeper by ``tell(word, detail)``, called on its own thread:
+
+ANSWERED   the server took a report for the first time since it was away (or at all)
+ORDERS     a list of orders
+CLAIMED    another keeper owns the attempt: this one must end and start nothing
+GONE       the server does not want the attempt any more
+DONE       everything was delivered, or nobody wants the rest ("delivered", "gone"), or no server answered for
+           the give-up time ("gave up"); after this the thread has ended
+"""
+
+import contextlib
+import json
+import os
+import random
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+from urllib.parse import quote
+
+from trialkeeper import contract
+from trialkeeper.access import Access
+from trialkeeper.attempt_folder import read_accepted, read_text, write_file
+from trialkeeper.journal import Journal
+from trialkeeper.kept_files import KeptFile
+from trialkeeper.server_connection import Answer, ServerAway, ServerConnection
+
+ANSWERED, ORDERS, CLAIMED, GONE, DONE = "answered", "orders", "claimed", "gone", "done"
+DELIVERED, GAVE_UP = "delivered", "gave up"
+
+#: Seconds of the shortest and the longest pause while the server is away.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+#: A server may not ask for reports more often than this many seconds.
+SHORTEST_INTERVAL = 0.05
+
+
+def pause_after(failures: int, chance: Callable[[], float] = random.random) -> float:
+    """Seconds to wait after so many failures in a row: growing, and not the same for all keepers."""
+    longest = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(failures, 10))
+    return max(SHORTEST_PAUSE, longest * (0.5 + 0.5 * chance()))
+
+
+class OwnInstallation:
+    """Which installation this attempt belongs to: learnt from the first good answer, kept in the folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, contract.INSTALLATION_FILE)
+        self.id = (read_text(self._path) or "").strip() or None
+
+    def refuses(self, answer: Answer) -> str:
+        """Why the answer does not come from our installation; "" if it does. The first one becomes ours."""
+        if answer.installation is None:
+            return "answered %d, but not as a server of trials does" % answer.status
+        if self.id is None:
+            self.id = answer.installation
+            with contextlib.suppress(OSError):  # the disk is full: it is known in memory
+                write_file(self._path, self.id)
+        return "" if answer.installation == self.id else "belongs to another installation (%s)" % answer.installation
+
+
+class Reporter:
+    """The reporting thread. ``start`` it once; every other method may be called from any thread."""
+
+    def __init__(self, *, access: Access, job_name: str, folder: str, journal: Journal, keeper: contract.KeeperDocument,
+                 limits: contract.LimitsDocument, tell: Callable[[str, Any], None], log: Callable[[str], None],
+                 now: Callable[[], float], resources: Callable[[], Optional[Dict[str, Any]]],
+                 clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random) -> None:
+        """``now``: the time for ``sent_at``; ``clock``: monotonic seconds; ``resources``: a fresh reading or None."""
+        self._access, self._job_name, self._folder, self._journal = access, job_name, folder, journal
+        self._keeper, self._tell, self._log, self._now = keeper, tell, log, now
+        self._resources, self._clock, self._chance = resources, clock, chance
+        self._connection = ServerConnection(access)
+        self._own = OwnInstallation(folder)
+        self._interval = limits.get("report_interval", 10.0)
+        self._give_up_after = limits.get("give_up_after", 86400.0)
+        self._listens_only = keeper.get("replica", 0) != 0
+        self._accepted = min(read_accepted(folder), journal.last_n)
+        self._greeted = journal.opened_at == 0 or self._listens_only
+        self._changed = threading.Condition()
+        self._next_heartbeat_at = self._next_resources_at = clock()
+        self._paused_until = 0.0
+        self._url_file_stamp = access.url_file_stamp()
+        self._failures = 0
+        self._heard_at = clock()
+        self._finished_at: Optional[float] = None
+        self._files: List[KeptFile] = []
+        self._is_gone = self._stopped = False
+        self._batch_bytes = contract.REPORT_BATCH_BYTES
+        self._too_large = 0  # number of an entry that the server will not take
+        self._gap_at = 0
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="reporter", daemon=True).start()
+
+    def notify(self) -> None:
+        """The journal has new entries."""
+        with self._changed:
+            self._changed.notify()
+
+    def report_soon(self) -> None:
+        """Report now, also without entries: the server waits to hear what changed."""
+        with self._changed:
+            self._next_heartbeat_at = self._clock()
+            self._changed.notify()
+
+    def finish(self, files: List[KeptFile]) -> None:
+        """``ended`` is in the journal: deliver the rest, the files before that last entry, then tell DONE."""
+        with self._changed:
+            self._files = list(files)
+            self._finished_at = self._clock()
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """End the thread after the call it is in. Nothing is lost: the journal stays."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    # --- the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._is_due():
+                    self._changed.wait(self._seconds_to_wait())
+                if self._stopped:
+                    break
+            try:
+                self._round()
+            except Exception as error:  # a bug, or a disk that cannot be read: the trial must not suffer from it
+                self._log("reporting failed: %s: %s" % (type(error).__name__, error))
+                self._pause(0.0)
+        self._connection.close()
+
+    def _is_due(self) -> bool:
+        now = self._clock()
+        if self._stopped:
+            return True
+        if now < self._paused_until:
+            stamp = self._access.url_file_stamp()
+            if stamp == self._url_file_stamp or stamp is None:
+                return False
+            self._url_file_stamp = stamp  # the server has come back under another address: ask it at once
+            return True
+        if self._is_gone:
+            return self._finished_at is not None
+        return self._has_news() or self._finished_at is not None or now >= self._next_heartbeat_at
+
+    def _has_news(self) -> bool:
+        return not self._listens_only and self._accepted < self._journal.last_n
+
+    def _seconds_to_wait(self) -> float:
+        now = self._clock()
+        if self._is_gone:
+            return 60.0
+        if now < self._paused_until:
+            return min(1.0, self._paused_until - now)
+        return max(0.0, self._next_heartbeat_at - now)
+
+    def _round(self) -> None:
+        if self._failures:
+            self._look_at_accepted_file()
+        if self._finished_at is not None:
+            delivered = self._listens_only or (self._accepted >= self._journal.last_n and not self._files)
+            if self._is_gone or delivered:
+                if self._is_gone:
+                    self._note_accepted(self._journal.last_n)  # nobody wants the rest: nothing is left to be delivered
+                self._end("gone" if self._is_gone else DELIVERED)
+                return
+            if self._clock() - max(self._heard_at, self._finished_at) >= self._give_up_after:
+                self._log("no server answered for %.0f s: giving up; the journal stays here" % self._give_up_after)
+                self._end(GAVE_UP)
+                return
+        try:
+            if self._files and self._accepted >= self._journal.last_n - 1 and self._greeted:
+                self._send_file(self._files[0])
+            else:
+                self._send_report()
+        except ServerAway as away:
+            if not self._failures:
+                self._log("the server is away: %s" % away)
+            self._pause(away.retry_after)
+
+    def _end(self, how: str) -> None:
+        self._stopped = True
+        self._tell(DONE, how)
+
+    def _pause(self, at_least: float) -> None:
+        seconds = max(pause_after(self._failures, self._chance), at_least)
+        self._failures += 1
+        self._paused_until = self._clock() + seconds
+        if self._finished_at is not None:
+            give_up_at = max(self._heard_at, self._finished_at) + self._give_up_after
+            self._paused_until = min(self._paused_until, max(give_up_at, self._clock() + 0.05))
+        self._url_file_stamp = self._access.url_file_stamp()
+
+    def _heard(self) -> None:
+        first = self._failures > 0 or self._own.id is None
+        self._failures, self._paused_until, self._heard_at = 0, 0.0, self._clock()
+        if first:
+            self._log("the server answers")
+
+    # --- reports ---------------------------------------------------------------------------
+
+    def _send_report(self) -> None:
+        started_at = self._clock()
+        lines: List[bytes] = []
+        if self._greeted and not self._listens_only:
+            last = self._journal.last_n - (1 if self._files else 0)
+            lines = self._journal.lines(self._accepted + 1, last, self._batch_bytes)
+            if lines and self._too_large == self._accepted + 1:
+                lines = [_without_content(lines[0])]
+        document: Dict[str, Any] = {"keeper": self._keeper, "sent_at": self._now()}
+        if started_at >= self._next_resources_at:
+            document["resources"] = self._resources()
+            self._next_resources_at = started_at + self._interval
+            if document["resources"] is None:
+                del document["resources"]
+        body = json.dumps(document)[:-1].encode("ascii") + b', "entries": [' + b",".join(lines) + b"]}"
+        answer = self._connection.call("POST", "trials/%s/reports" % quote(self._job_name, safe=""), self._counts, body,
+                                       {"Content-Type": "application/json"})
+        self._hear(answer, len(lines))
+
+    def _counts(self, answer: Answer) -> str:
+        error = answer.document.get("error")
+        right = (answer.status == 200 and isinstance(answer.document.get("accepted"), int)
+                 or answer.status == 409 and error in (contract.ERROR_GAP, contract.ERROR_CLAIMED)
+                 or answer.status == 410 and error == contract.ERROR_GONE
+                 or answer.status == 413)
+        if not right:
+            message = answer.document.get("message")
+            return "answered %d%s" % (answer.status, ": %.200s" % message if isinstance(message, str) else "")
+        if answer.status == 413 and answer.installation is None:
+            return ""  # a proxy before the server may say so; sending less is right in any case
+        return self._own.refuses(answer)
+
+    def _hear(self, answer: Answer, sent: int) -> None:
+        error = answer.document.get("error")
+        if answer.status == 413:
+            if sent == 0:
+                raise ServerAway("%s refuses a report without entries as too large" % answer.url)
+            if sent == 1:
+                self._too_large = self._accepted + 1
+            self._batch_bytes = max(1024, self._batch_bytes // 2)
+            return
+        expected = answer.document.get("expected")
+        if error == contract.ERROR_GAP and (not isinstance(expected, int) or expected < 1
+                                            or expected == self._gap_at == self._accepted + 1):
+            raise ServerAway("%s sees a gap where there is none (it expects entry %s)" % (answer.url, expected))
+        self._heard()
+        if answer.status == 410:
+            self._is_gone = True
+            self._tell(GONE, str(answer.document.get("message") or "the server does not want this attempt any more"))
+        elif error == contract.ERROR_CLAIMED:
+            if not self._listens_only:
+                self._stopped = True
+                self._tell(CLAIMED, str(answer.document.get("message") or "another keeper runs this attempt"))
+        elif error == contract.ERROR_GAP:
+            self._gap_at = int(answer.document["expected"])
+            self._note_accepted(self._agree_on(self._gap_at - 1))
+        else:
+            self._hear_reply(answer.document)
+
+    def _hear_reply(self, reply: Dict[str, Any]) -> None:
+        self._gap_at = 0
+        if not self._listens_only:
+            accepted = self._agree_on(reply["accepted"])
+            self._greeted = True
+            if accepted != self._accepted:
+                self._note_accepted(accepted)
+        within = reply.get("next_report_within")
+        seconds = float(within) if isinstance(within, (int, float)) and within > 0 else self._interval
+        with self._changed:
+            self._next_heartbeat_at = self._clock() + max(SHORTEST_INTERVAL, min(seconds, 3600.0))
+        for rejected in reply.get("rejected") or []:
+            self._log("the server rejected an entry: %.300s" % json.dumps(rejected))
+        self._tell(ANSWERED, None)
+        if reply.get("orders"):
+            self._tell(ORDERS, reply["orders"])
+
+    def _agree_on(self, accepted: int) -> int:
+        if not self._greeted and accepted > self._journal.opened_at:
+            self._log("entries %d to %d were lost here with a power cut; the server has them"
+                      % (self._journal.opened_at + 1, accepted))
+            self._journal.shift(accepted)
+        self._greeted = True
+        return max(0, min(accepted, self._journal.last_n))
+
+    def _note_accepted(self, accepted: int) -> None:
+        self._accepted = accepted
+        try:
+            write_file(os.path.join(self._folder, contract.ACCEPTED_FILE), str(accepted))
+        except OSError as error:
+            self._log("%s could not be written: %s" % (contract.ACCEPTED_FILE, error))
+
+    def _look_at_accepted_file(self) -> None:
+        # a platform that collects the journal as a file says so there
+        accepted = min(read_accepted(self._folder), self._journal.last_n)
+        if accepted > self._accepted:
+            self._accepted = accepted
+            self._heard_at = self._clock()
+
+    # --- kept files ------------------------------------------------------------------------
+
+    def _send_file(self, file: KeptFile) -> None:
+        path = "trials/%s/files/%s" % (quote(self._job_name, safe=""), quote(os.fsencode(file.name), safe="/"))
+        try:
+            with open(file.path, "rb") as stream:
+                size = os.fstat(stream.fileno()).st_size
+                headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+                answer = self._connection.call("PUT", path, _takes_file, stream, headers)
+        except OSError as error:
+            self._log("the file %s cannot be kept: %s" % (file.path, error))
+        else:
+            self._heard()
+            if answer.status >= 300:
+                self._log("the server does not keep the file %s: it answered %d %.200s"
+                          % (file.name, answer.status, answer.document.get("message") or ""))
+        self._files.pop(0)
+
+
+def _takes_file(answer: Answer) -> str:
+    # refused for good (too large, no such place) is an answer too; the others mean that the server is away
+    final = answer.status in (200, 201, 204, 400, 403, 404, 405, 410, 411, 413)
+    return "" if final else "answered %d" % answer.status
+
+
+def _without_content(line: bytes) -> bytes:
+    entry = json.loads(line)
+    return json.dumps({"n": entry["n"], "at": entry["at"], "type": entry["type"], "kind": entry.get("kind"),
+                       "omitted": "the server takes no entry of %d bytes" % len(line)}).encode("ascii")

@@ -1,0 +1,187 @@
+"""HTTP to the server: one connection that is kept, several addresses that are tried in order.
+
+http.client only; ssl is loaded for https addresses alone, because it doubles what a keeper needs.
+"""
+
+import contextlib
+import json
+import os
+import select
+import sys
+from typing import IO, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
+from urllib.parse import urlsplit
+
+from trialkeeper import contract
+from trialkeeper.access import Access
+
+if "ssl" in sys.modules:
+    import http.client as http_client
+else:
+    sys.modules["ssl"] = None  # type: ignore[assignment]  # http.client then leaves it out
+    try:
+        import http.client as http_client
+    finally:
+        del sys.modules["ssl"]
+
+#: Seconds until a connection must stand, and until an answer must come.
+CONNECT_TIMEOUT, ANSWER_TIMEOUT = 10.0, 60.0
+#: Bodies longer than this are compressed.
+COMPRESS_FROM = 4096
+
+Body = Union[bytes, IO[bytes], None]
+
+
+class Answer(NamedTuple):
+    """``document``: the body as a JSON object, {} where it is none."""
+
+    status: int
+    document: Dict[str, Any]
+    url: str
+    #: Seconds the server asks us to stay away; 0: it does not say.
+    retry_after: float = 0.0
+
+    @property
+    def installation(self) -> Optional[str]:
+        value = self.document.get("installation")
+        return value if isinstance(value, str) and value else None
+
+
+class ServerAway(Exception):
+    """No address gave an answer that counts. ``str(error)``: why, for the keeper's log."""
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ServerConnection:
+    """Calls the server. For one thread at a time."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._connection: Optional[http_client.HTTPConnection] = None
+        self._url = ""
+
+    def call(self, method: str, path: str, counts: Callable[[Answer], str], body: Body = None,
+             headers: Mapping[str, str] = {}, sink: Optional[IO[bytes]] = None) -> Answer:
+        """The first answer that counts. Raises ServerAway.
+
+        ``path`` is relative to the protocol's prefix. ``counts`` says "" for an answer that counts, else why not
+        (another program on that port); then the next address is tried. ``sink`` takes the body of a 200.
+        """
+        urls = self._access.current_urls()
+        if self._url in urls:
+            urls.remove(self._url)
+            urls.insert(0, self._url)  # what worked last is tried first
+        reasons: List[str] = []
+        retry_after = 0.0
+        for url in urls:
+            try:
+                answer = self._call_one(url, method, path, body, headers, sink)
+            except (OSError, http_client.HTTPException, ValueError) as error:
+                self.close()
+                reasons.append("%s: %s" % (url, error or type(error).__name__))
+                continue
+            reason = counts(answer)
+            if not reason:
+                return answer
+            self.close()
+            reasons.append("%s: %s" % (url, reason))
+            retry_after = max(retry_after, answer.retry_after)
+        raise ServerAway("; ".join(reasons) or "no address of a server is known", retry_after)
+
+    def close(self) -> None:
+        """Drop the connection; the next call makes a new one."""
+        connection, self._connection = self._connection, None
+        self._url = ""
+        if connection is not None:
+            connection.close()
+
+    def _call_one(self, url: str, method: str, path: str, body: Body, headers: Mapping[str, str],
+                  sink: Optional[IO[bytes]]) -> Answer:
+        all_headers = {"Authorization": "Bearer " + self._access.token, "Accept": "application/json"}
+        all_headers.update(headers)
+        if isinstance(body, bytes) and len(body) > COMPRESS_FROM:
+            body = _gzip(body)
+            all_headers["Content-Encoding"] = "gzip"
+        if self._connection is not None and (self._url != url or self._is_stale()):
+            self.close()
+        reused = self._connection is not None
+        target = urlsplit(url).path + contract.URL_PREFIX + path
+        try:
+            return self._exchange(url, method, target, body, all_headers, sink)
+        except (OSError, http_client.HTTPException):
+            self.close()
+            if not reused:
+                raise
+        # a kept connection may end at any time; whatever was sent may be sent again
+        if body is not None and not isinstance(body, bytes):
+            body.seek(0)
+        return self._exchange(url, method, target, body, all_headers, sink)
+
+    def _exchange(self, url: str, method: str, target: str, body: Body, headers: Mapping[str, str],
+                  sink: Optional[IO[bytes]]) -> Answer:
+        connection = self._connection or self._connect(url)
+        connection.request(method, target, body, dict(headers))
+        response = connection.getresponse()
+        document: Any = None
+        if sink is not None and response.status == 200:
+            sink.seek(0)
+            sink.truncate()
+            while True:
+                block = response.read(256 * 1024)
+                if not block:
+                    break
+                sink.write(block)
+        else:
+            text = response.read(contract.MAX_REPORT_BYTES + 1)
+            with contextlib.suppress(ValueError, RecursionError):
+                document = json.loads(text)
+        if response.will_close or not response.isclosed():
+            self.close()
+            self._url = url
+        return Answer(response.status, document if isinstance(document, dict) else {}, url,
+                      _seconds(response.headers.get("Retry-After")))
+
+    def _connect(self, url: str) -> http_client.HTTPConnection:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("is no address like http://host:port")
+        if parts.scheme == "https":
+            connection = _https_connection(parts.hostname, parts.port, self._access.ca_file)
+        else:
+            connection = http_client.HTTPConnection(parts.hostname, parts.port, timeout=CONNECT_TIMEOUT)
+        connection.connect()
+        connection.sock.settimeout(ANSWER_TIMEOUT)
+        self._connection, self._url = connection, url
+        return connection
+
+    def _is_stale(self) -> bool:
+        # between two calls the server has nothing to say: if there is something to read, it is the end
+        sock = self._connection.sock if self._connection is not None else None
+        return sock is None or bool(select.select([sock], [], [], 0)[0])
+
+
+def _https_connection(host: str, port: Optional[int], ca_file: Optional[str]) -> http_client.HTTPConnection:
+    global http_client
+    try:
+        import ssl
+    except ImportError as error:
+        raise ValueError("needs https, but this Python (%s) was built without ssl" % sys.executable) from error
+    if not hasattr(http_client, "HTTPSConnection"):
+        import importlib
+        http_client = importlib.reload(http_client)  # this time with ssl
+    if ca_file is not None and not os.path.isfile(ca_file):
+        raise ValueError("the file %s with the certificate authority does not exist" % ca_file)
+    return http_client.HTTPSConnection(host, port, timeout=CONNECT_TIMEOUT,
+                                       context=ssl.create_default_context(cafile=ca_file))
+
+
+def _seconds(header: Optional[str]) -> float:
+    return float(min(int(header[:9]), 3600)) if header and header.isdigit() else 0.0
+
+
+def _gzip(data: bytes) -> bytes:
+    import zlib
+    packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()

@@ -1,0 +1,72 @@
+"""The environment of a trial: what the official ``nni`` package of any release needs, and our own module.
+
+Facts (reference: NNI's trial SDK): platform ``local`` is the only name every release takes; REUSE_MODE=false keeps
+prints on the real stdout while metrics go to the file; a sequence id must always be set.
+"""
+
+import os
+from typing import Dict, List, Mapping, Optional
+
+import trialkeeper
+from trialkeeper import contract
+from trialkeeper.process_tree import MARK_VARIABLE
+
+#: Would send the SDK elsewhere or make it take itself for a tuner.
+_NEVER = ("NNI_TRIAL_COMMAND_CHANNEL", "NNI_TUNER_COMMAND_CHANNEL", "SDK_PROCESS")
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *, nni_folder: str,
+                      working_directory: str, wake: Optional[str], for_trials: Optional[str],
+                      mark: str) -> Dict[str, str]:
+    """All variables of the trial. ``inherited``: those of the keeper, of which the job may allow only some."""
+    allowed = job.get("inherit_environment")
+    environment = {name: value for name, value in inherited.items()
+                   if not name.startswith("NNI_KEEPER_") and (allowed is None or name in allowed)}
+    # what a trial prints shall be seen while it runs, not when its buffer is full
+    environment.setdefault("PYTHONUNBUFFERED", "1")
+    environment.update(job.get("environment") or {})
+    for name in _NEVER:
+        environment.pop(name, None)
+    environment.update({
+        "NNI_PLATFORM": "local",
+        "REUSE_MODE": "false",
+        "NNI_EXP_ID": job.get("experiment_id", ""),
+        "NNI_TRIAL_JOB_ID": job.get("trial_job_id", ""),
+        "NNI_TRIAL_SEQ_ID": str(job.get("sequence_id", 0)),
+        "NNI_SYS_DIR": nni_folder,
+        "NNI_OUTPUT_DIR": nni_folder,
+        "NNI_CODE_DIR": working_directory,
+        "MULTI_PHASE": "true" if job.get("multi_phase") else "false",
+        MARK_VARIABLE: mark,
+    })
+    environment["PATH"] = os.pathsep.join([*(job.get("path") or []), environment.get("PATH") or _DEFAULT_PATH])
+    if for_trials is not None:
+        before = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = before + os.pathsep + for_trials if before else for_trials
+    if wake is not None:
+        environment[contract.ENV_WAKE] = wake
+    gpus: Optional[List[int]] = job.get("gpu_indices")
+    if gpus is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else "-1"
+    return environment
+
+
+def folder_for_trials(attempt_folder: str) -> Optional[str]:
+    """The folder for PYTHONPATH that holds our ``nni`` module and nothing else.
+
+    In a zipapp it is a folder of that file; from a source tree it is made in the attempt's folder, as a link. None
+    where neither can be had; a trial then needs the official package.
+    """
+    package = os.path.dirname(os.path.abspath(trialkeeper.__file__))
+    archive = os.path.dirname(package)
+    if os.path.isfile(archive):
+        return os.path.join(archive, "for_trials")
+    folder = os.path.join(attempt_folder, "for_trials")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if not os.path.islink(os.path.join(folder, "nni")):
+            os.symlink(os.path.join(package, "nni"), os.path.join(folder, "nni"))
+    except OSError:
+        return None
+    return folder

@@ -1,0 +1,86 @@
+"""Everything the keeper's main loop waits for: signals, news from other threads, bytes on the wake pipe."""
+
+import contextlib
+import os
+import queue
+import selectors
+import signal
+import threading
+from typing import Any, Callable, List, Optional, Tuple
+
+from trialkeeper import contract
+
+News = Tuple[str, Any]
+
+
+class Wakeups:
+    """Made on the main thread. Takes SIGTERM and SIGINT (counted), SIGCHLD (a wake-up), and leaves SIGHUP unheard."""
+
+    def __init__(self, folder: str) -> None:
+        self.stop_signals: List[int] = []
+        self._news: "queue.SimpleQueue[News]" = queue.SimpleQueue()
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._reader, selectors.EVENT_READ)
+        #: Path of the pipe for the trial, None where the file system has no pipes.
+        self.pipe: Optional[str] = self._open_pipe(os.path.join(folder, contract.WAKE_FILE))
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_signal)
+        signal.signal(signal.SIGCHLD, _do_nothing)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
+
+    def tell(self, word: str, detail: Any = None) -> None:
+        """Leave news for the main loop. Any thread."""
+        self._news.put((word, detail))
+        with contextlib.suppress(BlockingIOError):  # it is full of wake-ups
+            os.write(self._writer, b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Return when something happened, or after this time."""
+        for key, _ in self._selector.select(max(0.0, seconds)):
+            try:
+                while len(os.read(key.fd, 4096)) == 4096:
+                    pass
+            except BlockingIOError:
+                pass
+
+    def news(self) -> List[News]:
+        """What was told since the last call, in order."""
+        news = []
+        while True:
+            try:
+                news.append(self._news.get_nowait())
+            except queue.Empty:
+                return news
+
+    def in_background(self, word: str, work: Callable[[], Any]) -> None:
+        """Do something slow on a thread; its result, or the exception it raised, comes as news."""
+        def run() -> None:
+            try:
+                result = work()
+            except Exception as error:
+                result = error
+            self.tell(word, result)
+        threading.Thread(target=run, name=word, daemon=True).start()
+
+    def _open_pipe(self, path: str) -> Optional[str]:
+        try:
+            if not os.path.exists(path):
+                os.mkfifo(path, 0o600)
+            # opened for both, so that it does not end when the last writer closes it
+            descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        self._selector.register(descriptor, selectors.EVENT_READ)
+        return path
+
+    def _note_signal(self, number: int, frame: Any) -> None:
+        self.stop_signals.append(number)
+
+
+def _do_nothing(number: int, frame: Any) -> None:
+    """SIGCHLD only has to wake the loop."""
