@@ -1,0 +1,1 @@
+"""Search spaces, tuners, assessors, and the process they run in. Knows nothing of Django."""

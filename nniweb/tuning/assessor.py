@@ -1,0 +1,19 @@
+"""What an assessor is: it judges from intermediate results whether a running trial is worth going on with."""
+
+from abc import ABC, abstractmethod
+
+
+class Assessor(ABC):
+    """Judges the trials of one experiment. Called by one thread at a time; all state is in memory and a pure function
+    of the calls, so replaying them restores it. Whatever an assessor raises breaks its own experiment only.
+    """
+
+    @abstractmethod
+    def should_stop(self, trial: str, values: list[float]) -> bool:
+        """Whether to stop this trial now. ``values`` are its intermediate results so far, the newest last.
+
+        Called once for each new length; not again after it has returned True for the trial.
+        """
+
+    def trial_end(self, trial: str, values: list[float], succeeded: bool) -> None:
+        """The trial is over and its results complete; ``succeeded`` is False for failed and for stopped ones."""

@@ -1,0 +1,70 @@
+"""One experiment's tuner and assessor, as the tuner process hosts them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from nniweb.tuning.algorithms import build_assessor, build_tuner
+from nniweb.tuning.assessment import Assessment
+from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.tuner import NoMoreParameters
+
+Message = Mapping[str, Any]
+
+
+class ExperimentTuning:
+    """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
+    "seed"}``. Raises InvalidInput where one of them cannot be used, and whatever an algorithm raises.
+    """
+
+    def __init__(self, spec: Message) -> None:
+        tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
+        space = parse_search_space(spec["search_space"])
+        self._tuner = build_tuner(tuner["name"], tuner.get("class_args"), space, mode, spec["seed"])
+        self._assessment: Assessment | None = None
+        if assessor is not None:
+            self._assessment = Assessment(build_assessor(assessor["name"], assessor.get("class_args"), mode))
+
+    def restore(self, history: Iterable[Message]) -> dict[str, Any]:
+        """Replay what was recorded, oldest first. Returns the running trials that the assessor wants stopped: whether
+        that was carried out before the interruption is not known here.
+        """
+        self._tuner.restore(self._assess_and_pass_on(history))
+        return {"stop": self._assessment.stopped() if self._assessment is not None else []}
+
+    def ask(self, first_number: int, count: int) -> dict[str, Any]:
+        """Up to ``count`` proposals; fewer, and ``exhausted``, when there are no more."""
+        parameters: list[dict[str, Any]] = []
+        try:
+            for number in range(first_number, first_number + count):
+                parameters.append(self._tuner.ask(number))
+        except NoMoreParameters:
+            return {"parameters": parameters, "exhausted": True}
+        return {"parameters": parameters, "exhausted": False}
+
+    def tell(self, number: int | None, parameters: dict[str, Any], value: float | None, status: str) -> dict[str, Any]:
+        self._tuner.tell(number, parameters, value, status)
+        return {}
+
+    def update_search_space(self, search_space: object) -> dict[str, Any]:
+        self._tuner.update_search_space(parse_search_space(search_space))
+        return {}
+
+    def intermediate(self, reports: list[Message]) -> dict[str, Any]:
+        return {"stop": self._assessment.intermediate(reports) if self._assessment is not None else []}
+
+    def trial_end(self, trial: str, succeeded: bool) -> dict[str, Any]:
+        if self._assessment is not None:
+            self._assessment.trial_end(trial, succeeded)
+        return {}
+
+    def _assess_and_pass_on(self, history: Iterable[Message]) -> Iterator[Message]:
+        """The tuner's part of the history; the assessor's part is replayed on the way."""
+        for event in history:
+            if event["event"] == "intermediate":
+                self.intermediate(event.get("reports", [event]))
+            elif event["event"] == "trial_end":
+                self.trial_end(event["trial"], event["succeeded"])
+            elif event["event"] == "search_space":
+                yield {**event, "search_space": parse_search_space(event["search_space"])}
+            else:
+                yield event

@@ -1,0 +1,270 @@
+"""What every tuner owes: good proposals, no repeats, and the same ones after a restart."""
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nniweb.tuning.algorithms import build_tuner
+from nniweb.tuning.class_args import TpeOptions
+from nniweb.tuning.search_space import point_key
+from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.tpe import MODELLED_TRIALS, Tpe
+from nniweb.tuning.tuner import NoMoreParameters, Tuner
+
+QUADRATIC = {"x": {"_type": "uniform", "_value": [-5, 5]}, "y": {"_type": "uniform", "_value": [-5, 5]}}
+MIXED = {
+    "x": {"_type": "quniform", "_value": [-5, 5, 0.5]},
+    "n": {"_type": "randint", "_value": [0, 20]},
+    "layer": {
+        "_type": "choice",
+        "_value": [
+            {"_name": "Empty"},
+            {"_name": "Conv", "rate": {"_type": "loguniform", "_value": [1e-4, 1]},
+             "noise": {"_type": "qnormal", "_value": [0, 1, 0.5]},
+             "kind": {"_type": "choice", "_value": ["a", "b"]}},
+        ],
+    },
+}  # fmt: skip
+FINITE = {
+    "a": {"_type": "choice", "_value": ["p", "q", None]},
+    "n": {"_type": "quniform", "_value": [0, 2, 1]},
+    "c": {"_type": "choice", "_value": [{"_name": "one"}, {"_name": "two", "k": {"_type": "randint",
+                                                                                 "_value": [0, 2]}}]},
+}  # fmt: skip
+TUNERS: list[tuple[str, dict[str, Any]]] = [
+    ("Random", {}),
+    ("GridSearch", {}),
+    ("TPE", {"tpe_args": {"n_startup_jobs": 4}}),
+    ("TPE", {"tpe_args": {"n_startup_jobs": 4, "constant_liar_type": "mean", "gamma": 0.5, "prior_weight": 0.5,
+                          "linear_forgetting": 6}}),
+    ("TPE", {"optimize_mode": "maximize", "tpe_args": {"n_startup_jobs": 0, "constant_liar_type": None}}),
+]  # fmt: skip
+Events = list[dict[str, Any]]
+
+
+def make(name: str, args: dict[str, Any], raw: Any, seed: int = 11) -> Tuner:
+    return build_tuner(name, args, parse_search_space(raw), "minimize", seed)
+
+
+def quadratic(point: dict[str, Any]) -> float:
+    return (point["x"] - 2) ** 2 + (point["y"] + 1) ** 2
+
+
+def mixed(point: dict[str, Any]) -> float:
+    layer = point["layer"]
+    inner = 4.0 if layer["_name"] == "Empty" else (math.log10(layer["rate"]) + 3) ** 2 + (layer["kind"] == "a")
+    return float((point["x"] - 1) ** 2 + abs(point["n"] - 7) / 4 + inner)
+
+
+class Driver:
+    """Runs a tuner as an experiment does, three trials at a time, and records what a database would hold."""
+
+    def __init__(self, tuner: Tuner, value: Callable[[dict[str, Any]], float]) -> None:
+        self.tuner = tuner
+        self.events: Events = []
+        self.asked: Events = []
+        self.running: Events = []
+        self._value = value
+
+    def step(self) -> None:
+        number = len(self.asked)
+        event = {"event": "ask", "number": number, "parameters": self.tuner.ask(number)}
+        self.asked.append(event)
+        self.events.append(event)
+        self.running.append(event)
+        if len(self.running) > 3:
+            # The newest but one ends first, so that results come out of order; each fifth gives no number.
+            ended = self.running.pop(-2 if number % 2 else 0)
+            value = None if ended["number"] % 5 == 3 else self._value(ended["parameters"])
+            self.tell(ended["number"], ended["parameters"], value, "FAILED" if value is None else "SUCCEEDED")
+
+    def tell(self, number: int | None, parameters: dict[str, Any], value: float | None, status: str) -> None:
+        self.events.append(
+            {"event": "tell", "number": number, "parameters": parameters, "value": value, "status": status}
+        )
+        self.tuner.tell(number, parameters, value, status)
+
+    def run_until_exhausted(self) -> None:
+        for _ in range(200):
+            try:
+                self.step()
+            except NoMoreParameters:
+                return
+        raise AssertionError("200 proposals and no end")
+
+    def change_space(self, raw: Any) -> None:
+        self.events.append({"event": "search_space", "search_space": parse_search_space(raw)})
+        self.tuner.update_search_space(parse_search_space(raw))
+
+
+def as_stored(events: Iterable[dict[str, Any]]) -> Events:
+    """Events as a database gives them back: through JSON, with whole floats as integers."""
+
+    def stored(value: Any) -> Any:
+        text = json.dumps(value)
+        return json.loads(text, parse_float=lambda number: int(float(number)) if float(number) % 1 == 0
+                          else float(number))  # fmt: skip
+
+    return [
+        event if event["event"] == "search_space" else {**event, "parameters": stored(event["parameters"])}
+        for event in events
+    ]
+
+
+@pytest.mark.parametrize(("name", "args"), TUNERS)
+def test_a_tuner_rebuilt_from_its_events_goes_on_like_one_that_never_died(name: str, args: dict[str, Any]) -> None:
+    narrower = {**MIXED, "x": {"_type": "quniform", "_value": [-1, 5, 0.5]}}
+    driver = Driver(make(name, args, MIXED), mixed)
+    for step in range(36):
+        if step in (0, 5, 21, 30):
+            rebuilt = make(name, args, MIXED)
+            rebuilt.restore(as_stored(driver.events))
+            ahead = [rebuilt.ask(step), rebuilt.ask(step + 1)]
+            twin = make(name, args, MIXED)
+            twin.restore(driver.events)
+            assert ahead == [twin.ask(step), twin.ask(step + 1)]
+            driver.step()
+            assert driver.asked[-1]["parameters"] == ahead[0]
+            continue
+        if step == 15:
+            picked = {"x": 0.0, "n": 7, "layer": {"_name": "Empty"}}
+            driver.tell(None, picked, mixed(picked), "SUCCEEDED")
+        if step == 25:
+            driver.change_space(narrower)
+        driver.step()
+    assert all(event["parameters"]["x"] >= -1 for event in driver.asked[25:])
+
+
+@pytest.mark.parametrize(("name", "args"), TUNERS)
+def test_a_finite_space_is_tried_completely_without_repeats_and_then_ends(name: str, args: dict[str, Any]) -> None:
+    driver = Driver(make(name, args, FINITE), lambda point: float(point["n"]))
+    driver.tell(None, {"a": "p", "n": 1, "c": {"_name": "one"}}, 0.5, "SUCCEEDED")
+    driver.run_until_exhausted()
+    keys = {point_key(event["parameters"]) for event in driver.asked}
+    assert len(keys) == len(driver.asked) == 3 * 3 * 3 - 1
+    wider = {**FINITE, "n": {"_type": "quniform", "_value": [0, 3, 1]}}
+    driver.change_space(wider)
+    driver.run_until_exhausted()
+    assert len(driver.asked) == 4 * 3 * 3 - 1
+
+
+@pytest.mark.parametrize(("name", "args"), TUNERS)
+def test_results_without_a_number_extreme_ones_and_doubles_do_no_harm(name: str, args: dict[str, Any]) -> None:
+    tuner = make(name, args, MIXED)
+    values = [None, float("nan"), float("inf"), 1e308, -1e308, 0.0, 1e308, 5e-324]
+    for number in range(24):
+        parameters = tuner.ask(number)
+        tuner.tell(number, parameters, values[number % len(values)], "SUCCEEDED")
+        tuner.tell(number, parameters, 1.0, "SUCCEEDED")
+    tuner.tell(500, {"x": 1, "n": 2, "layer": {"_name": "Empty"}}, 1.0, "SUCCEEDED")
+    tuner.tell(None, {"nothing": "known"}, 1.0, "SUCCEEDED")
+    assert parse_search_space(MIXED).contains(tuner.ask(24))
+
+
+@pytest.mark.parametrize(("name", "args"), TUNERS)
+def test_the_seed_alone_decides(name: str, args: dict[str, Any]) -> None:
+    def proposals(seed: int) -> list[dict[str, Any]]:
+        driver = Driver(make(name, args, MIXED, seed), mixed)
+        for _ in range(12):
+            driver.step()
+        return [event["parameters"] for event in driver.asked]
+
+    assert proposals(1) == proposals(1)
+    assert (proposals(1) != proposals(2)) == (name != "GridSearch")
+
+
+def best_of(name: str, raw: Any, value: Callable[[dict[str, Any]], float], seed: int, mode: str = "minimize") -> float:
+    sign = 1 if mode == "minimize" else -1
+    tuner, best = make(name, {"optimize_mode": mode}, raw, seed), math.inf
+    for number in range(40):
+        parameters = tuner.ask(number)
+        result = value(parameters)
+        best = min(best, result)
+        tuner.tell(number, parameters, sign * result, "SUCCEEDED")
+    return best
+
+
+@pytest.mark.parametrize(
+    ("raw", "value", "mode", "seeds"),
+    [
+        (QUADRATIC, quadratic, "minimize", 20),
+        (QUADRATIC, quadratic, "maximize", 7),
+        pytest.param(MIXED, mixed, "minimize", 10, id="a mixed conditional space"),
+    ],
+)
+def test_tpe_finds_the_best_region_better_than_random(
+    raw: Any, value: Callable[[dict[str, Any]], float], mode: str, seeds: int
+) -> None:
+    modelled = statistics.median(best_of("TPE", raw, value, seed, mode) for seed in range(seeds))
+    random = statistics.median(best_of("Random", raw, value, seed, mode) for seed in range(seeds))
+    assert modelled < random / 2
+
+
+@pytest.mark.parametrize("lie", ["best", "worst", "mean"])
+def test_concurrent_proposals_of_tpe_take_the_running_trials_into_account(lie: str) -> None:
+    def next_after(is_told: bool) -> dict[str, Any]:
+        tuner = make("TPE", {"tpe_args": {"constant_liar_type": lie}}, QUADRATIC)
+        for number in range(30):
+            parameters = tuner.ask(number)
+            tuner.tell(number, parameters, quadratic(parameters), "SUCCEEDED")
+        for number in range(30, 40):
+            parameters = {"x": 2.0, "y": -1.0}
+            tuner.note_asked(number, parameters)
+            if is_told:
+                tuner.tell(number, parameters, None, "FAILED")
+        return tuner.ask(40)
+
+    assert next_after(is_told=False) != next_after(is_told=True)
+
+
+def test_a_value_that_arrives_after_the_end_still_counts_and_a_second_one_does_not() -> None:
+    def proposal(*values: float | None) -> dict[str, Any]:
+        tuner = make("TPE", {"tpe_args": {"n_startup_jobs": 5}}, QUADRATIC)
+        for number in range(12):
+            parameters = tuner.ask(number)
+            for value in values if number == 11 else (quadratic(parameters),):
+                tuner.tell(number, parameters, value, "SUCCEEDED")
+        return tuner.ask(12)
+
+    assert proposal(None, -9.0) == proposal(-9.0)
+    assert proposal(-9.0, 50.0) == proposal(-9.0)
+
+
+def test_the_time_of_an_ask_does_not_grow_with_the_experiment() -> None:
+    space, rng = parse_search_space(QUADRATIC), np.random.default_rng(0)
+    tuner = Tpe(space, 1, "minimize", TpeOptions())
+
+    def tell(first: int, last: int) -> None:
+        for number in range(first, last):
+            parameters = space.sample(rng)
+            tuner.note_asked(number, parameters)
+            tuner.tell(number, parameters, quadratic(parameters), "SUCCEEDED")
+
+    def seconds() -> float:
+        taken = []
+        for number in range(5):
+            start = time.perf_counter()
+            tuner.propose(number)
+            taken.append(time.perf_counter() - start)
+        return min(taken)
+
+    tell(0, 2 * MODELLED_TRIALS)
+    small = seconds()
+    tell(2 * MODELLED_TRIALS, 10_000)
+    assert seconds() < 4 * small + 0.1
+
+
+def test_a_trial_that_changes_its_parameters_does_not_change_the_tuners_options() -> None:
+    raw = {"x": {"_type": "choice", "_value": [[1, 2], {"deep": [3]}]}, "u": {"_type": "uniform", "_value": [0, 1]}}
+    space = parse_search_space(raw)
+    for name, args in TUNERS:
+        tuner = build_tuner(name, args, space, "minimize", 3)
+        for number in range(8):
+            tuner.ask(number)["x"].clear()
+    assert space == parse_search_space(raw)
