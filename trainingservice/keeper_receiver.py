@@ -213,7 +213,7 @@ class KeeperReceiver:
         if document is None or document["experiment_id"] != experiment_id:
             raise RefusedReport(401, contract.ERROR_TOKEN, f"the token does not open experiment {experiment_id}")
         code = document["code"]
-        if code is None or attempt.code_archive is None:
+        if code is None or attempt.code_archive is None or not attempt.code_archive.is_file():
             return Answer(404, {"installation": self.installation, "error": "unknown",
                                 "message": f"experiment {experiment_id} has no code archive here"})
         return Answer(200, attempt.code_archive, {"ETag": f'"{code["sha256"]}"', "Content-Type": "application/gzip"})

@@ -139,11 +139,11 @@ class ScriptedTrainingService(PollingTrainingService):
         """The experiment's archive: as the form brings it, else made of the folder."""
         if code is None:
             return None
+        if code.archive is not None and not code.archive.is_file():
+            raise PermanentError(f"The code archive {code.archive} does not exist; launch the experiment again.")
         if code.sha256 is not None and fetched:
             return {"sha256": code.sha256}
         if code.sha256 is not None and code.archive is not None:
-            if not code.archive.is_file():
-                raise PermanentError(f"The code archive {code.archive} does not exist; launch the experiment again.")
             return {"sha256": code.sha256, "archive": str(code.archive)}
         if code.folder is None:
             raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")
