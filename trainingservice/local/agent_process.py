@@ -21,8 +21,10 @@ from trainingservice.local.environment import allowed_environment
 
 logger = logging.getLogger(__name__)
 
-#: A new agent is not started sooner than this after the last one, in seconds.
-RESTART_PAUSE = 1.0
+#: A new agent is not started sooner than this after the last one, in seconds; doubled, up to the
+#: second figure, with each agent in a row that did not live for EARLY_DEATH seconds.
+RESTART_PAUSE, LONGEST_RESTART_PAUSE = 1.0, 60.0
+EARLY_DEATH = 10.0
 
 
 class AgentProcess:
@@ -39,6 +41,8 @@ class AgentProcess:
         self._client: AgentClient | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = float("-inf")
+        self._early_deaths = 0
+        self._bundle: Path | None = None
 
     @property
     def pid(self) -> int | None:
@@ -84,7 +88,8 @@ class AgentProcess:
 
     def _start(self) -> AgentClient:
         """Start an agent (the lock is held)."""
-        pause = self._started_at + RESTART_PAUSE - self._monotonic()
+        least = min(LONGEST_RESTART_PAUSE, RESTART_PAUSE * 2 ** min(self._early_deaths, 10))
+        pause = self._started_at + least - self._monotonic()
         if pause > 0:
             raise TemporaryError("the agent of this machine has just ended and is started again in a moment; "
                                  f"see {self._folder / 'agent.log'}", retry_after=pause)
@@ -94,11 +99,12 @@ class AgentProcess:
             self._process.wait()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            bundle = build_keeper(self._folder)
+            if self._bundle is None or not self._bundle.is_file():  # an agent of this service is the same throughout
+                self._bundle = build_keeper(self._folder).path
             with open(self._folder / "agent.log", "ab") as log:
                 # -I: neither the server's PYTHON* variables nor its folder change what the agent runs
                 process = subprocess.Popen(
-                    [sys.executable, "-I", str(bundle.path), "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    [sys.executable, "-I", str(self._bundle), "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                     stderr=log, cwd=self._folder, env=allowed_environment(), start_new_session=True)
         except OSError as error:
             raise TemporaryError(f"the agent of this machine cannot be started: {error}; "
@@ -114,6 +120,8 @@ class AgentProcess:
     def _lost(self, process: subprocess.Popen[bytes]) -> None:
         """In the reading thread: the agent's output has ended."""
         if process is self._process:  # otherwise it was told to end, or is replaced already
+            lived = self._monotonic() - self._started_at
+            self._early_deaths = self._early_deaths + 1 if lived < EARLY_DEATH else 0
             logger.warning("the agent of this machine (process %d) has ended; trials go on and it is started again",
                            process.pid)
             self._on_gone()

@@ -1,0 +1,217 @@
+"""GPUs of this machine: who gets them, who waits and for what. Real trials, a fake nvidia-smi."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from trainingservice.base import MachineDetail
+from trainingservice.local import gpus
+from trainingservice.local.config import LocalTrialOptions
+from trainingservice.testing.bench import new_id
+from trainingservice.trial_job import ResumedJob
+from trainingservice.trial_job_status import TrialJobStatus
+
+WAITING, RUNNING, FAILED, USER_CANCELED = (TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED,
+                                           TrialJobStatus.USER_CANCELED)
+
+
+@pytest.fixture
+def gpu_job(bench):
+    """Makes a form of a job that says which GPUs it sees and ends when told to."""
+    def make(number, **options):
+        experiment = options.pop("experiment", None)
+        go = bench.witness / new_id("g")
+        form = bench.form(f'echo "sees $CUDA_VISIBLE_DEVICES"; until [ -e "{go}" ]; do sleep 0.02; done',
+                          gpu_number=number, experiment=experiment, environment={"GO": str(go)})
+        return replace(form, options=LocalTrialOptions(**options))
+    return make
+
+
+def let_end(form):
+    open(form.environment["GO"], "w").close()
+
+
+def runs(bench, service, form):
+    """Wait until it runs; return what it sees in CUDA_VISIBLE_DEVICES."""
+    bench.wait_for_status(service, form, RUNNING)
+    bench.wait("its output has come", lambda: bench.output(form))
+    return bench.output(form).strip().removeprefix("sees ")
+
+
+def waits(bench, service, form, words):
+    """Wait until it says what it waits for."""
+    bench.wait(f"it waits: {words}", lambda: words in service.get_trial_job(form.job_name).message)
+    assert service.get_trial_job(form.job_name).status is WAITING
+
+
+def test_trials_get_gpus_of_their_own_and_a_third_waits_for_the_first_to_end(bench, nvidia_smi, service, gpu_job):
+    first, second, third = gpu_job(1), gpu_job(1), gpu_job(1)
+    for form in (first, second, third):
+        service.submit_trial_job(form)
+    assert {runs(bench, service, first), runs(bench, service, second)} == {"0", "1"}
+    waits(bench, service, third, f"GPU 0 is held by {first.job_name}")
+    assert service.get_trial_job(first.job_name).gpu_indices == (0,)
+    let_end(first)
+    assert runs(bench, service, third) == "0"
+    freed = service.get_trial_job(first.job_name).end_time
+    assert service.get_trial_job(third.job_name).start_time - freed < 1.0
+
+
+def test_a_trial_may_have_all_gpus(bench, nvidia_smi, service, gpu_job):
+    form = gpu_job(2)
+    service.submit_trial_job(form)
+    assert runs(bench, service, form) == "0,1"
+
+
+def test_a_trial_that_asks_for_more_than_there_are_fails_at_once_and_blocks_nobody(bench, nvidia_smi, service, gpu_job):
+    too_large, fits = gpu_job(4), gpu_job(1)
+    service.submit_trial_job(too_large)
+    service.submit_trial_job(fits)
+    detail = bench.wait_for_status(service, too_large, FAILED)
+    assert "asks for 4 GPUs, but machine" in detail.message
+    assert "has 2 GPUs" in detail.message
+    assert runs(bench, service, fits) == "0"
+
+
+def test_a_large_trial_that_waits_does_not_hold_up_small_ones(bench, nvidia_smi, service, gpu_job):
+    one, two, small = gpu_job(1), gpu_job(2), gpu_job(1)
+    service.submit_trial_job(one)
+    runs(bench, service, one)
+    service.submit_trial_job(two)
+    service.submit_trial_job(small)
+    assert runs(bench, service, small) == "1"
+    waits(bench, service, two, "Waits for 2 GPUs")
+    let_end(one)
+    let_end(small)
+    assert runs(bench, service, two) == "0,1"
+
+
+def test_two_experiments_and_two_services_share_the_book(bench, nvidia_smi, service, gpu_job):
+    other_service = bench.open_service()
+    mine, theirs, late = gpu_job(1), gpu_job(1, experiment=new_id("e")), gpu_job(1, experiment=new_id("e"))
+    service.submit_trial_job(mine)
+    assert runs(bench, service, mine) == "0"
+    other_service.submit_trial_job(theirs)
+    assert runs(bench, other_service, theirs) == "1"
+    service.submit_trial_job(late)
+    waits(bench, service, late, theirs.job_name)
+
+
+def test_a_gpu_takes_as_many_trials_as_the_option_says(bench, nvidia_smi, service, gpu_job):
+    forms = [gpu_job(1, max_trial_number_per_gpu=2, gpu_indices=[1]) for _ in range(3)]
+    for form in forms:
+        service.submit_trial_job(form)
+    assert [runs(bench, service, form) for form in forms[:2]] == ["1", "1"]
+    waits(bench, service, forms[2], "GPU 1 is held by")
+
+
+def test_a_gpu_on_which_others_run_something_is_left_alone_until_it_is_free(bench, nvidia_smi, service, gpu_job):
+    nvidia_smi.set_processes(0, 4711)
+    nvidia_smi.set_processes(1, 4712, 4713)
+    polite, bold = gpu_job(1), gpu_job(1, use_active_gpu=True)
+    service.submit_trial_job(polite)
+    waits(bench, service, polite, "GPU 1 is used by 2 process(es) of others")
+    service.submit_trial_job(bold)
+    assert runs(bench, service, bold) == "0"
+    nvidia_smi.set_processes(1)
+    assert runs(bench, service, polite) == "1"
+
+
+def test_the_process_of_our_own_trial_that_was_seen_does_not_keep_its_gpu_busy(bench, nvidia_smi, service, gpu_job,
+                                                                               monkeypatch):
+    monkeypatch.setattr(gpus, "BUSY_INTERVAL", 60.0)  # no further look
+    first, second = gpu_job(1, gpu_indices=[0]), gpu_job(1, gpu_indices=[0])
+    service.submit_trial_job(first)
+    runs(bench, service, first)
+    nvidia_smi.set_processes(0, 4711)
+    assert service._gpus.look(max_age=0).gpus[0]["processes"] == 1
+    service.submit_trial_job(second)
+    waits(bench, service, second, "is held by")
+    asked = nvidia_smi.calls()
+    let_end(first)
+    assert runs(bench, service, second) == "0"
+    assert nvidia_smi.calls() == asked
+
+
+def test_while_nvidia_smi_fails_trials_with_gpus_wait_and_others_run(bench, nvidia_smi, service, gpu_job):
+    nvidia_smi.fail()
+    with_gpu, without = gpu_job(1), gpu_job(None)
+    service.submit_trial_job(with_gpu)
+    service.submit_trial_job(without)
+    waits(bench, service, with_gpu, "could not talk to the driver")
+    runs(bench, service, without)
+    nvidia_smi.recover()
+    assert runs(bench, service, with_gpu) == "0"
+
+
+def test_without_nvidia_smi_a_trial_with_gpus_fails_with_what_to_do(bench, service, gpu_job, monkeypatch):
+    form = gpu_job(1)
+    service.submit_trial_job(form)
+    assert "no nvidia-smi" in bench.wait_for_status(service, form, FAILED).message
+
+
+def test_a_trial_that_does_not_speak_of_gpus_sees_what_the_server_sees(bench, nvidia_smi, monkeypatch, gpu_job):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    service = bench.open_service()
+    silent, none = gpu_job(None), gpu_job(0)
+    service.submit_trial_job(silent)
+    service.submit_trial_job(none)
+    assert runs(bench, service, silent) == "1"
+    assert runs(bench, service, none) == "-1"
+
+
+def test_a_canceled_trial_lets_go_of_its_gpus_and_one_that_waits_holds_none(bench, nvidia_smi, service, gpu_job):
+    first, second = gpu_job(2), gpu_job(2)
+    service.submit_trial_job(first)
+    runs(bench, service, first)
+    service.submit_trial_job(second)
+    waits(bench, service, second, first.job_name)
+    service.cancel_trial_job(second.job_name)
+    service.cancel_trial_job(first.job_name)
+    bench.wait_for_end(service, first, USER_CANCELED)
+    third = gpu_job(2)
+    service.submit_trial_job(third)
+    assert runs(bench, service, third) == "0,1"
+
+
+def test_a_service_that_comes_back_knows_which_gpus_its_trials_hold(bench, nvidia_smi, service, gpu_job):
+    first, second = gpu_job(1), gpu_job(2)
+    service.submit_trial_job(first)
+    runs(bench, service, first)
+    detail = service.get_trial_job(first.job_name)
+    bench.close_service(service)
+    bench.context().gpu_book.free(first.job_name)  # a book in memory is empty after a restart
+    successor = bench.open_service([ResumedJob(detail)])
+    successor.submit_trial_job(second)
+    waits(bench, successor, second, f"GPU 0 is held by {first.job_name}")
+
+
+def test_local_config_holds_for_experiments_that_say_nothing_else(bench, nvidia_smi, gpu_job):
+    service = bench.open_service()
+    service.set_cluster_metadata("local_config", '{"gpuIndices": "1", "maxTrialNumPerGpu": 2}')
+    silent, other = gpu_job(1), gpu_job(1, gpu_indices=[0])
+    service.submit_trial_job(silent)
+    service.submit_trial_job(other)
+    assert runs(bench, service, silent) == "1"
+    assert runs(bench, service, other) == "0"
+
+
+def test_the_machine_and_its_gpus_are_listed(bench, nvidia_smi, service):
+    bench.wait("the GPUs were looked at", lambda: service.list_machines()[0].gpus)
+    [machine] = service.list_machines()
+    assert isinstance(machine, MachineDetail)
+    assert [gpu["index"] for gpu in machine.gpus] == [0, 1]
+    assert machine.identity
+    assert (machine.name, machine.agent_state) == (os.uname().nodename, "running")
+
+
+def test_nvidia_smi_is_hardly_asked_while_no_trial_needs_gpus(bench, nvidia_smi, service):
+    bench.wait("the GPUs were looked at once", lambda: service.list_machines()[0].gpus)
+    asked = nvidia_smi.calls()
+    for _ in range(5):
+        form = bench.form("true")
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
+        service.list_machines()
+    assert nvidia_smi.calls() == asked
