@@ -20,6 +20,8 @@ class ExperimentTuning:
         tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
         space = parse_search_space(spec["search_space"])
         self._tuner = build_tuner(tuner["name"], tuner.get("class_args"), space, mode, spec["seed"])
+        # Proposals that were not told yet, by number.
+        self._proposed: dict[int, dict[str, Any]] = {}
         self._assessment: Assessment | None = None
         if assessor is not None:
             self._assessment = Assessment(build_assessor(assessor["name"], assessor.get("class_args"), mode))
@@ -32,17 +34,25 @@ class ExperimentTuning:
         return {"stop": self._assessment.stopped() if self._assessment is not None else []}
 
     def ask(self, first_number: int, count: int) -> dict[str, Any]:
-        """Up to ``count`` proposals; fewer, and ``exhausted``, when there are no more."""
+        """Up to ``count`` proposals; fewer, and ``exhausted``, when there are no more.
+
+        A number asked for again gets the same proposal again: an answer that was never used (the experiment was paused
+        meanwhile) is not lost, and the tuner does not believe in a trial that never ran.
+        """
         parameters: list[dict[str, Any]] = []
         try:
             for number in range(first_number, first_number + count):
-                parameters.append(self._tuner.ask(number))
+                if number not in self._proposed:
+                    self._proposed[number] = self._tuner.ask(number)
+                parameters.append(self._proposed[number])
         except NoMoreParameters:
             return {"parameters": parameters, "exhausted": True}
         return {"parameters": parameters, "exhausted": False}
 
     def tell(self, number: int | None, parameters: dict[str, Any], value: float | None, status: str) -> dict[str, Any]:
         self._tuner.tell(number, parameters, value, status)
+        if number is not None:
+            self._proposed.pop(number, None)
         return {}
 
     def update_search_space(self, search_space: object) -> dict[str, Any]:

@@ -72,7 +72,10 @@ class TunerClient:
             return self._child.request("open", experiment_id, args)
 
     def ask(self, experiment_id: str, first_number: int, count: int) -> "Future[Reply]":
-        """Result: ``{"parameters": [up to count], "exhausted": bool}``, numbered from ``first_number``."""
+        """Result: ``{"parameters": [up to count], "exhausted": bool}``, numbered from ``first_number``.
+
+        A number that was not told yet may be asked for again and gets the same parameters.
+        """
         return self._request("ask", experiment_id, {"first_number": first_number, "count": count})
 
     def tell(

@@ -87,6 +87,12 @@ def test_an_exhausted_space_gives_what_is_left_and_says_so(client: TunerClient) 
     assert result(client.ask("e", 3, 2)) == {"parameters": [{"x": 4}], "exhausted": True}
 
 
+def test_a_number_asked_for_again_gets_the_same_parameters_so_that_no_answer_is_lost(client: TunerClient) -> None:
+    client.open("e", spec("GridSearch", {"x": {"_type": "choice", "_value": [1, 2, 3]}}), [])
+    assert result(client.ask("e", 0, 2)) == {"parameters": [{"x": 1}, {"x": 2}], "exhausted": False}
+    assert result(client.ask("e", 1, 3)) == {"parameters": [{"x": 2}, {"x": 3}], "exhausted": True}
+
+
 def test_the_assessor_stops_a_bad_trial_once_and_infinite_values_do_no_harm(client: TunerClient) -> None:
     client.open("e", spec(assessor={"name": "medianstop", "class_args": {}}), [])
     good = [{"trial": "good", "sequence": n, "value": 1.0} for n in range(3)]
