@@ -22,7 +22,8 @@ KEYS = st.text(max_size=6) | st.sampled_from(
     ["trial", "command", "tuner", "name", "classArgs", "tpe_args", "className", "classFileName", "codeDir", "platform",
      "trainingService", "trainingServicePlatform", "machineList", "machineList[]", "host", "ip", "localConfig",
      "advisor", "searchSpace", "_type", "_value", "_name", "cluster", "trialOptions", "sharedStorage", "gpuIndices",
-     "assessor", "farmConfig", "labels", "searchSpaceFile", "searchSpacePath", "reuseMode", "multiPhase", "seed", "tags"])
+     "assessor", "farmConfig", "labels", "searchSpaceFile", "searchSpacePath", "reuseMode", "multiPhase", "seed",
+     "tags"])
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
                       max_leaves=12)
 
