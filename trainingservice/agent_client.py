@@ -113,18 +113,18 @@ class AgentClient:
             raise AgentGone(f"the agent {self._name} did not say hello within {timeout:g} s") from None
 
     def close(self) -> None:
-        """End the agent by the end of its input. Keepers go on. May be repeated."""
-        with self._lock:
-            self._closed = True
+        """End the agent by the end of its input; requests under way raise AgentGone. Keepers go on. May be repeated."""
+        self._fail_open_requests("the connection was closed on this side")
         try:
             self._writer.close()
         except OSError:
             logger.debug("the agent %s was gone before it was closed", self._name)
 
-    def join(self, timeout: float) -> None:
-        """Wait until the reading thread has seen the agent's end."""
+    def join(self, timeout: float) -> bool:
+        """Wait until the reading thread has seen the agent's end. Whether it has."""
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     # --- verbs -----------------------------------------------------------------------------
 
@@ -198,16 +198,20 @@ class AgentClient:
                 self._take(line)
         except (OSError, ValueError) as error:
             reason = str(error)
+        self._fail_open_requests(reason)
+        if self._on_closed is not None:
+            self._on_closed()
+
+    def _fail_open_requests(self, reason: str) -> None:
         gone = AgentGone(f"the agent {self._name} has ended: {reason}")
         with self._lock:
             self._closed = True
-            unanswered = [*self._open.values(), self._hello]
+            unanswered = list(self._open.values())
             self._open.clear()
-        for future in unanswered:
-            if not future.done():
+            if not self._hello.done():
+                unanswered.append(self._hello)
+            for future in unanswered:
                 future.set_exception(gone)
-        if self._on_closed is not None:
-            self._on_closed()
 
     def _take(self, line: bytes) -> None:
         try:
@@ -223,12 +227,15 @@ class AgentClient:
             if reply is not None:
                 reply.set_result(message)
         elif event == "hello":
-            if message.get("version") == AGENT_VERSION and not self._hello.done():
-                self._hello.set_result(message)
-            elif not self._hello.done():
-                self._hello.set_exception(AgentGone(
-                    f"the agent {self._name} speaks version {message.get('version')!r} of the talk, "
-                    f"not {AGENT_VERSION}"))
+            with self._lock:
+                if self._hello.done():
+                    return
+                if message.get("version") == AGENT_VERSION:
+                    self._hello.set_result(message)
+                else:
+                    self._hello.set_exception(AgentGone(
+                        f"the agent {self._name} speaks version {message.get('version')!r} of the talk, "
+                        f"not {AGENT_VERSION}"))
         elif event == "state" and self._on_event is not None:
             try:
                 self._on_event(message["folder"], message["state"])

@@ -63,7 +63,8 @@ class MachineDetail:
     name: str
     #: The same for the same machine in every cluster (machine-id); "" while unknown.
     identity: str
-    #: One entry per GPU: {"index", "name", "utilization" (percent), "memory_used", "memory_total" (bytes), "processes" (int)}
+    #: One entry per GPU: {"index", "name", "utilization" (percent), "memory_used", "memory_total" (bytes),
+    #: "processes" (int)}
     gpus: tuple[dict[str, object], ...] = ()
     healthy: bool = True
     message: str = ""

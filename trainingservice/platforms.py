@@ -40,6 +40,7 @@ INSTALL_HINTS: dict[str, str] = {
 
 _registered: dict[str, str] = {}
 _loaded: dict[str, type[TrainingService]] = {}
+_warned: set[str] = set()
 _lock = threading.Lock()
 
 
@@ -72,7 +73,7 @@ def platform_names() -> list[str]:
         try:
             load_platform(name)
         except BrokenPlatform as error:
-            logger.warning("%s", error)
+            _warn_once(str(error))
         else:
             names.append(name)
     return names
@@ -102,11 +103,19 @@ def _targets() -> dict[str, str]:
         if equals and name.strip() and target.strip():
             targets[name.strip()] = target.strip()
         elif piece.strip():
-            logger.warning("%s: %r is not of the form name=module:Class and is ignored", EXTRA_PLATFORMS_VARIABLE,
-                           piece.strip())
+            _warn_once(f"{EXTRA_PLATFORMS_VARIABLE}: {piece.strip()!r} is not of the form name=module:Class "
+                       "and is ignored")
     with _lock:
         targets.update(_registered)
     return targets
+
+
+def _warn_once(text: str) -> None:
+    with _lock:
+        is_new = text not in _warned
+        _warned.add(text)
+    if is_new:
+        logger.warning("%s", text)
 
 
 def _unknown(name: str, known: list[str]) -> str:

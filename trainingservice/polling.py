@@ -248,7 +248,8 @@ class PollingTrainingService(TrainingService):
             stage = record.stage
             if stage in (Stage.QUEUED, Stage.ABSENT):
                 record.apply(Observation(record.canceled_status(), message=""), self.context.clock())
-            record.stop_due = self._monotonic()
+            # below it is told at once; the loop says it again if that comes to nothing
+            record.stop_due = self._monotonic() + (REPEAT_STOP_AFTER if stage is Stage.SUBMITTED else 0)
         self._announce([record])
         if stage is Stage.SUBMITTED:
             self._stop(record)
@@ -344,7 +345,7 @@ class PollingTrainingService(TrainingService):
                     if record.stage is Stage.QUEUED]
             if any(record.stage in (Stage.SUBMITTED, Stage.SOUGHT) for record in self._jobs.values()):
                 due.append(self._next_question)
-        return min(60.0, max(0.0, min(due, default=60.0) - self._monotonic()))
+        return min(60.0, max(0.0, min(due, default=float("inf")) - self._monotonic()))
 
     def _drain_queue(self) -> None:
         """Try each job of the queue that is due once; those that were tried longest ago first."""

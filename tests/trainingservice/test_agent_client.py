@@ -162,6 +162,15 @@ def test_a_request_that_is_not_answered_is_given_up_and_its_late_reply_is_harmle
     agent.client.remove("/f")
 
 
+def test_close_ends_requests_under_way_even_if_the_agent_hangs(agent):
+    def receive_and_close():
+        agent.receive()
+        agent.client.close()
+    threading.Thread(target=receive_and_close, daemon=True).start()
+    with pytest.raises(AgentGone, match="closed on this side"):
+        agent.client.gpus()
+
+
 def test_close_ends_the_agent_s_input(agent):
     agent.client.close()
     agent.client.close()

@@ -29,6 +29,7 @@ def write_module(tmp_path, monkeypatch):
 def forget_registrations(monkeypatch):
     monkeypatch.setattr(platforms, "_registered", {})
     monkeypatch.setattr(platforms, "_loaded", {})
+    monkeypatch.setattr(platforms, "_warned", set())
     monkeypatch.delenv(platforms.EXTRA_PLATFORMS_VARIABLE, raising=False)
 
 
@@ -101,6 +102,8 @@ def test_a_broken_plug_in_is_logged_and_does_not_hide_the_others(write_module, c
     assert "broken" not in names
     assert "local" in names
     assert "half finished" in caplog.text
+    platform_names()
+    assert caplog.text.count("half finished") == 1
 
 
 def test_a_class_that_forgets_a_member_is_refused_by_its_name(write_module):

@@ -42,6 +42,7 @@ class AgentProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = float("-inf")
         self._early_deaths = 0
+        self._closed_for_good = False
         self._bundle: Path | None = None
 
     @property
@@ -63,9 +64,10 @@ class AgentProcess:
             raise AgentGone(f"{error}; see {self._folder / 'agent.log'}", retry_after=RESTART_PAUSE) from error
         return client
 
-    def close(self) -> None:
-        """End the agent; the next ``client()`` starts a new one."""
+    def close(self, *, for_good: bool = False) -> None:
+        """End the agent; the next ``client()`` starts a new one, or, after ``for_good``, raises TemporaryError."""
         with self._lock:
+            self._closed_for_good |= for_good
             client, process, self._client, self._process = self._client, self._process, None, None
             self._started_at = float("-inf")
         if client is not None:
@@ -81,13 +83,14 @@ class AgentProcess:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-            if process.stdout is not None:
-                if client is not None:
-                    client.join(5)
+            # a child of the agent's (nvidia-smi) may hold the pipe for a while: then the reading thread ends with it
+            if process.stdout is not None and (client is None or client.join(1)):
                 process.stdout.close()
 
     def _start(self) -> AgentClient:
         """Start an agent (the lock is held)."""
+        if self._closed_for_good:
+            raise TemporaryError("this service of the local platform was closed")
         least = min(LONGEST_RESTART_PAUSE, RESTART_PAUSE * 2 ** min(self._early_deaths, 10))
         pause = self._started_at + least - self._monotonic()
         if pause > 0:

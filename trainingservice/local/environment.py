@@ -10,7 +10,7 @@ caches (XDG_CACHE_HOME, XDG_DATA_HOME, XDG_CONFIG_HOME, HF_HOME, TORCH_HOME) and
 
 Not handed on: everything else, above all what begins with NNIWEB_ or DJANGO_, the names of databases
 and cloud credentials. TERM is left out because a trial has no terminal. A trial that needs more gets
-it through ``environment`` in the experiment file.
+it in its command: ``NAME=value python3 train.py``.
 """
 
 from __future__ import annotations

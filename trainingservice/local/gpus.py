@@ -52,6 +52,7 @@ class GpuWatch:
         self._look: GpuLook | None = None
         self._looking = threading.Lock()
         self._stop = threading.Event()
+        self._soon = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
@@ -71,27 +72,41 @@ class GpuWatch:
             self._look = GpuLook(tuple(gpus), error, before | self._held(), self._monotonic())
             return self._look
 
+    def recent(self, max_age: float = MAX_AGE) -> GpuLook | None:
+        """The last look if it is at most so old. Otherwise None, and the thread looks at once. Never blocks."""
+        last = self._look
+        if last is not None and self._monotonic() - last.at <= max_age:
+            return last
+        self._soon.set()
+        return None
+
     def start(self) -> None:
-        """Begin to look at intervals."""
+        """Begin to look at intervals. Harmless when repeated."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="gpu-watch", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; a look under way is waited for, but not forever."""
+        """Look no more. A look under way goes on: ``join``."""
         self._stop.set()
+        self._soon.set()
+
+    def join(self, timeout: float = 10.0) -> None:
+        """After ``stop``: wait for the thread's end."""
         if self._thread is not None:
-            self._thread.join(10)
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while not self._stop.is_set():
             last = self._look
             interval = BUSY_INTERVAL if self._matters() else IDLE_INTERVAL
-            if last is None or self._monotonic() - last.at >= interval - 0.1:
+            wanted = self._soon.is_set()
+            self._soon.clear()
+            if wanted or last is None or self._monotonic() - last.at >= interval - 0.1:
                 try:
                     self.look(max_age=0)
                     self._on_look()
                 except TemporaryError as error:
                     logger.info("the GPUs of this machine cannot be read now: %s", error)
             # short enough to notice that GPUs have begun to matter
-            self._stop.wait(BUSY_INTERVAL)
+            self._soon.wait(BUSY_INTERVAL)

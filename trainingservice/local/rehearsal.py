@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainingservice.agent_client import AgentClient, AgentError
+from trainingservice.agent_client import AgentClient, AgentError, AgentGone
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import TrainingServiceError
 from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
@@ -40,7 +40,7 @@ def rehearse_local(folder: Path, agent: AgentProcess, request: GpuRequest, machi
     try:
         client = agent.client()
         if wants_gpus or not quick:
-            findings += _gpus(client, request, machine, wants_gpus)
+            findings += _gpus(client, request, machine, wants_gpus, timeout=1.5 if quick else 30.0)
         if not quick:
             findings += _trial(client, folder / "rehearsal" / uuid.uuid4().hex[:12], machine)
     except TrainingServiceError as error:
@@ -95,8 +95,14 @@ def _disk(folder: Path, machine: str) -> Iterator[RehearsalFinding]:
         yield RehearsalFinding("disk", True, f"{there_is}.", machine)
 
 
-def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool) -> Iterator[RehearsalFinding]:
-    gpus, error = client.gpus()
+def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool,
+          timeout: float) -> Iterator[RehearsalFinding]:
+    try:
+        gpus, error = client.gpus(timeout)
+    except AgentGone as problem:
+        yield RehearsalFinding("gpus", False, f"nvidia-smi has not answered: {problem}. Trials with GPUs wait until it "
+                                              "does.", machine, temporary=True)
+        return
     if not gpus:
         missing = not client.machine().get("nvidia_smi")
         reason = "there is no nvidia-smi on the PATH" if missing else error or "nvidia-smi lists none"

@@ -81,8 +81,9 @@ class LocalTrainingService(PollingTrainingService):
         self._watch_gpus_if_any(self._agent.client())
 
     def close(self) -> None:
-        self._agent.close()
         self._gpus.stop()
+        self._agent.close(for_good=True)  # a look under way ends with it
+        self._gpus.join()
 
     def set_cluster_metadata(self, key: str, value: str) -> None:
         if key != LOCAL_CONFIG:
@@ -228,10 +229,12 @@ class LocalTrainingService(PollingTrainingService):
             raise PermanentError(f"This trial asks for {job.form.gpu_number} GPU(s), but machine {self._host} has no "
                                  "nvidia-smi on its PATH, so its GPUs are not known; install NVIDIA's driver, or set "
                                  "trialGpuNumber to 0.")
-        look = self._gpus.look()
+        waits_for = f"Waits for {job.form.gpu_number} GPU(s): the GPUs of machine {self._host}"
+        look = self._gpus.recent()
+        if look is None:  # nvidia-smi may take seconds: nothing else waits for it
+            raise MustWait(f"{waits_for} are being looked at.")
         if look.error:
-            raise MustWait(f"Waits for {job.form.gpu_number} GPU(s): the GPUs of machine {self._host} cannot be read: "
-                           f"{look.error}")
+            raise MustWait(f"{waits_for} cannot be read: {look.error}")
         request = self._request(job.form.options, job.form.gpu_number or 0)
         choice = choose_gpus(request, look.readings(), booked, self._host, recently_ours=look.ours)
         if isinstance(choice, Impossible):

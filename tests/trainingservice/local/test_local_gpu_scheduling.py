@@ -145,6 +145,17 @@ def test_while_nvidia_smi_fails_trials_with_gpus_wait_and_others_run(bench, nvid
     assert runs(bench, service, with_gpu) == "0"
 
 
+def test_a_hanging_nvidia_smi_holds_up_nobody_else(bench, nvidia_smi, gpu_job):
+    nvidia_smi.state["delay"] = 4
+    nvidia_smi.write()
+    service = bench.open_service()
+    with_gpu, without = gpu_job(1), gpu_job(None)
+    service.submit_trial_job(with_gpu)
+    service.submit_trial_job(without)
+    waits(bench, service, with_gpu, "are being looked at")
+    runs(bench, service, without)
+
+
 def test_without_nvidia_smi_a_trial_with_gpus_fails_with_what_to_do(bench, service, gpu_job, monkeypatch):
     form = gpu_job(1)
     service.submit_trial_job(form)
