@@ -152,6 +152,16 @@ def test_a_submitted_job_waits_and_is_handed_over_in_the_next_step(service, clou
     assert cloud.count("start") == 1
 
 
+def test_with_nothing_to_do_it_sleeps(service, cloud, clock):
+    assert service.step() == 60
+    service.submit_trial_job(form("a"))
+    service.step()
+    cloud.jobs["a"] = Observation(SUCCEEDED)
+    step_at(service, clock, 100)
+    assert status(service) is SUCCEEDED
+    assert service.step() == 60
+
+
 def test_a_platform_may_hand_over_at_once(make, cloud):
     service = make(AtOnceService)
     service.submit_trial_job(form("a"))
