@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 LOCAL_CONFIG = "local_config"
 #: A keeper that still reports is given this long to end before its folder is removed, in seconds.
-REMOVE_DEADLINE = 15.0
+REMOVE_DEADLINE = 20.0
 
 
 class LocalTrainingService(PollingTrainingService):
@@ -156,9 +156,7 @@ class LocalTrainingService(PollingTrainingService):
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
         trials = self.context.state_folder / "trials" / experiment_id
         if trials.is_dir():
-            client = self._agent.client()
-            for folder in sorted(trials.iterdir()):
-                self._remove(client, folder)
+            self._remove(self._agent.client(), sorted(trials.iterdir()))
             shutil.rmtree(trials, ignore_errors=True)
         shutil.rmtree(self._code_folder(experiment_id), ignore_errors=True)
         for job in jobs:
@@ -306,15 +304,24 @@ class LocalTrainingService(PollingTrainingService):
         if seen is not None:
             self.note(job_name, seen)
 
-    def _remove(self, client: AgentClient, folder: Path) -> None:
-        """Remove an attempt's folder; a keeper that still tries to report is ended first."""
+    def _remove(self, client: AgentClient, folders: list[Path]) -> None:
+        """Remove attempts' folders; keepers that still try to report are ended first, all at the same time."""
         deadline = self._monotonic() + REMOVE_DEADLINE
-        while True:
-            try:
-                client.remove(str(folder))
-                return
-            except AgentError as error:
-                if self._monotonic() > deadline:
-                    raise TemporaryError(f"{folder} cannot be removed yet: {error}", retry_after=30) from error
-                client.stop(str(folder))
+        told_to_end: set[Path] = set()
+        refusal = ""
+        while folders:
+            remaining = []
+            for folder in folders:
+                try:
+                    client.remove(str(folder))
+                except AgentError as error:
+                    refusal = str(error)
+                    remaining.append(folder)
+                    if folder not in told_to_end:
+                        told_to_end.add(folder)
+                        client.stop(str(folder))
+            folders = remaining
+            if folders and self._monotonic() > deadline:
+                raise TemporaryError(f"{len(folders)} folder(s) cannot be removed yet: {refusal}", retry_after=30)
+            if folders:
                 time.sleep(0.1)

@@ -205,6 +205,21 @@ def test_a_command_in_a_missing_folder_fails_with_its_name(bench, service):
     assert str(form.code.folder) in bench.wait_for_status(service, form, FAILED).message
 
 
+def test_an_experiment_can_be_removed_while_keepers_still_wait_for_a_server_that_is_away(bench, service):
+    forms = [bench.form("echo here") for _ in range(3)]
+    bench.server.close()
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait_for_status(service, form, TrialJobStatus.SUCCEEDED)
+    assert bench.platform.left_behind(bench.experiment)
+    begin = time.monotonic()
+    service.clean_up_experiment(bench.experiment)
+    assert time.monotonic() - begin < 20, "they are waited for together"
+    assert bench.platform.left_behind(bench.experiment) == []
+    assert bench.trial_processes(forms[0]) == []
+
+
 # --- metadata and rehearsal -----------------------------------------------------------------
 
 
