@@ -168,10 +168,16 @@ class Agent:
         return {}
 
     def _do_remove(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """remove {folder} -> {}: delete an attempt's folder; refused while its keeper lives."""
+        """remove {folder, undelivered} -> {}: delete an attempt's folder; refused while its keeper lives.
+
+        ``undelivered`` true: a keeper whose trial has ended and that only still tries to report is killed; ask again.
+        """
         folder = _folder_of(request)
         pid = keeper_pid(folder) or self._child_pid(folder)
         if pid is not None:
+            if request.get("undelivered") is True and self._state(folder)["state"] == ENDED_STATE:
+                _signal(pid, signal.SIGKILL)
+                raise Refused("the keeper with process id %d in %s is being ended: ask again" % (pid, folder))
             raise Refused("the folder %s is in use by the keeper with process id %d: stop it first" % (folder, pid))
         if os.path.isdir(folder) and not _is_attempt(folder):
             raise Refused("%s holds no attempt, so it is not removed" % folder)

@@ -110,6 +110,7 @@ class Keeper:
                 end = self._end_after_failure(error)
             if end is None:
                 return NOTHING_TO_DO
+            self._hand_over_kept_files()
             self._record_end(end)
         self._deliver()
         return exit_status(end or {})
@@ -335,11 +336,19 @@ class Keeper:
             self._wait(5.0)
             written = self._recorder.record([])
 
+    def _hand_over_kept_files(self) -> None:
+        try:
+            files = find_kept_files(self._working_directory, self._job.get("keep_files") or [], self._log)
+        except (OSError, ValueError) as error:
+            self._log("the files to be kept could not be found: %s" % error)
+            return
+        if self._reporter is not None:
+            self._reporter.send_before_end(files)
+
     def _deliver(self) -> None:
         if self._reporter is None:
             return
-        files = find_kept_files(self._working_directory, self._job.get("keep_files") or [], self._log)
-        self._reporter.finish(files)
+        self._reporter.finish()
         signals = len(self._wakeups.stop_signals)
         last_try_at: Optional[float] = None
         while self._done is None and self._claimed is None:

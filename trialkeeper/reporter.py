@@ -104,10 +104,14 @@ class Reporter:
             self._next_heartbeat_at = self._clock()
             self._changed.notify()
 
-    def finish(self, files: List[KeptFile]) -> None:
-        """``ended`` is in the journal: deliver the rest, the files before that last entry, then tell DONE."""
+    def send_before_end(self, files: List[KeptFile]) -> None:
+        """Files to deliver before the ``ended`` entry, whose acknowledgement ends the token. Call it before that."""
         with self._changed:
             self._files = list(files)
+
+    def finish(self) -> None:
+        """``ended`` is in the journal: deliver what is left, then tell DONE."""
+        with self._changed:
             self._finished_at = self._clock()
             self._changed.notify()
 
@@ -173,7 +177,7 @@ class Reporter:
                 self._end(GAVE_UP)
                 return
         try:
-            if self._files and self._accepted >= self._journal.last_n - 1 and self._greeted:
+            if self._files and self._finished_at is not None and self._accepted >= self._journal.last_n - 1 and self._greeted:
                 self._send_file(self._files[0])
             else:
                 self._send_report()
@@ -207,7 +211,7 @@ class Reporter:
         started_at = self._clock()
         lines: List[bytes] = []
         if self._greeted and not self._listens_only:
-            last = self._journal.last_n - (1 if self._files else 0)
+            last = self._journal.last_n - (1 if self._files and self._journal.ended else 0)
             lines = self._journal.lines(self._accepted + 1, last, self._batch_bytes)
             if lines and self._too_large == self._accepted + 1:
                 lines = [_without_content(lines[0])]
@@ -309,7 +313,7 @@ class Reporter:
             with open(file.path, "rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
                 headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-                answer = self._connection.call("PUT", path, _takes_file, stream, headers)
+                answer = self._connection.call("PUT", path, self._takes_file, stream, headers)
         except OSError as error:
             self._log("the file %s cannot be kept: %s" % (file.path, error))
         else:
@@ -319,11 +323,11 @@ class Reporter:
                           % (file.name, answer.status, answer.document.get("message") or ""))
         self._files.pop(0)
 
-
-def _takes_file(answer: Answer) -> str:
-    # refused for good (too large, no such place) is an answer too; the others mean that the server is away
-    final = answer.status in (200, 201, 204, 400, 403, 404, 405, 410, 411, 413)
-    return "" if final else "answered %d" % answer.status
+    def _takes_file(self, answer: Answer) -> str:
+        # refused for good (too large, no place for files) is an answer too
+        if answer.status in (429, 500, 502, 503, 504):
+            return "answered %d" % answer.status
+        return self._own.refuses(answer)
 
 
 def _without_content(line: bytes) -> bytes:

@@ -1,0 +1,312 @@
+"""What a keeper reports, through outages, cut connections and strangers."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, KeeperRun, old_python, wait_until
+from trainingservice.keeper_bundle import build_keeper
+from trialkeeper import contract
+
+TRIAL = """
+import nni, sys
+parameters = nni.get_next_parameter()
+for step in range(%d):
+    nni.report_intermediate_result(step * parameters["x"])
+nni.report_final_result(0.5)
+print("trained with", parameters, nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id())
+print("warned", file=sys.stderr)
+"""
+
+
+def check_whole_run(server, steps):
+    assert [entry["n"] for entry in server.entries] == list(range(1, len(server.entries) + 1))
+    assert server.entries[0]["type"] == "started"
+    assert server.entries[-1]["type"] == "ended"
+    assert server.values() == [*(str(step) for step in range(steps)), "0.5"]
+    kinds = [(entry["kind"], entry["parameter_id"], entry["sequence"]) for entry in server.of_type("metric")]
+    assert kinds == [*(("PERIODICAL", 7, step) for step in range(steps)), ("FINAL", 7, 0)]
+    assert "trained with {'x': 1} expaaaaaaaaa trialaaaaaaa 3" in server.output()
+    assert "warned" in server.output("stderr")
+    assert server.ended["reason"] == "exited"
+    assert server.ended["exit_code"] == 0
+    assert server.ended["duration"] > 0
+
+
+@pytest.mark.parametrize("version", ["this", "3.8"])
+def test_a_trial_is_run_from_the_zipapp_and_reported_whole(version, tmp_path, server):
+    python = sys.executable if version == "this" else old_python()
+    if python is None:
+        pytest.skip(NO_OLD_PYTHON)
+    run = KeeperRun(tmp_path / "attempt", server, python)
+    server.job = run.job(run.python_command(TRIAL % 5))  # no file: it is fetched
+    bundle = build_keeper(tmp_path / "bundle").path
+    environment = {contract.ENV_URLS: server.url, contract.ENV_TOKEN: server.token, contract.ENV_JOB: server.job_name,
+                   contract.ENV_FOLDER: str(run.folder), "PATH": os.environ["PATH"]}
+    done = subprocess.run([python, str(bundle), "run"], env=environment, timeout=60, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    check_whole_run(server, 5)
+    assert (run.folder / contract.JOB_FILE).stat().st_mode & 0o777 == 0o600
+    assert not any(server.token in line for line in run.log().splitlines())
+
+
+def test_each_metric_arrives_exactly_once_through_outages_and_cut_connections(keeper, server):
+    server.then(cut="after").then(status=503, headers={"Retry-After": "1"})
+    trial = TRIAL.replace("    nni.report_inter", "    import time; time.sleep(0.01)\n    nni.report_inter") % 150
+    process = keeper.start(keeper.python_command(trial))
+    server.wait_for(lambda: len(server.values()) > 5)
+    server.stop()
+    accepted = server.accepted
+    wait_until(lambda: len(keeper.journal_lines()) > accepted + 20, what="a journal that grows without a server")
+    server.start()
+    server.then(cut="after").then(cut="before")
+    assert process.wait(60) == 0
+    check_whole_run(server, 150)
+
+
+def test_an_answer_that_was_lost_makes_no_double(keeper, server):
+    server.then(cut="after", times=3)
+    assert keeper.run(keeper.python_command(TRIAL % 3), seconds=60) == 0
+    check_whole_run(server, 3)
+    sent = [entry["n"] for report in server.reports for entry in report["entries"]]
+    assert len(sent) > len(set(sent)), "the script must have made the keeper send something twice"
+
+
+def test_the_trial_ends_while_the_server_is_away_and_all_is_delivered_later(keeper, server):
+    server.stop()
+    process = keeper.start(keeper.python_command(TRIAL % 3), limits={"claim_timeout": 0.2})
+    wait_until(lambda: keeper.exists(contract.EXIT_FILE), what="the end of the trial")
+    assert process.poll() is None
+    server.start()
+    assert process.wait(30) == 0
+    check_whole_run(server, 3)
+
+
+def test_a_gap_named_by_the_server_is_filled_from_the_journal(keeper, server):
+    process = keeper.start("sleep 0.5; echo late")
+    server.wait_for(lambda: server.entries)
+    server.entries.clear()  # a server that was restored from a backup
+    assert process.wait(30) == 0
+    assert [entry["type"] for entry in server.entries] == ["started", "output", "ended"]
+
+
+def test_a_stranger_on_the_port_counts_as_no_answer_and_the_trial_goes_on(keeper, server):
+    process = keeper.start("sleep 0.8; exit 4")
+    server.wait_for(lambda: server.entries)
+    server.gone = True
+    server.then(installation="somebody else", times=200)
+    assert server.wait_for(lambda: len(server.calls) > 2)
+    wait_until(lambda: keeper.exists(contract.EXIT_FILE))
+    assert keeper.read(contract.EXIT_FILE)["reason"] == "exited", "a 410 of a stranger must not stop a trial"
+    server.gone = False
+    server._script.clear()
+    assert process.wait(60) == 4
+    assert server.ended["exit_code"] == 4
+    assert "another installation" in keeper.log()
+
+
+@pytest.mark.parametrize("status", [401, 404, 500, 302])
+def test_answers_that_mean_nothing_do_not_stop_the_trial(keeper, server, status):
+    process = keeper.start("sleep 0.3")
+    server.wait_for(lambda: server.entries)
+    server.then(status=status, times=2)
+    assert process.wait(60) == 0
+    assert server.ended["reason"] == "exited"
+
+
+def test_410_from_the_own_installation_stops_the_trial(keeper, server):
+    process = keeper.start("sleep 60")
+    server.wait_for(lambda: server.entries)
+    server.gone = True
+    assert process.wait(20) == 143
+    assert keeper.read(contract.EXIT_FILE)["reason"] == "stopped"
+    assert keeper.trial_processes() == []
+    assert (keeper.folder / contract.ACCEPTED_FILE).read_text() == str(len(keeper.journal_lines()) - 1)
+
+
+def test_a_stop_order_in_the_answer_stops_the_trial_with_its_reason(keeper, server):
+    process = keeper.start("sleep 60")
+    server.wait_for(lambda: server.entries)
+    server.orders = [{"order": "stop", "reason": "not promising"}]
+    assert process.wait(20) == 143
+    assert (server.ended["reason"], server.ended["message"]) == ("stopped", "not promising")
+    assert server.ended["signal"] == 15
+
+
+def test_a_second_keeper_of_one_attempt_ends_by_itself_and_starts_nothing(keeper, server, tmp_path):
+    first = keeper.start("sleep 60")
+    server.wait_for(lambda: server.entries)
+    other = KeeperRun(tmp_path / "other", server)
+    assert other.run(f"touch {tmp_path}/started") == 82
+    assert not (tmp_path / "started").exists()
+    assert keeper.run() == 82, "a second keeper in the same folder"
+    assert first.poll() is None
+    assert len(server.of_type("started")) == 1
+    server.orders = [{"order": "stop"}]
+    first.wait(20)
+
+
+def test_a_keeper_that_learns_late_of_another_owner_ends_its_trial(keeper, server):
+    server.stop()
+    process = keeper.start("sleep 60", limits={"claim_timeout": 0.1})
+    wait_until(lambda: keeper.exists(contract.TRIAL_FILE))
+    server.journal_id = "somebody else's"
+    server.start()
+    assert process.wait(40) == 82
+    assert server.entries == []
+    assert keeper.trial_processes() == []
+
+
+def test_without_a_claim_timeout_nothing_starts_before_a_server_has_answered(keeper, server, tmp_path):
+    server.then(status=503, times=3)
+    process = keeper.start(f"touch {tmp_path}/started", limits={"claim_timeout": None})
+    server.wait_for(lambda: len(server.calls) >= 2)
+    assert not (tmp_path / "started").exists()
+    assert process.wait(40) == 0
+    assert (tmp_path / "started").exists()
+
+
+def test_other_replicas_report_nothing_and_hear_stop(keeper, server):
+    process = keeper.start("echo hello; sleep 60", variables={contract.ENV_REPLICA: "1"})
+    server.wait_for(lambda: len(server.reports) >= 3)
+    assert server.entries == []
+    assert {report["keeper"]["replica"] for report in server.reports} == {1}
+    assert all(report["entries"] == [] for report in server.reports)
+    server.orders = [{"order": "stop"}]
+    assert process.wait(20) == 143
+    assert (keeper.folder / "stdout").read_text() == "hello\n"
+
+
+def test_the_second_address_serves_when_the_first_does_not(keeper, server):
+    keeper.variables[contract.ENV_URLS] = f"http://127.0.0.1:9,{server.url}"
+    assert keeper.run("true") == 0
+    assert server.ended
+
+
+def test_a_new_address_in_the_url_file_is_used_at_once(keeper, server, tmp_path):
+    url_file = tmp_path / "server.json"
+    url_file.write_text(json.dumps({"urls": ["http://127.0.0.1:9"]}))
+    keeper.variables.update({contract.ENV_URLS: "", contract.ENV_URL_FILE: str(url_file)})
+    process = keeper.start("true", limits={"claim_timeout": 0.1})
+    wait_until(lambda: keeper.exists(contract.EXIT_FILE))
+    url_file.write_text(json.dumps({"urls": [server.url]}))
+    assert process.wait(30) == 0
+    assert server.ended
+
+
+def test_a_keeper_gives_up_after_its_time_and_leaves_the_journal(keeper, server):
+    server.stop()
+    assert keeper.run("echo hello", limits={"claim_timeout": 0.1, "give_up_after": 0.6}) == 0
+    assert [line.get("type") for line in keeper.journal_lines()] == [None, "started", "output", "ended"]
+    assert "giving up" in keeper.log()
+    server.start()
+    assert keeper.run() == 0, "the next keeper in this folder delivers"
+    assert [entry["type"] for entry in server.entries] == ["started", "output", "ended"]
+
+
+def test_what_a_platform_collected_as_a_file_is_not_waited_for(keeper, server):
+    server.stop()
+    process = keeper.start("true", limits={"claim_timeout": 0.1})
+    wait_until(lambda: keeper.exists(contract.EXIT_FILE))
+    wait_until(lambda: len(keeper.journal_lines()) == 3)
+    (keeper.folder / contract.ACCEPTED_FILE).write_text("2")
+    assert process.wait(40) == 0
+
+
+def test_large_reports_are_compressed_and_cut_into_batches(keeper, server):
+    code = TRIAL % 3 + "\nfor step in range(40): nni.report_intermediate_result('x' * 50000)\n"
+    assert keeper.run(keeper.python_command(code), seconds=60) == 0
+    assert len(server.values()) == 44
+    assert "gzip" in server.encodings
+    assert max(len(json.dumps(report)) for report in server.reports) < contract.REPORT_BATCH_BYTES + 60_000
+
+
+def test_an_entry_the_server_will_not_take_is_replaced_and_holds_up_nothing(keeper, server):
+    server.longest_body = 6000  # compressed; random text does not shrink
+    code = ("import nni, random; nni.get_next_parameter(); nni.report_intermediate_result(1)\n"
+            "nni.report_intermediate_result(''.join(chr(random.randrange(35, 90)) for _ in range(40000)))\n"
+            "nni.report_final_result(2)")
+    assert keeper.run(keeper.python_command(code), seconds=60) == 0
+    assert server.values() == ["1", "2"]
+    assert len(server.rejected) == 1
+
+
+def test_heartbeats_carry_what_the_trial_uses(keeper, server):
+    process = keeper.start("while true; do :; done")
+    reading = server.wait_for(lambda: next(
+        (report["resources"] for report in server.reports[3:] if report.get("resources", {}).get("cpu_percent")), None))
+    assert reading["cpu_percent"] > 1
+    assert reading["memory_bytes"] > 100_000
+    server.orders = [{"order": "stop"}]
+    process.wait(20)
+
+
+def test_kept_files_are_sent_before_the_end_is_told(keeper, server, tmp_path):
+    (tmp_path / "secret").write_text("no")
+    command = (f"mkdir -p 'out/deep dir'; echo one > out/a.txt; echo two > 'out/deep dir/\u00e4.txt'; echo no > b.log;"
+               f" ln -s {tmp_path}/secret out/leak.txt")
+    assert keeper.run(command, keep_files=["out/**/*.txt", "../*"]) == 0
+    assert server.files == {"out/a.txt": b"one\n", "out/deep%20dir/%C3%A4.txt": b"two\n"}
+    assert max(index for index, call in enumerate(server.calls) if call.startswith("PUT")) \
+        < max(index for index, call in enumerate(server.calls) if call.startswith("POST"))
+    assert server.ended
+
+
+def test_orders_and_the_end_can_travel_as_files_alone(lone_keeper):
+    process = lone_keeper.start("sleep 60")
+    wait_until(lambda: lone_keeper.exists(contract.TRIAL_FILE))
+    (lone_keeper.folder / contract.ORDERS_FILE).write_text(json.dumps([{"order": "stop", "reason": "by file"}]))
+    assert process.wait(20) == 143
+    assert lone_keeper.journal_lines()[-1]["message"] == "by file"
+
+
+def test_a_metric_of_our_module_is_on_its_way_at_once_and_so_is_the_end(keeper, server):
+    code = ("import nni, time; nni.get_next_parameter(); nni.report_intermediate_result(0); time.sleep(0.5)\n"
+            "for _ in range(10):\n    nni.report_intermediate_result(time.monotonic()); time.sleep(0.13)\n"
+            "print(time.monotonic(), end='', flush=True)\nimport os; os._exit(0)")
+    server.next_report_within = 10
+    process = keeper.start(keeper.python_command(code))
+    assert process.wait(30) == 0
+    delays = []
+    for report, arrived in zip(server.reports, server.arrivals, strict=True):
+        delays += [arrived - float(entry["value"]) for entry in report["entries"]
+                   if entry["type"] == "metric" and entry["value"] != "0"]
+    assert len(delays) == 10
+    assert sorted(delays)[4] < 0.05, delays  # 3 ms on an idle machine; this one may be busy
+    ended_at = float((keeper.folder / "stdout").read_text())
+    assert server.arrivals[-1] - ended_at < 0.5
+
+
+def test_a_keeper_alone_needs_little_memory(keeper, server):
+    process = keeper.start("sleep 60")
+    server.wait_for(lambda: len(server.reports) >= 2)
+    memory = next(line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if "VmRSS" in line)
+    assert int(memory.split()[1]) < 25 * 1024, memory
+    server.orders = [{"order": "stop"}]
+    process.wait(20)
+
+
+def test_a_wrong_name_or_folder_gets_a_sentence(keeper):
+    assert keeper.run("true", variables={contract.ENV_JOB: "../x"}) == 2
+    assert b"NNI_TRIAL_JOB_ID" in keeper.processes[-1].stderr.read()
+    shutil.rmtree(keeper.folder)
+    keeper.folder.write_text("a file")
+    environment = {contract.ENV_FOLDER: str(keeper.folder), contract.ENV_JOB: "trialaaaaaaa"}
+    done = subprocess.run([sys.executable, "-m", "trialkeeper", "run"], env={**os.environ, **environment},
+                          capture_output=True, timeout=20)
+    assert done.returncode == 2
+    assert b"cannot be used" in done.stderr
+
+
+def test_a_clock_that_jumps_changes_no_duration(keeper, server):
+    # the wall clock is asked once; everything else hangs on the monotonic one
+    before = time.time()
+    assert keeper.run("sleep 0.3") == 0
+    assert 0.25 < server.ended["duration"] < 5
+    assert before - 1 < server.entries[0]["at"] <= server.entries[-1]["at"] < time.time() + 1

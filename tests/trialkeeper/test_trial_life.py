@@ -1,0 +1,293 @@
+"""How a trial is started and how it ends: processes, limits, failures, keepers that are killed."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.trialkeeper.keeper_run import KeeperRun, wait_until
+from trialkeeper import contract, machine
+
+#: Leaves its session, its parent and its signals behind, and goes on for ever.
+HIDER = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.environ.clear()
+        os.execve("/bin/sh", ["sh", "-c", "trap '' TERM; echo $$ > hider.pid; while :; do sleep 0.05; done"], {})
+    os._exit(0)
+os.wait()
+"""
+
+
+def lives(pid):
+    return machine.process_start_time(pid) is not None
+
+
+def hider_pid(keeper):
+    path = keeper.folder / contract.CODE_FOLDER / "hider.pid"
+    return int(wait_until(lambda: path.exists() and path.read_text().strip(), what="the hiding process"))
+
+
+@pytest.fixture
+def clean_hider(keeper):
+    yield
+    path = keeper.folder / contract.CODE_FOLDER / "hider.pid"
+    if path.exists() and lives(int(path.read_text())):
+        os.kill(int(path.read_text()), signal.SIGKILL)
+
+
+def test_a_stop_ends_the_whole_tree_also_what_hid_and_ignores_term(keeper, server, clean_hider):
+    process = keeper.start(keeper.python_command(HIDER) + "; sleep 60")
+    pid = hider_pid(keeper)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) in (143, 0)
+    assert not lives(pid)
+    assert server.ended["reason"] == "stopped"
+    assert "SIGTERM" in server.ended["message"]
+
+
+def test_background_processes_do_not_outlive_their_trial(keeper, server, clean_hider):
+    assert keeper.run(keeper.python_command(HIDER) + "; while [ ! -e hider.pid ]; do sleep 0.02; done; exit 5") == 5
+    assert not lives(hider_pid(keeper))
+    assert (server.ended["reason"], server.ended["exit_code"]) == ("exited", 5)
+
+
+def test_a_stopped_process_hears_the_stop_too(keeper, server):
+    process = keeper.start("trap 'echo cleaned up; exit 9' TERM; kill -STOP $$; sleep 60")
+    trial = wait_until(lambda: keeper.exists(contract.TRIAL_FILE) and keeper.read(contract.TRIAL_FILE))
+    wait_until(lambda: (machine.process_stat(trial["pid"]) or [b"", ["?"]])[1][0] == "T")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 9
+    assert server.output() == "cleaned up\n"
+    assert server.ended["reason"] == "stopped", "what counts is that it was stopped, not its exit code"
+
+
+def test_the_time_limit_ends_the_trial(keeper, server):
+    assert keeper.run("sleep 60", limits={"max_trial_duration": 0.4}) == 143
+    assert server.ended["reason"] == "time_limit"
+    assert server.ended["message"] == "it ran longer than 0.4 s"
+    assert 0.4 <= server.ended["duration"] < 5
+
+
+@pytest.mark.parametrize(("command", "code"), [
+    ("false && echo not reached", 1), ("exit 3", 3), ("(exit 7) && true; ", 7), ("false; true", 0),
+    ("echo 'it''s' \"quoted $((1 + 1))\" | cat", 0), ("[ \"$WORD\" = 'two words' ] && exit 11", 11)])
+def test_the_command_is_shell_text_and_its_exit_code_is_told(keeper, server, command, code):
+    assert keeper.run(command, environment={"WORD": "two words"}) == code
+    assert (server.ended["exit_code"], server.ended["signal"], server.ended["reason"]) == (code, None, "exited")
+
+
+def test_a_command_that_is_not_found_is_explained(keeper, server):
+    assert keeper.run("no-such-program --x") == 127
+    assert "did not find the command" in server.ended["message"]
+    assert "no-such-program" in server.output("stderr")
+
+
+def test_a_trial_killed_from_outside_is_told_with_its_signal(keeper, server):
+    assert keeper.run("kill -KILL $$") == 137
+    assert (server.ended["signal"], server.ended["exit_code"], server.ended["reason"]) == (9, None, "exited")
+    assert "SIGKILL" in server.ended["message"]
+
+
+def test_a_folder_that_does_not_exist_is_named(keeper, server):
+    assert keeper.run("true", code={"folder": "/no/such/folder"}) == 1
+    assert server.ended["reason"] == "not_started"
+    assert "/no/such/folder does not exist" in server.ended["message"]
+    assert [entry["type"] for entry in server.entries] == ["started", "ended"]
+
+
+def test_a_cancelled_attempt_is_not_started(keeper, server, tmp_path):
+    (keeper.folder / contract.CANCELED_FILE).touch()
+    assert keeper.run(f"touch {tmp_path}/started") == 82
+    assert not (tmp_path / "started").exists()
+    assert server.entries == []
+
+
+def test_a_tombstone_put_beside_a_running_trial_stops_it(keeper, server):
+    process = keeper.start("sleep 60")
+    wait_until(lambda: keeper.exists(contract.TRIAL_FILE))
+    (keeper.folder / contract.CANCELED_FILE).touch()
+    assert process.wait(20) == 143
+    assert server.ended["reason"] == "stopped"
+
+
+def test_the_trial_sees_what_nni_needs_and_no_secret(keeper, server):
+    command = "env > env.txt; cat /proc/self/environ | tr '\\0' '\\n' > env.txt"
+    variables = {"KEPT": "yes", "NNI_TRIAL_COMMAND_CHANNEL": "http://x", "SDK_PROCESS": "dispatcher", "NNI_KEEPER_CA": "",
+                 "CUDA_VISIBLE_DEVICES": "5"}
+    assert keeper.start(command, variables=variables, environment={"MINE": "a b"}, path=["/first"]).wait(20) == 0
+    text = (keeper.folder / contract.CODE_FOLDER / "env.txt").read_text()
+    seen = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    folder = str(keeper.folder / contract.NNI_FOLDER)
+    expected = {"NNI_PLATFORM": "local", "REUSE_MODE": "false", "NNI_EXP_ID": "expaaaaaaaaa",
+                "NNI_TRIAL_JOB_ID": "trialaaaaaaa", "NNI_TRIAL_SEQ_ID": "3", "NNI_SYS_DIR": folder,
+                "NNI_OUTPUT_DIR": folder, "NNI_CODE_DIR": str(keeper.folder / contract.CODE_FOLDER),
+                "MULTI_PHASE": "false", "KEPT": "yes", "MINE": "a b", "CUDA_VISIBLE_DEVICES": "5"}
+    assert {name: seen.get(name) for name in expected} == expected
+    assert seen["PATH"].startswith("/first:")
+    assert server.token not in text
+    assert not {"NNI_TRIAL_COMMAND_CHANNEL", "SDK_PROCESS", contract.ENV_TOKEN, contract.ENV_URLS} & set(seen)
+
+
+@pytest.mark.parametrize(("gpus", "seen"), [([], "-1"), ([2, 0], "2,0")])
+def test_the_trial_sees_its_gpus_only(keeper, server, gpus, seen):
+    command = "[ \"$CUDA_VISIBLE_DEVICES\" = '%s' ] && [ -z \"$SECRET\" ]" % seen
+    process = keeper.start(command, variables={"SECRET": "x"}, gpu_indices=gpus, inherit_environment=["HOME"])
+    assert process.wait(20) == 0
+    assert server.entries[0]["gpu_indices"] == gpus
+
+
+def test_nothing_of_the_keeper_is_in_the_working_directory(keeper, server):
+    assert keeper.run("ls -A > ../seen; exit 0") == 0
+    assert (keeper.folder / "seen").read_text() == ""
+
+
+def test_output_is_sent_as_head_and_tail_with_what_was_left_out_between(keeper, server):
+    limits = {"output_head_bytes": 1000, "output_tail_bytes": 500}
+    command = "for i in $(seq 100000 100999); do echo $i; done; echo err >&2"
+    assert keeper.run(command, limits=limits) == 0
+    whole = (keeper.folder / "stdout").read_text()
+    pieces = [entry for entry in server.of_type("output") if entry["stream"] == "stdout"]
+    for piece in pieces:
+        assert whole[piece["offset"]:piece["offset"] + len(piece["data"])] == piece["data"]
+    tail = next(piece for piece in pieces if piece.get("skipped"))
+    assert (tail["offset"], tail["skipped"]) == (len(whole) - 500, len(whole) - 1500)
+    assert sum(len(piece["data"]) for piece in pieces) == 1500
+    assert server.output("stderr") == "err\n"
+
+
+def test_bytes_that_are_no_text_arrive_as_they_are(keeper, server):
+    assert keeper.run("head -c 256 /dev/urandom | tee ../copy") == 0
+    assert server.output().encode("latin-1") == (keeper.folder / "copy").read_bytes()
+
+
+def test_marked_lines_are_metrics_and_not_output(keeper, server):
+    metric = '{"parameter_id": 1, "trial_job_id": "t", "type": "FINAL", "sequence": 0, "value": "\\"it\'s\\""}'
+    code = f"print('before'); print(\"\"\"NNISDK_MEb'{metric}'\"\"\"); print('after', end='')"
+    code = "import sys; sys.stdout.write(%r)" % f"before\nNNISDK_MEb'{metric}'\nafter"
+    assert keeper.run(keeper.python_command(code)) == 0
+    assert server.values() == ['"it\'s"']
+    assert server.output() == "before\nafter"
+    assert "NNISDK_ME" in (keeper.folder / "stdout").read_text()
+
+
+def test_awkward_values_survive_the_journey(keeper, server):
+    values = ["NaN", "Infinity", "1e308", '"nul \\u0000"', "raw \x00 nul", "\ud800", "\u20ac", "not json", ""]
+    metrics = [{"parameter_id": None, "trial_job_id": "t", "type": "PERIODICAL", "sequence": n, "value": value}
+               for n, value in enumerate(values)]
+    code = ("import os, json\nfolder = os.environ['NNI_SYS_DIR'] + '/.nni'\nos.makedirs(folder)\n"
+            "with open(folder + '/metrics', 'wb') as f:\n"
+            "    for m in json.load(open('../metrics.json')):\n"
+            "        t = json.dumps(m).encode() + b'\\n'\n        f.write(b'ME%06d' % len(t) + t)")
+    (keeper.folder / "metrics.json").write_text(json.dumps(metrics))
+    assert keeper.run(keeper.python_command(code)) == 0
+    assert server.values() == values
+
+
+def test_later_parameters_reach_a_waiting_trial(keeper, server):
+    code = ("import nni\nwhile True:\n    p = nni.get_next_parameter()\n    if p is None: break\n"
+            "    nni.report_final_result(p['x'])")
+    process = keeper.start(keeper.python_command(code), multi_phase=True)
+    for index, parameters in ((1, {"x": 2}), (2, None)):
+        server.wait_for(lambda index=index: [
+            entry for entry in server.of_type("metric")
+            if (entry["kind"], entry["value"]) == ("REQUEST_PARAMETER", str(index))])
+        text = json.dumps({"parameter_id": index + 7, "parameters": parameters, "parameter_index": index})
+        server.orders = [{"order": "parameters", "index": index, "text": text}]
+        server.next_report_within = 0.05
+    assert process.wait(20) == 0
+    finals = [(entry["parameter_id"], entry["value"]) for entry in server.of_type("metric") if entry["kind"] == "FINAL"]
+    assert finals == [(7, "1"), (8, "2")]
+    assert server.reports[-1]["keeper"]["parameter_index"] == 2
+
+
+# --- keepers that are killed ---------------------------------------------------------------
+
+
+def test_the_next_keeper_finishes_what_a_killed_one_left_and_doubles_nothing(keeper, server, clean_hider):
+    code = ("import nni, time; nni.get_next_parameter(); nni.report_intermediate_result(1)\n"
+            "print('one', flush=True); nni.report_intermediate_result(2); time.sleep(60)")
+    process = keeper.start(keeper.python_command(code) + " & " + keeper.python_command(HIDER) + "; wait")
+    server.wait_for(lambda: len(server.values()) == 2 and server.output())
+    hider = hider_pid(keeper)
+    process.kill()
+    process.wait()
+    trial = keeper.read(contract.TRIAL_FILE)["pid"]
+    assert lives(trial), "the trial does not notice a dead keeper"
+    metrics = keeper.folder / contract.NNI_FOLDER / contract.METRICS_FILE
+    text = b'{"type": "PERIODICAL", "sequence": 2, "value": "3"}\n'
+    with metrics.open("ab") as stream:
+        stream.write(b"ME%06d" % len(text) + text)
+    assert keeper.run() == 1
+    assert not lives(trial)
+    assert keeper.trial_processes() == []
+    assert server.values() == ["1", "2", "3"]
+    assert server.output() == "one\n"
+    assert (server.ended["reason"], len(server.of_type("ended"))) == ("lost", 1)
+    assert "keeper was killed" in server.ended["message"]
+    assert [entry["n"] for entry in server.entries] == list(range(1, len(server.entries) + 1))
+    os.kill(hider, signal.SIGKILL)  # it left no trace that a new keeper could find
+
+
+def test_a_keeper_killed_after_the_end_was_written_tells_that_end(keeper, server):
+    assert keeper.run("exit 6") == 6
+    lines = (keeper.folder / contract.JOURNAL_FILE).read_bytes().splitlines(keepends=True)
+    (keeper.folder / contract.JOURNAL_FILE).write_bytes(b"".join(lines[:-1]))
+    (keeper.folder / contract.ACCEPTED_FILE).write_text("1")
+    server.entries = [entry for entry in server.entries if entry["type"] != "ended"]
+    assert keeper.run() == 6
+    assert (server.ended["exit_code"], server.ended["reason"]) == (6, "exited")
+
+
+def test_a_cancel_after_the_keeper_was_killed_is_a_stop(keeper, server):
+    process = keeper.start("sleep 60")
+    wait_until(lambda: keeper.exists(contract.TRIAL_FILE))
+    process.kill()
+    process.wait()
+    (keeper.folder / contract.CANCELED_FILE).touch()
+    assert keeper.run() == 1
+    assert server.ended["reason"] == "stopped"
+    assert keeper.trial_processes() == []
+
+
+def test_entries_the_disk_lost_but_the_server_has_are_not_overwritten(keeper, server):
+    process = keeper.start("echo one; sleep 60")
+    server.wait_for(lambda: server.output())
+    process.kill()
+    process.wait()
+    path = keeper.folder / contract.JOURNAL_FILE
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]) + b'{"n": 2, "at"')  # a power cut
+    known = server.accepted
+    assert keeper.run() == 1
+    assert server.accepted > known
+    assert server.entries[-1]["type"] == "ended"
+    assert [entry["n"] for entry in server.entries] == list(range(1, len(server.entries) + 1))
+
+
+def test_a_process_that_got_the_number_of_a_dead_trial_is_left_alone(keeper, server):
+    process = keeper.start("sleep 60")
+    wait_until(lambda: keeper.exists(contract.TRIAL_FILE))
+    process.kill()
+    process.wait()
+    for pid in keeper.trial_processes():
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not keeper.trial_processes())
+    trial = keeper.read(contract.TRIAL_FILE)
+    (keeper.folder / contract.TRIAL_FILE).write_text(json.dumps({**trial, "pid": os.getpid()}))
+    assert keeper.run() == 1  # and this test is still there
+    assert server.ended["reason"] == "lost"
+
+
+def test_ctrl_c_on_a_keeper_whose_server_is_away_ends_it_after_its_last_tries(keeper: KeeperRun, server, monkeypatch):
+    server.stop()
+    process = keeper.start("true", limits={"claim_timeout": 0.1})
+    wait_until(lambda: keeper.exists(contract.EXIT_FILE))
+    wait_until(lambda: len(keeper.journal_lines()) == 3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert "stays in the journal" in keeper.log()
