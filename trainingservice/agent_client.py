@@ -145,9 +145,13 @@ class AgentClient:
         """Put orders into the folder and wake its keeper."""
         self.request("deliver", timeout, folder=folder, orders=list(orders))
 
-    def remove(self, folder: str, timeout: float = 60.0) -> None:
-        """Remove an attempt's folder. Raises AgentError while its keeper lives."""
-        self.request("remove", timeout, folder=folder)
+    def remove(self, folder: str, timeout: float = 60.0, *, undelivered: bool = False) -> None:
+        """Remove an attempt's folder. Raises AgentError while its keeper lives.
+
+        ``undelivered``: what it has not delivered is not wanted any more. Its keeper is ended if its
+        trial has ended; this still raises AgentError the first time, and succeeds a moment later.
+        """
+        self.request("remove", timeout, folder=folder, undelivered=undelivered)
 
     def gpus(self, timeout: float = 30.0) -> tuple[list[dict[str, Any]], str]:
         """The GPUs of the machine and, where there are none, the reason as a sentence."""

@@ -94,7 +94,7 @@ def test_every_verb_has_the_documented_fields(agent):
             (lambda: client.state(["/f"]), {"states": {"/f": {"state": "ended"}}}, {"do": "state", "folders": ["/f"]}),
             (lambda: client.stop("/f"), {"state": {"state": "canceled"}}, {"do": "stop", "folder": "/f"}),
             (lambda: client.deliver("/f", [order]), {}, {"do": "deliver", "folder": "/f", "orders": [order]}),
-            (lambda: client.remove("/f"), {}, {"do": "remove", "folder": "/f"}),
+            (lambda: client.remove("/f"), {}, {"do": "remove", "folder": "/f", "undelivered": False}),
             (lambda: client.gpus(), {"gpus": [], "error": "none"}, {"do": "gpus"}),
             (lambda: client.machine(["/tmp"]), {"host": "ada"}, {"do": "machine", "paths": ["/tmp"]})]:
         agent.answer(ok=True, **reply)

@@ -305,21 +305,21 @@ class LocalTrainingService(PollingTrainingService):
             self.note(job_name, seen)
 
     def _remove(self, client: AgentClient, folders: list[Path]) -> None:
-        """Remove attempts' folders; keepers that still try to report are ended first, all at the same time."""
+        """Remove attempts' folders; keepers are ended first, all at the same time."""
         deadline = self._monotonic() + REMOVE_DEADLINE
-        told_to_end: set[Path] = set()
+        told_to_stop: set[Path] = set()
         refusal = ""
         while folders:
             remaining = []
             for folder in folders:
                 try:
-                    client.remove(str(folder))
+                    client.remove(str(folder), undelivered=True)
                 except AgentError as error:
                     refusal = str(error)
                     remaining.append(folder)
-                    if folder not in told_to_end:
-                        told_to_end.add(folder)
-                        client.stop(str(folder))
+                    if folder not in told_to_stop:
+                        told_to_stop.add(folder)
+                        client.stop(str(folder))  # in case its trial still runs, unknown to us
             folders = remaining
             if folders and self._monotonic() > deadline:
                 raise TemporaryError(f"{len(folders)} folder(s) cannot be removed yet: {refusal}", retry_after=30)

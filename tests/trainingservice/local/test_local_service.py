@@ -215,7 +215,7 @@ def test_an_experiment_can_be_removed_while_keepers_still_wait_for_a_server_that
     assert bench.platform.left_behind(bench.experiment)
     begin = time.monotonic()
     service.clean_up_experiment(bench.experiment)
-    assert time.monotonic() - begin < 20, "they are waited for together"
+    assert time.monotonic() - begin < 10
     assert bench.platform.left_behind(bench.experiment) == []
     assert bench.trial_processes(forms[0]) == []
 
