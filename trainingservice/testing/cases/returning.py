@@ -131,6 +131,22 @@ class ReturningCases(ConformanceFixtures):
         assert sleeper.get_trial_job(form.job_name).status is not TrialJobStatus.SUCCEEDED
         assert starts.read_text() == "start\n"
 
+    def test_a_job_canceled_before_it_was_started_is_not_started_by_a_late_submission(self, bench: Bench) -> None:
+        needs_this_machine(bench)
+        form, starts, _ = self.waiting_job(bench)
+        begun = TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, submit_time=1000.0)
+        service = bench.open_service([as_stored(begun, submitted=False)])
+        service.cancel_trial_job(form.job_name)
+        bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+        # the cancel is on its way; where it leaves something that can be seen, wait for that
+        bench.wait_if_it_comes(lambda: bench.platform.left_behind(form.experiment_id), patience=3)
+        bench.close_service(service)
+        sleeper = bench.open_service()
+        sleeper.submit_trial_job(form)
+        bench.wait("the late submission has ended", lambda: sleeper.get_trial_job(form.job_name).status.is_end)
+        assert sleeper.get_trial_job(form.job_name).status is not TrialJobStatus.SUCCEEDED
+        assert not starts.exists()
+
     # --- the end of a service and of an experiment -----------------------------------------
 
     def test_a_service_can_be_closed_twice_and_before_it_ran(self, bench: Bench, service: TrainingService) -> None:
