@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds a connection may stay silent before it is closed; longer than the longest pause between reports.
 IDLE_TIMEOUT = 90.0
+#: So much of a refused body is read and dropped, with so many seconds of silence, before the connection is closed.
+LINGER_BYTES, LINGER_TIMEOUT = 4 * contract.MAX_REPORT_BYTES, 2.0
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,17 @@ class _Handler(BaseHTTPRequestHandler):
                 self._begin(answer, len(body))
                 self.wfile.write(body)
             self.wfile.flush()
+            if not request.body_was_read:
+                self._let_it_finish()
         except OSError:  # the keeper has gone; it will ask again
             self.close_connection = True
+
+    def _let_it_finish(self) -> None:
+        """Read and drop the refused body: closing before would make the client lose the answer while it still sends."""
+        self.connection.settimeout(LINGER_TIMEOUT)
+        left = LINGER_BYTES
+        while left > 0 and (piece := self.rfile.read1(64 * 1024)):
+            left -= len(piece)
 
     do_GET = do_POST = do_PUT = _serve  # noqa: N815
 

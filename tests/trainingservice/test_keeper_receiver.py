@@ -133,6 +133,11 @@ def test_a_forgotten_attempt_leaves_nothing(receiver, folder, keeper):
         receiver.entries(JOB)
 
 
+def test_a_body_that_is_too_large_is_refused_before_it_is_sent(keeper):
+    answer = keeper.call("POST", f"trials/{JOB}/reports", None, {"Content-Length": str(contract.MAX_REPORT_BYTES + 1)})
+    assert (answer.status, answer.document["error"]) == (413, contract.ERROR_TOO_LARGE)
+
+
 def test_files_are_kept_inside_their_folder(receiver, folder, keeper):
     assert keeper.call("PUT", f"trials/{JOB}/files/out/model%20%C3%A4.bin", b"\x00\xff" * 100_000).status == 200
     assert (receiver.files_folder(JOB) / "out" / "model ä.bin").read_bytes() == b"\x00\xff" * 100_000

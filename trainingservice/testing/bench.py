@@ -35,6 +35,8 @@ from trialkeeper import contract
 
 #: Seconds until an expectation counts as disappointed. Generous: a passing suite never waits so long.
 PATIENCE = 30.0
+#: Seconds until all processes of a test must have ended after it.
+END_PATIENCE = 10.0
 
 
 class PlatformUnderTest(abc.ABC):
@@ -253,7 +255,7 @@ class Bench:
                 self._wait_for_all(service)
                 self.close_service(service)
             if self.platform.runs_here:
-                self.wait("no process of the test is left", lambda: not self.processes(), patience=10)
+                self.wait_if_it_comes(lambda: not self.processes(), END_PATIENCE)
         finally:
             left = processes_of(self._marks()) if self.platform.runs_here else []
             end_processes(left)
