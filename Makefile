@@ -25,9 +25,6 @@ lint: packages
 	$(PYTHON_IN_VENV) -m mypy nniweb trainingservice trialkeeper scripts
 	.venv/bin/lint-imports --no-cache
 
-# The tests have a data folder of their own, so that they never touch yours.
-test test-all: export NNIWEB_DATA = $(CURDIR)/test-results/data
-
 test: lint
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
 

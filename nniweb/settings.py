@@ -49,7 +49,12 @@ def names(name: str, default: str = "") -> list[str]:
 
 
 # --- where things are ------------------------------------------------------------------------
-DATA_FOLDER = data_folder.prepare(Path(text("NNIWEB_DATA", str(BASE_DIR / "data"))).expanduser().absolute())
+DATA_FOLDER = Path(text("NNIWEB_DATA", str(BASE_DIR / "data"))).expanduser().absolute()
+try:
+    data_folder.prepare(DATA_FOLDER)
+except OSError as error:
+    raise ImproperlyConfigured(f"The data folder {DATA_FOLDER} cannot be made: {error.strerror}. "
+                               f"Choose another one with NNIWEB_DATA.") from None
 INSTALLATION_ID = text("NNIWEB_INSTALLATION") or data_folder.installation_id(DATA_FOLDER)
 HOST = text("NNIWEB_HOST", "127.0.0.1")
 PORT = number("NNIWEB_PORT", 8080)
@@ -172,7 +177,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["nniweb.api.permissions.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["nniweb.api.renderers.ExactJSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser", "rest_framework.parsers.MultiPartParser"],
+    "DEFAULT_PARSER_CLASSES": ["nniweb.api.parsers.JSONParser", "rest_framework.parsers.MultiPartParser"],
     "DEFAULT_PAGINATION_CLASS": "nniweb.api.pagination.Pages",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "nniweb.api.errors.answer_error",
@@ -184,6 +189,12 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SERVE_INCLUDE_SCHEMA": False,
+    "ENUM_NAME_OVERRIDES": {
+        "ExperimentStatus": "nniweb.experiments.models.experiment.ExperimentStatus",
+        "ExperimentTarget": "nniweb.experiments.models.experiment.ExperimentTarget",
+        "TrialStatus": "nniweb.experiments.models.trial.TRIAL_STATUSES",
+        "TrialTarget": "nniweb.experiments.models.trial.TrialTarget",
+    },
 }
 
 # --- logs ------------------------------------------------------------------------------------

@@ -1,0 +1,63 @@
+"""What a person reads when the server cannot start: a sentence that says what to do, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nniweb.data_folder import ServerLock
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def serve(data_folder: Path, **variables: str) -> str:
+    """What ``manage.py serve`` says before it ends; it must not come up."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "DJANGO_"))}
+    environment |= {"NNIWEB_DATA": str(data_folder), "NNIWEB_DEMO": "0", **variables}
+    done = subprocess.run([sys.executable, "manage.py", "serve"], cwd=ROOT, env=environment, text=True,
+                          capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), [
+    ("NNIWEB_PORT", "eighty", "NNIWEB_PORT must be a whole number, not 'eighty'."),
+    ("NNIWEB_DEBUG", "perhaps", "NNIWEB_DEBUG must be 1 or 0, not 'perhaps'."),
+    ("NNIWEB_SECRET_KEY_FILE", "/no/such/file", "NNIWEB_SECRET_KEY_FILE names /no/such/file, which cannot be read"),
+])
+def test_a_wrong_value_is_a_sentence_with_the_name_of_the_variable(name: str, value: str, sentence: str,
+                                                                    tmp_path: Path) -> None:
+    assert sentence in serve(tmp_path, **{name: value})
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = serve(tmp_path / "file" / "data")
+    assert f"The data folder {tmp_path}/file/data cannot be made" in said
+    assert "NNIWEB_DATA" in said
+
+
+def test_a_taken_port_is_named_with_another_to_try(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = serve(tmp_path, NNIWEB_PORT=str(port))
+    assert f"Port {port} on 127.0.0.1 cannot be used" in said
+    assert "NNIWEB_PORT=" in said
+
+
+def test_a_data_folder_in_use_says_where_its_server_is(tmp_path: Path) -> None:
+    lock = ServerLock(tmp_path)
+    lock.acquire()
+    try:
+        lock.write_address(["http://127.0.0.1:4321"])
+        said = serve(tmp_path)
+    finally:
+        lock.release()
+    assert f"The data folder {tmp_path} is in use by another server at http://127.0.0.1:4321" in said
+    assert f"process {os.getpid()}" in said
