@@ -305,6 +305,7 @@ class Agent:
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
+                os.close(self._answers)  # the other side shall see at once when the agent ends
                 for held in (signal.SIGTERM, signal.SIGINT):
                     signal.signal(held, signal.SIG_DFL)
                 try:

@@ -177,7 +177,8 @@ class Reporter:
                 self._end(GAVE_UP)
                 return
         try:
-            if self._files and self._finished_at is not None and self._accepted >= self._journal.last_n - 1 and self._greeted:
+            only_the_end_is_left = self._finished_at is not None and self._accepted >= self._journal.last_n - 1
+            if self._files and only_the_end_is_left and self._greeted:
                 self._send_file(self._files[0])
             else:
                 self._send_report()

@@ -6,6 +6,7 @@ to the first journal. ``then(...)`` scripts the next answer, several calls the n
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -69,8 +70,8 @@ class ScriptedKeeperServer:
     def then(self, times: int = 1, **answer: Any) -> ScriptedKeeperServer:
         """Script the next ``times`` calls.
 
-        ``status`` and ``document``: answer this; ``installation``: answer rightly, but as somebody else; ``cut``: "before"
-        or "after" the report was taken, without an answer; ``delay``: seconds before it is handled.
+        ``status`` and ``document``: answer this; ``installation``: answer rightly, but as somebody else; ``cut``:
+        "before" or "after" the report was taken, without an answer; ``delay``: seconds before it is handled.
         """
         with self._changed:
             self._script.extend([answer] * times)
@@ -196,10 +197,8 @@ class _Server(ThreadingHTTPServer):
 
     def cut_all(self) -> None:
         for connection in self.sockets:
-            try:
+            with contextlib.suppress(OSError):  # it has ended by itself
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it has ended by itself
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,277 @@
+"""The machine's agent on real pipes, with real keepers."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.nvidia_smi import FakeNvidiaSmi
+from tests.trialkeeper.keeper_run import ROOT, KeeperRun, wait_until
+from trialkeeper import contract, machine
+
+
+class AgentProcess:
+    """An agent and what it said."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen([sys.executable, "-m", "trialkeeper", "agent"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, env=environment)
+        self.answers: queue.Queue = queue.Queue()
+        self.events: list[dict] = []
+        self.closed = threading.Event()
+        self.hello = json.loads(self.process.stdout.readline())
+        threading.Thread(target=self._read, daemon=True).start()
+        self._number = 0
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            message = json.loads(line)
+            (self.events.append if "event" in message else self.answers.put)(message)
+        self.closed.set()
+
+    def ask(self, verb: str, **fields) -> dict:
+        self._number += 1
+        self.process.stdin.write(json.dumps({"id": self._number, "do": verb, **fields}).encode() + b"\n")
+        self.process.stdin.flush()
+        answer = self.answers.get(timeout=20)
+        assert answer["id"] == self._number
+        return answer
+
+    def start(self, run: KeeperRun, command: str, **fields) -> dict:
+        access = {"urls": [run.server.url], "token": run.server.token, "url_file": None, "ca_file": None}
+        answer = self.ask("start", folder=str(run.folder), job=run.job(command, **fields), access=access)
+        assert answer["ok"], answer
+        return answer["state"]
+
+    def state(self, folder: Path) -> dict:
+        return self.ask("state", folders=[str(folder)])["states"][str(folder)]
+
+    def states_told(self, folder: Path) -> list[str]:
+        return [event["state"]["state"] for event in self.events if event["folder"] == str(folder)]
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.closed.wait(5)
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def agents():
+    agents: list[AgentProcess] = []
+
+    def new() -> AgentProcess:
+        agents.append(AgentProcess())
+        return agents[-1]
+    yield new
+    for agent in agents:
+        agent.kill()
+
+
+@pytest.fixture
+def agent(agents):
+    return agents()
+
+
+@pytest.fixture
+def attempt(keeper):
+    """A folder that no keeper has seen; whatever lives in it at the end of the test is ended."""
+    os.rmdir(keeper.folder)
+    yield keeper
+    if keeper.exists(contract.KEEPER_FILE):
+        pid = keeper.read(contract.KEEPER_FILE)["pid"]
+        if machine.process_lives(pid, keeper.read(contract.KEEPER_FILE)["start_time"]):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_the_agent_says_hello(agent):
+    assert agent.hello["event"] == "hello"
+    assert (agent.hello["version"], agent.hello["pid"]) == (1, agent.process.pid)
+    assert agent.hello["machine_id"] == machine.machine_id()
+    assert os.path.isabs(agent.hello["home"])
+
+
+def test_an_attempt_is_started_and_its_changes_are_told_at_once(agent, attempt, server):
+    assert agent.start(attempt, "sleep 0.2; exit 3")["state"] == "starting"
+    wait_until(lambda: any(event["state"]["delivered"] for event in agent.events))
+    told = agent.states_told(attempt.folder)
+    assert (told[0], told[-1]) == ("running", "ended")
+    last = agent.events[-1]["state"]
+    assert (last["exit"]["exit_code"], last["exit"]["reason"]) == (3, "exited")
+    assert last["working_directory"] == str(attempt.folder / "code")
+    assert server.ended["exit_code"] == 3
+    assert attempt.folder.stat().st_mode & 0o777 == 0o700
+    for name in (contract.JOB_FILE, contract.ACCESS_FILE):
+        assert (attempt.folder / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_start_may_be_repeated(agent, attempt, server, tmp_path):
+    command = f"echo x >> {tmp_path}/starts; sleep 0.5"
+    first = agent.start(attempt, command)
+    again = agent.start(attempt, command)
+    assert again["keeper_pid"] == first["keeper_pid"]
+    wait_until(lambda: any(event["state"]["delivered"] for event in agent.events))
+    assert agent.start(attempt, command)["state"] == "ended"
+    assert (tmp_path / "starts").read_text() == "x\n"
+    assert len(server.of_type("started")) == 1
+
+
+def test_where_a_tombstone_stands_nothing_is_started(agent, attempt, server):
+    assert agent.ask("stop", folder=str(attempt.folder))["state"]["state"] == "canceled"
+    assert agent.start(attempt, "true")["state"] == "canceled"
+    assert agent.state(attempt.folder)["state"] == "canceled"
+    assert server.calls == []
+
+
+def test_an_unknown_folder_is_absent(agent, tmp_path):
+    assert agent.state(tmp_path / "nothing") == {"state": "absent", "exit": None, "keeper_pid": None, "pid": None,
+                                                 "working_directory": "", "delivered": False}
+
+
+def test_keepers_outlive_the_agent_and_hold_none_of_its_pipes(agents, attempt, server):
+    first = agents()
+    first.start(attempt, "sleep 60")
+    wait_until(lambda: attempt.exists(contract.TRIAL_FILE))
+    first.process.kill()
+    assert first.closed.wait(10), "the pipe to the agent's client must end with the agent"
+    heard = len(server.reports)
+    server.wait_for(lambda: len(server.reports) > heard + 1)
+    second = agents()
+    state = second.state(attempt.folder)
+    assert state["state"] == "running"
+    second.ask("stop", folder=str(attempt.folder))
+    wait_until(lambda: "ended" in second.states_told(attempt.folder), what="the end")
+    wait_until(lambda: second.state(attempt.folder)["delivered"])
+    assert server.ended["reason"] == "stopped"
+
+
+def test_end_of_input_ends_the_agent_and_nothing_else(agent, attempt, server):
+    state = agent.start(attempt, "sleep 60")
+    wait_until(lambda: attempt.exists(contract.TRIAL_FILE))
+    agent.process.stdin.close()
+    assert agent.process.wait(10) == 0
+    assert machine.process_start_time(state["keeper_pid"]) is not None
+    server.orders = [{"order": "stop"}]
+    server.wait_for(lambda: server.ended)
+
+
+def test_a_killed_keeper_is_replaced_by_one_that_finishes_the_attempt(agent, attempt, server):
+    agent.start(attempt, "sleep 60")
+    trial = wait_until(lambda: attempt.exists(contract.TRIAL_FILE) and attempt.read(contract.TRIAL_FILE))
+    os.kill(attempt.read(contract.KEEPER_FILE)["pid"], signal.SIGKILL)
+    wait_until(lambda: any(event["state"]["delivered"] for event in agent.events))
+    assert server.ended["reason"] == "lost"
+    assert machine.process_start_time(trial["pid"]) is None
+
+
+def test_a_keeper_that_died_without_an_agent_is_replaced_when_an_agent_is_asked(agents, attempt, server):
+    first = agents()
+    first.start(attempt, "sleep 60")
+    wait_until(lambda: attempt.exists(contract.TRIAL_FILE))
+    first.kill()
+    os.kill(attempt.read(contract.KEEPER_FILE)["pid"], signal.SIGKILL)
+    second = agents()
+    assert second.state(attempt.folder)["state"] in ("running", "ended")
+    server.wait_for(lambda: server.ended)
+    assert server.ended["reason"] == "lost"
+    assert len(server.of_type("started")) == 1
+
+
+def test_orders_are_handed_over(agent, attempt, server):
+    agent.start(attempt, "sleep 60")
+    wait_until(lambda: attempt.exists(contract.TRIAL_FILE))
+    assert agent.ask("deliver", folder=str(attempt.folder), orders=[{"order": "stop", "reason": "by hand"}])["ok"]
+    server.wait_for(lambda: server.ended)
+    assert server.ended["message"] == "by hand"
+
+
+def test_a_folder_is_removed_only_when_its_keeper_is_gone(agent, attempt, server, tmp_path):
+    agent.start(attempt, "sleep 60")
+    wait_until(lambda: attempt.exists(contract.TRIAL_FILE))
+    refused = agent.ask("remove", folder=str(attempt.folder))
+    assert not refused["ok"]
+    assert "stop it first" in refused["error"]
+    agent.ask("stop", folder=str(attempt.folder))
+    wait_until(lambda: agent.ask("remove", folder=str(attempt.folder))["ok"])
+    assert not attempt.folder.exists()
+    assert agent.ask("remove", folder=str(attempt.folder))["ok"]
+    (tmp_path / "precious").mkdir()
+    assert "holds no attempt" in agent.ask("remove", folder=str(tmp_path / "precious"))["error"]
+
+
+def test_gpus_are_read_or_the_reason_is_told(monkeypatch, tmp_path, agents):
+    fake = FakeNvidiaSmi(tmp_path, monkeypatch)
+    fake.state["gpus"][1].update(utilization=50, memory_used=100)
+    fake.set_processes(1, 4711, 4712)
+    agent = agents()
+    gpus = agent.ask("gpus")["gpus"]
+    assert [(gpu["index"], gpu["name"], gpu["utilization"], gpu["processes"]) for gpu in gpus] == \
+        [(0, "Fake H0", 0, 0), (1, "Fake H0", 50, 2)]
+    assert (gpus[1]["memory_used"], gpus[1]["memory_total"]) == (100 * 2**20, 16384 * 2**20)
+    fake.fail(9)
+    answer = agent.ask("gpus")
+    assert answer["ok"]
+    assert answer["gpus"] == []
+    assert "exit code 9" in answer["error"]
+    assert "could not talk to the driver" in answer["error"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no nvidia-smi" in agents().ask("gpus")["error"]
+
+
+def test_a_slow_question_holds_up_no_other(monkeypatch, tmp_path, agents):
+    fake = FakeNvidiaSmi(tmp_path, monkeypatch)
+    fake.state["delay"] = 60
+    fake.write()
+    agent = agents()
+    agent.process.stdin.write(b'{"id": "slow", "do": "gpus"}\n')
+    assert agent.ask("state", folders=[])["states"] == {}
+
+
+def test_gpu_readings_go_with_the_heartbeats(monkeypatch, tmp_path, agents, attempt, server):
+    FakeNvidiaSmi(tmp_path, monkeypatch)
+    agents().start(attempt, "sleep 60", gpu_indices=[1])
+    gpus = server.wait_for(lambda: next((report["resources"]["gpus"] for report in server.reports
+                                         if report.get("resources", {}).get("gpus")), None))
+    assert [(gpu["index"], gpu["utilization"]) for gpu in gpus] == [(1, 0)]
+    server.orders = [{"order": "stop"}]
+    server.wait_for(lambda: server.ended)
+
+
+def test_the_machine_is_described(agent, tmp_path):
+    answer = agent.ask("machine", paths=[str(tmp_path / "not" / "made" / "yet")])
+    assert answer["machine_id"] == agent.hello["machine_id"]
+    assert answer["cpu_count"] >= 1
+    assert answer["disk_free"][str(tmp_path / "not" / "made" / "yet")] > 0
+
+
+@pytest.mark.parametrize(("line", "why"), [
+    ('{"id": 1, "do": "dance"}', "known: deliver, gpus, machine, remove, start, state, stop"),
+    ('{"id": 1, "do": "start", "folder": "relative"}', "absolute path"),
+    ('{"id": 1, "do": "start", "folder": "/tmp/x"}', "job_name"),
+    ('{"id": 1, "do": ["x"]}', "not known"), ("[1]", "JSON object"), ("{", "line 1")])
+def test_a_wrong_request_gets_a_sentence_and_harms_nothing(agent, line, why):
+    agent.process.stdin.write(line.encode() + b"\n")
+    agent.process.stdin.flush()
+    answer = agent.answers.get(timeout=10)
+    assert answer["ok"] is False
+    assert why in answer["error"]
+    assert agent.ask("state", folders=[])["ok"]
+
+
+def test_many_attempts_at_once(agent, server, tmp_path):
+    runs = [KeeperRun(tmp_path / f"many{number}", server) for number in range(12)]
+    for run in runs:
+        answer = agent.ask("start", folder=str(run.folder), job=run.job("exit 0", limits={"claim_timeout": 0}),
+                           access={"urls": []})
+        assert answer["ok"]
+    wait_until(lambda: all(run.exists(contract.EXIT_FILE) for run in runs))
+    assert {run.read(contract.EXIT_FILE)["exit_code"] for run in runs} == {0}
