@@ -12,22 +12,21 @@ keeper between any two lines leaves a folder from which the next keeper finishes
 import fcntl
 import json
 import os
-import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional, Tuple, cast
+from typing import Any, Callable, Dict, Optional, cast
 
-from trialkeeper import contract, machine, reporter
+from trialkeeper import contract, machine
 from trialkeeper.access import Access, save_access
 from trialkeeper.attempt_folder import make_private_folder, read_object, write_file
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, TreeEnding
 from trialkeeper.code_folder import prepare_code, working_directory_of
 from trialkeeper.gpu_usage import GpuWatch
+from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
 from trialkeeper.journal import Journal
 from trialkeeper.kept_files import find_kept_files
-from trialkeeper.orders_file import OrdersFile
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.recorder import Recorder
 from trialkeeper.reporter import Reporter
@@ -39,8 +38,8 @@ from trialkeeper.wakeups import Wakeups
 
 #: Exit status of a keeper that had nothing to do: the attempt is another keeper's, or was cancelled before.
 NOTHING_TO_DO = 82
-#: Seconds between two looks at the trial's files, and at the files a platform may put into the folder.
-LOOK_EVERY, FOLDER_LOOK_EVERY = 0.1, 1.0
+#: Seconds between two looks at the trial's files.
+LOOK_EVERY = 0.1
 #: Seconds a keeper whose trial has ended goes on trying after SIGTERM.
 LAST_TRIES = 10.0
 
@@ -58,13 +57,6 @@ class Keeper:
         self._access = access or Access()
         self._changed, self._echo, self._clock = changed, echo, clock
         self._time_offset = time.time() - clock()  # once: the clock of the machine may jump
-        self._stop: Optional[Tuple[str, str]] = None
-        self._claimed: Optional[str] = None
-        self._done: Optional[str] = None
-        self._answered = False
-        self._results: Dict[str, Any] = {}
-        self._next_folder_look = 0.0
-        self._orders = OrdersFile(self._folder, self._log)
         self._reporter: Optional[Reporter] = None
         self._tree: Optional[ProcessTree] = None
         self._gpus: Optional[GpuWatch] = None
@@ -74,6 +66,8 @@ class Keeper:
         """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
         make_private_folder(self._folder)
         self._wakeups = Wakeups(self._folder)
+        self._inbox = Inbox(self._folder, self._wakeups, write_parameters=self._write_parameters, log=self._log,
+                            clock=self._clock)
         lock = self._lock()
         if lock is None:
             self._log("another keeper lives in %s" % self._folder)
@@ -88,7 +82,7 @@ class Keeper:
         self._make_reporter()
         self._recorder = Recorder(self._folder, self._journal, self._limits, now=self._now, clock=self._clock,
                                   log=self._log, notify=self._notify_reporter)
-        if not self._journal.started and self._is_canceled():
+        if not self._journal.started and self._inbox.is_canceled():
             self._log("the attempt was cancelled before it began")
             return NOTHING_TO_DO
         end = read_object(self._path(contract.EXIT_FILE))
@@ -137,9 +131,9 @@ class Keeper:
         if document is None and self._access.has_server:
             self._wakeups.in_background(
                 _JOB, lambda: fetch_job(self._access, self._folder, self._job_name, self._log))
-            while _JOB not in self._results and self._stop is None:
-                self._wait(LOOK_EVERY * 10)
-            document = self._results.get(_JOB)
+            while _JOB not in self._inbox.results and self._inbox.stop is None:
+                self._inbox.wait(LOOK_EVERY * 10)
+            document = self._inbox.results.get(_JOB)
             if isinstance(document, Exception):
                 self._log("what to run could not be fetched: %s" % document)
                 document = None
@@ -177,25 +171,28 @@ class Keeper:
 
     def _run_trial(self) -> Optional[TrialEnd]:
         """The end of the trial, None where it is another keeper's."""
-        self._recorder.record([{"type": contract.STARTED, "pid": os.getpid(), "host": machine.host(),
-                       "machine_id": machine.machine_id(), "gpu_indices": self._job.get("gpu_indices"),
-                       "working_directory": self._working_directory}])
+        written = self._recorder.record([{
+            "type": contract.STARTED, "pid": os.getpid(), "host": machine.host(), "machine_id": machine.machine_id(),
+            "gpu_indices": self._job.get("gpu_indices"), "working_directory": self._working_directory}])
         self._start_reporter()
+        if not written:  # a trial that is not on record could be started twice
+            return self._end(contract.NOT_STARTED, "%s on %s cannot be written: is the disk full?"
+                             % (self._path(contract.JOURNAL_FILE), machine.host()))
         self._wait_for_claim()
         connection = ServerConnection(self._access) if self._access.has_server else None
-        if self._stop is None and self._claimed is None:
+        if self._inbox.may_go_on:
             self._wakeups.in_background(_PREPARED, lambda: prepare_code(
                 self._job, self._folder, connection, log=self._log,
                 give_up_after=self._limits.get("give_up_after", 86400.0)))
-        while self._stop is None and self._claimed is None and _PREPARED not in self._results:
-            self._wait(1.0)
-        if self._claimed is not None:
+        while self._inbox.may_go_on and _PREPARED not in self._inbox.results:
+            self._inbox.wait(1.0)
+        if self._inbox.claimed is not None:
             self._leave_to_another(None)
             return None
-        if self._stop is None and isinstance(self._results[_PREPARED], Exception):
-            return self._end(contract.NOT_STARTED, str(self._results[_PREPARED]))
-        if self._stop is not None or self._is_canceled():
-            return self._end(*(self._stop or (contract.STOPPED, "cancelled before it was started")))
+        if self._inbox.stop is None and isinstance(self._inbox.results[_PREPARED], Exception):
+            return self._end(contract.NOT_STARTED, str(self._inbox.results[_PREPARED]))
+        if self._inbox.stop is not None or self._inbox.is_canceled():
+            return self._end(contract.STOPPED, self._inbox.stop or "cancelled before it was started")
         try:
             child = self._start_trial()
         except CannotStart as error:
@@ -207,12 +204,12 @@ class Keeper:
             return
         timeout = self._limits.get("claim_timeout", 2.0)
         until = None if timeout is None else self._clock() + timeout
-        while not self._answered and self._stop is None and self._claimed is None:
+        while not self._inbox.answered and self._inbox.may_go_on:
             left = 1.0 if until is None else until - self._clock()
             if left <= 0:
                 self._log("no server has answered within %.1f s: starting the trial all the same" % (timeout or 0))
                 return
-            self._wait(min(left, 1.0))
+            self._inbox.wait(min(left, 1.0))
 
     def _start_trial(self) -> ChildProcess:
         nni_folder = self._path(contract.NNI_FOLDER)
@@ -228,10 +225,13 @@ class Keeper:
             wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id)
         child = ChildProcess(self._job["command"], self._working_directory, environment,
                              self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE))
-        write_file(self._path(contract.TRIAL_FILE), json.dumps(
-            {"pid": child.pid, "start_time": child.start_time, "working_directory": self._working_directory}))
         self._tree = ProcessTree(self._journal.journal_id, child.pid, child.start_time, own_children=True,
                                  reaps_orphans=reaps)
+        try:
+            write_file(self._path(contract.TRIAL_FILE), json.dumps(
+                {"pid": child.pid, "start_time": child.start_time, "working_directory": self._working_directory}))
+        except OSError as error:  # a keeper that had to finish this would go by the mark alone
+            self._log("%s cannot be written: %s" % (contract.TRIAL_FILE, error))
         gpus = self._job.get("gpu_indices")
         if gpus:
             self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0))
@@ -252,8 +252,8 @@ class Keeper:
             if ending is None:
                 if ended_at is not None:
                     pass
-                elif self._stop is not None or self._claimed is not None:
-                    reason, message = self._stop or (contract.STOPPED, "")
+                elif not self._inbox.may_go_on:
+                    reason, message = contract.STOPPED, self._inbox.stop or ""
                 elif limit is not None and self._clock() - started_at >= limit:
                     reason, message = contract.TIME_LIMIT, "it ran longer than %g s" % limit
                 if ended_at is not None or reason != contract.EXITED:
@@ -264,12 +264,12 @@ class Keeper:
             seconds = LOOK_EVERY if ending is None else LOOK_INTERVAL
             if limit is not None and ending is None:
                 seconds = min(seconds, started_at + limit - self._clock())
-            self._wait(seconds)
+            self._inbox.wait(seconds)
         if self._gpus is not None:
             self._gpus.close()
         duration = (ended_at or self._clock()) - started_at
         self._recorder.drain()
-        if self._claimed is not None:
+        if self._inbox.claimed is not None:
             self._leave_to_another(child)
             return None
         if ending.left_behind:
@@ -289,10 +289,10 @@ class Keeper:
         ending = TreeEnding(tree, self._limits.get("grace_period", 5.0), self._clock)
         while not ending.step():
             self._recorder.pump()
-            self._wait(LOOK_INTERVAL)
+            self._inbox.wait(LOOK_INTERVAL)
         self._recorder.drain()
-        if self._is_canceled() or self._stop is not None:
-            return self._end(contract.STOPPED, self._stop[1] if self._stop else "cancelled after its keeper was killed")
+        if self._inbox.is_canceled() or self._inbox.stop is not None:
+            return self._end(contract.STOPPED, self._inbox.stop or "cancelled after its keeper was killed")
         if was_alive:
             return self._end(contract.LOST, "the trial's keeper was killed while the trial ran; the trial was ended")
         return self._end(contract.LOST, "the trial's keeper was killed; how the trial ended is not known")
@@ -306,7 +306,7 @@ class Keeper:
                          % (type(error).__name__, error, self._path(contract.KEEPER_LOG_FILE)))
 
     def _leave_to_another(self, child: Optional[ChildProcess]) -> None:
-        self._log("leaving the attempt to its owner: %s" % self._claimed)
+        self._log("leaving the attempt to its owner: %s" % self._inbox.claimed)
         document = self._end(contract.NOT_STARTED if child is None else contract.STOPPED,
                              "another keeper runs this attempt")
         document["claimed"] = True
@@ -330,10 +330,10 @@ class Keeper:
                 self._log("%s cannot be written: %s" % (contract.EXIT_FILE, error))
                 if self._clock() >= give_up_at:
                     break
-                self._wait(5.0)
+                self._inbox.wait(5.0)
         written = self._recorder.record([ended_entry(end)])
         while not written and self._clock() < give_up_at:
-            self._wait(5.0)
+            self._inbox.wait(5.0)
             written = self._recorder.record([])
 
     def _hand_over_kept_files(self) -> None:
@@ -351,8 +351,8 @@ class Keeper:
         self._reporter.finish()
         signals = len(self._wakeups.stop_signals)
         last_try_at: Optional[float] = None
-        while self._done is None and self._claimed is None:
-            self._wait(60.0 if last_try_at is None else last_try_at - self._clock())
+        while self._inbox.done is None and self._inbox.claimed is None:
+            self._inbox.wait(60.0 if last_try_at is None else last_try_at - self._clock())
             if last_try_at is None and len(self._wakeups.stop_signals) > signals:
                 last_try_at = self._clock() + LAST_TRIES
             if last_try_at is not None and self._clock() >= last_try_at:
@@ -361,52 +361,7 @@ class Keeper:
         self._reporter.stop()
         self._changed()
 
-    # --- what comes from outside -----------------------------------------------------------
-
-    def _wait(self, seconds: float) -> None:
-        self._wakeups.wait(seconds)
-        for word, detail in self._wakeups.news():
-            if word == reporter.ANSWERED:
-                self._answered = True
-            elif word == reporter.ORDERS:
-                self._obey(detail)
-            elif word == reporter.CLAIMED:
-                self._claimed = detail
-            elif word == reporter.GONE:
-                self._ask_to_stop(detail)
-            elif word == reporter.DONE:
-                self._done = detail
-            else:
-                self._results[word] = detail
-        if self._wakeups.stop_signals:
-            self._ask_to_stop("its keeper was told to end (%s)" % signal.Signals(self._wakeups.stop_signals[0]).name)
-        if self._clock() >= self._next_folder_look or self._orders.is_new():
-            self._next_folder_look = self._clock() + FOLDER_LOOK_EVERY
-            if self._is_canceled():
-                self._ask_to_stop("cancelled")
-            if self._orders.is_new():
-                self._obey(self._orders.take())
-
-    def _ask_to_stop(self, why: str) -> None:
-        if self._stop is None:
-            self._stop = (contract.STOPPED, why)
-
-    def _is_canceled(self) -> bool:
-        return os.path.exists(self._path(contract.CANCELED_FILE))
-
-    def _obey(self, orders: Any) -> None:
-        for order in orders if isinstance(orders, list) else []:
-            word = order.get("order") if isinstance(order, dict) else None
-            if word == contract.ORDER_STOP:
-                self._ask_to_stop(str(order.get("reason") or "stopped by order"))
-            elif word == contract.ORDER_PARAMETERS and isinstance(order.get("index"), int) \
-                    and isinstance(order.get("text"), str):
-                try:
-                    self._write_parameters(order["index"], order["text"])
-                except OSError as error:
-                    self._log("parameters %d could not be written: %s" % (order["index"], error))
-            else:
-                self._log("an order is not understood: %.300s" % json.dumps(order))
+    # --- small things ----------------------------------------------------------------------
 
     def _write_parameters(self, index: int, text: str) -> None:
         path = self._path(contract.NNI_FOLDER, contract.parameter_file_name(index))
@@ -415,8 +370,6 @@ class Keeper:
             self._document["parameter_index"] = index
             if self._reporter is not None:
                 self._reporter.report_soon()  # so that the order is not repeated
-
-    # --- small things ----------------------------------------------------------------------
 
     def _read_resources(self) -> Optional[Dict[str, Any]]:
         return None if self._usage is None else self._usage.read()
