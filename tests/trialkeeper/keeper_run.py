@@ -47,7 +47,8 @@ class KeeperRun:
         self.processes: list[subprocess.Popen] = []
         folder.mkdir(parents=True, exist_ok=True)
         self.variables: dict[str, str] = {}
-        self.limits: dict[str, Any] = {"grace_period": 1.0, "report_interval": 0.3, "claim_timeout": 2.0}
+        self.limits: dict[str, Any] = {"grace_period": 1.0, "report_interval": 0.3, "claim_timeout": 2.0,
+                                       "give_up_after": 60.0}
 
     def job(self, command: str, **fields: Any) -> dict[str, Any]:
         name = self.server.job_name if self.server else "trialaaaaaaa"

@@ -66,7 +66,18 @@ class AgentProcess:
 
 
 @pytest.fixture
-def agents():
+def attempt(keeper):
+    """A folder that no keeper has seen; whatever lives in it at the end of the test is ended."""
+    os.rmdir(keeper.folder)
+    yield keeper
+    if keeper.exists(contract.KEEPER_FILE):
+        pid = keeper.read(contract.KEEPER_FILE)["pid"]
+        if machine.process_lives(pid, keeper.read(contract.KEEPER_FILE)["start_time"]):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def agents(attempt):  # ended before the attempt's keepers are, so that it replaces none of them
     agents: list[AgentProcess] = []
 
     def new() -> AgentProcess:
@@ -80,17 +91,6 @@ def agents():
 @pytest.fixture
 def agent(agents):
     return agents()
-
-
-@pytest.fixture
-def attempt(keeper):
-    """A folder that no keeper has seen; whatever lives in it at the end of the test is ended."""
-    os.rmdir(keeper.folder)
-    yield keeper
-    if keeper.exists(contract.KEEPER_FILE):
-        pid = keeper.read(contract.KEEPER_FILE)["pid"]
-        if machine.process_lives(pid, keeper.read(contract.KEEPER_FILE)["start_time"]):
-            os.kill(pid, signal.SIGKILL)
 
 
 def test_the_agent_says_hello(agent):
