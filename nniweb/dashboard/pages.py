@@ -38,9 +38,11 @@ def experiment(request: HttpRequest, public_id: str) -> HttpResponse:
     counts = dict(Trial.objects.filter(experiment=found).values_list("status").annotate(Count("pk")).order_by("status"))
     trials = Trial.objects.filter(experiment=found).prefetch_related("parameter_sets").order_by("-sequence_id")
     best_first = "-final_number" if found.optimize_mode == "maximize" else "final_number"
-    best = Trial.objects.filter(experiment=found, final_number__isnull=False).order_by(best_first, "sequence_id").first()
+    with_result = Trial.objects.filter(experiment=found, final_number__isnull=False)
+    best = with_result.order_by(best_first, "sequence_id").first()
     return render(request, "dashboard/experiment.html", {
         "experiment": found, "counts": counts, "best": best,
+        "tuner": found.tuner.get("name") or found.tuner.get("class_name"),
         "page": Paginator(trials, PAGE_SIZE).get_page(request.GET.get("page"))})
 
 

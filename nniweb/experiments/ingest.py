@@ -217,7 +217,8 @@ def _show_on_trial(attempt: Attempt, metrics: Sequence[tuple[contract.Entry, flo
 
 def _end(attempt: Attempt, entry: contract.Entry, at: datetime, batch: _Batch, revision: int) -> None:
     status, message = verdict(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
-                              attempt.trial.target, "" if entry["exit_code"] == 0 else _last_words(attempt, batch))
+                              attempt.trial.target, attempt.trial.message,
+                              "" if entry["exit_code"] == 0 else _last_words(attempt, batch))
     if end_attempt(attempt, status, at, revision=revision, message=message, reason=entry["reason"],
                    exit_code=entry["exit_code"], duration=entry["duration"]):
         attempt.stage, attempt.ended_at = Attempt.Stage.ENDED, at

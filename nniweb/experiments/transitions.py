@@ -41,10 +41,10 @@ def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision:
 
 def want_of_trials(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, revision: int, reason: str,
                    actor: User | None = None) -> list[Trial]:
-    """Write what is wanted of unfinished trials (all of one experiment); the first wish to stop stands."""
+    """Write what is wanted of unfinished trials (all of one experiment), and why; the first wish to stop stands."""
     changed = [trial for trial in trials
                if Trial.objects.unfinished().filter(pk=trial.pk, target=TrialTarget.RUN).update(
-                   target=target, revision=revision)]
+                   target=target, message=printable(reason), revision=revision)]
     TrialEvent.objects.bulk_create(
         TrialEvent(trial=trial, at=at, kind=f"wanted {target}", message=printable(reason), actor=actor)
         for trial in changed)
@@ -70,7 +70,8 @@ def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revis
     False where the attempt had ended before; then nothing is changed.
     """
     ended = Attempt.objects.filter(pk=attempt.pk).exclude(stage=Attempt.Stage.ENDED).update(
-        stage=Attempt.Stage.ENDED, ended_at=at, end_received_at=timezone.now(), exit_code=exit_code, end_reason=reason, duration=duration)
+        stage=Attempt.Stage.ENDED, ended_at=at, end_received_at=timezone.now(), exit_code=exit_code,
+        end_reason=reason, duration=duration)
     if not ended:
         return False
     move_trial(attempt.trial_id, status, at, revision=revision, message=message)

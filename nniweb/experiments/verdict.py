@@ -6,28 +6,30 @@ from nniweb.experiments.models.trial import TrialTarget
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
-_TARGET_SENTENCES = {
-    TrialTarget.USER_CANCELED: "Canceled by a person.",
-    TrialTarget.EARLY_STOPPED: "Stopped early.",
-    TrialTarget.SYS_CANCELED: "Canceled by the platform.",
-}
+
+def stop_sentence(target: str, wanted_because: str) -> str:
+    """Why a trial that was wanted stopped has ended: the reason that was given, else what the target says."""
+    return wanted_because or {
+        TrialTarget.USER_CANCELED.value: "Canceled by a person.",
+        TrialTarget.EARLY_STOPPED.value: "Stopped early.",
+        TrialTarget.SYS_CANCELED.value: "Canceled by the platform."}[target]
 
 
 def verdict(reason: str, exit_code: int | None, signal: int | None, message: str, target: str,
-            last_words: str = "") -> tuple[TrialJobStatus, str]:
+            wanted_because: str = "", last_words: str = "") -> tuple[TrialJobStatus, str]:
     """Judge a keeper's ``ended`` entry.
 
-    ``reason`` is one of contract.END_REASONS, ``target`` what was wanted of the trial,
-    ``last_words`` the last line it wrote to stderr. A trial that ended by itself is judged by its
-    exit even if a stop was on its way; one that was stopped is judged by who wanted it stopped,
-    whatever exit code it made of the signal.
+    ``reason`` is one of contract.END_REASONS, ``target`` what was wanted of the trial and
+    ``wanted_because`` why, ``last_words`` the last line it wrote to stderr. A trial that ended by
+    itself is judged by its exit even if a stop was on its way; one that was stopped is judged by
+    who wanted it stopped, whatever exit code it made of the signal.
     """
     wanted_end = target != TrialTarget.RUN
     if reason == contract.TIME_LIMIT:
         return TrialJobStatus.EARLY_STOPPED, message or "It ran longer than maxTrialDuration allows."
     if reason == contract.STOPPED or (wanted_end and reason in (contract.NOT_STARTED, contract.LOST)):
         if wanted_end:
-            return TrialJobStatus(target), _TARGET_SENTENCES[TrialTarget(target)]
+            return TrialJobStatus(target), stop_sentence(target, wanted_because)
         return TrialJobStatus.SYS_CANCELED, message or "Something outside of this server stopped its keeper (SIGTERM)."
     if reason == contract.EXITED and exit_code == 0:
         return TrialJobStatus.SUCCEEDED, ""

@@ -10,6 +10,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment, move_trial, want_of_trials
+from nniweb.experiments.verdict import stop_sentence
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -46,7 +47,7 @@ def _stop_trials(work: ClusterWork, experiment: Experiment) -> None:
         if attempt is None or attempt.stage == Attempt.Stage.ENDED:
             with work.lease.transaction():
                 move_trial(trial.pk, TrialJobStatus(trial.target), work.now(), revision=next_revision(experiment.pk),
-                           message=_why(trial))
+                           message=stop_sentence(trial.target, trial.message))
         elif attempt.job_name not in work.stops_sent and attempt.pk not in work.submitting:
             _send_stop(work, trial, attempt)
 
@@ -73,13 +74,7 @@ def _end_unknown(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
         return
     with work.lease.transaction():
         end_attempt(attempt, TrialJobStatus(trial.target), work.now(), revision=next_revision(trial.experiment_id),
-                    message=_why(trial), reason="never started")
-
-
-def _why(trial: Trial) -> str:
-    return {TrialTarget.USER_CANCELED.value: "Canceled by a person.",
-            TrialTarget.EARLY_STOPPED.value: "Stopped early.",
-            TrialTarget.SYS_CANCELED.value: "Canceled by the platform."}[trial.target]
+                    message=stop_sentence(trial.target, trial.message), reason="never started")
 
 
 def _move_on(work: ClusterWork, experiment: Experiment) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from nniweb.experiments.models import Cluster, Worker
@@ -80,7 +80,7 @@ class Lease:
                 raise LeaseLost
             yield
 
-    def _own(self):  # type: ignore[no-untyped-def]
+    def _own(self) -> QuerySet[Cluster]:
         return Cluster.objects.filter(pk=self.cluster_pk, lease_holder=self.worker_id, lease_epoch=self.epoch)
 
 

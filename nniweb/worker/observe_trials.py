@@ -18,6 +18,8 @@ from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_requeued, attempt_started, end_attempt, move_trial, want_of_trials
+from nniweb.experiments.verdict import stop_sentence
+from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
@@ -57,7 +59,7 @@ def observe_trials(work: ClusterWork) -> None:
     _finish_drains(work)
 
 
-def _detail(service, name: str) -> TrialJobDetail | None:  # type: ignore[no-untyped-def]
+def _detail(service: TrainingService, name: str) -> TrialJobDetail | None:
     try:
         return service.get_trial_job(name)
     except UnknownTrialJob:
@@ -132,7 +134,8 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
 def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
     """Write the observed end; where no keeper ever reported it is the end, else its last word is waited for."""
     observed = {"status": detail.status.value, "message": detail.message, "exit_code": detail.exit_code}
-    Attempt.objects.filter(pk=attempt.pk, observed_end=None).update(observed_end=observed, observed_end_at=work.now())
+    Attempt.objects.filter(pk=attempt.pk, observed_end__isnull=True).update(
+        observed_end=observed, observed_end_at=work.now())
     attempt.observed_end = observed
     if detail.start_time is None and not attempt.journal_id:
         _end_as_observed(work, attempt, revision)
@@ -174,7 +177,10 @@ def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int) -> None
     if wanted != TrialTarget.RUN and status in (TrialJobStatus.FAILED, TrialJobStatus.SYS_CANCELED,
                                                 TrialJobStatus.USER_CANCELED, TrialJobStatus.EARLY_STOPPED):
         status = TrialJobStatus(wanted)
-    end_attempt(attempt, status, work.now(), revision=revision, message=observed.get("message", ""),
+    message = observed.get("message") or ""
+    if status == wanted:
+        message = message or stop_sentence(wanted, attempt.trial.message)
+    end_attempt(attempt, status, work.now(), revision=revision, message=message,
                 reason="platform", exit_code=observed.get("exit_code"))
 
 

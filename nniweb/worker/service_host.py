@@ -1,6 +1,6 @@
 """Owns the service object of one cluster: builds it, runs it, calls it without ever waiting for it.
 
-Calls go to an executor of the host's own; what they return is laid into a box that the cluster's
+Calls go to threads of the host's own; what they return is laid into a box that the cluster's
 rounds empty. So a platform that hangs holds up its own cluster's calls, never a round, never the
 worker.
 """
@@ -10,11 +10,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from django.db import close_old_connections, connection
 
+from nniweb.worker.call_threads import CallThreads
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.trial_job import ResumedJob
@@ -42,7 +42,7 @@ class ServiceHost:
         self._jobs_to_resume = jobs_to_resume
         self._wake = wake
         self._monotonic = monotonic
-        self._executor = ThreadPoolExecutor(PARALLEL_CALLS, thread_name_prefix=f"calls-{name}")
+        self._threads = CallThreads(f"calls-{name}", PARALLEL_CALLS)
         self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._calls: dict[int, tuple[float, str]] = {}
         self._call_number = 0
@@ -73,7 +73,7 @@ class ServiceHost:
 
     def call(self, what: str, function: Callable[[], T], done: Callable[[T], None],
              failed: Callable[[TrainingServiceError], None]) -> None:
-        """Call into the service on a thread of the executor; ``done`` or ``failed`` runs in a later round.
+        """Call into the service on a thread of the host; ``done`` or ``failed`` runs in a later round.
 
         An error of a kind the interface does not know is a defect of the platform: it is logged
         with its traceback and handed on as TemporaryError.
@@ -109,14 +109,12 @@ class ServiceHost:
         self._closed = True
         service, self._service = self._service, None
         if service is not None:
-            self._executor.submit(self._clean_up, service)
-        self._executor.shutdown(wait=False, cancel_futures=False)
+            self._threads.submit(lambda: self._clean_up(service))
+        self._threads.close()
 
     def join(self, timeout: float) -> None:
         """Wait for calls that are under way, at most ``timeout`` seconds."""
-        deadline = self._monotonic() + timeout
-        for thread in list(getattr(self._executor, "_threads", ())):
-            thread.join(max(0.0, deadline - self._monotonic()))
+        self._threads.join(timeout)
 
     # --- inside ----------------------------------------------------------------------------
 
@@ -146,9 +144,7 @@ class ServiceHost:
             self._box.put(outcome)
             self._wake()
 
-        try:
-            self._executor.submit(work)
-        except RuntimeError:  # closed in between
+        if not self._threads.submit(work):
             with self._guard:
                 self._calls.pop(number, None)
 
@@ -199,7 +195,7 @@ class ServiceHost:
         if self._monotonic() - self._started_at > REBUILD_PAUSES[-1]:
             self._failures = 0
         self._service = None
-        self._executor.submit(self._clean_up, service)
+        self._threads.submit(lambda: self._clean_up(service))
         self._fail(reason, needs_person=False)
 
     def _fail(self, reason: str, needs_person: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
@@ -21,19 +22,19 @@ CHUNK = 500
 
 
 def teach_tuner(work: ClusterWork, experiment: Experiment) -> None:
-    _tell_ends(work, experiment)
-    if experiment.is_finished or not work.tuners.ready(work, experiment):
-        return
-    _tell_search_space(work, experiment)
-    if experiment.assessor is not None:
-        _assess(work, experiment)
+    # read before the results are handed over: a trial's results then reach the assessor before its end
+    ended = list(Trial.objects.not_taught().filter(experiment=experiment).order_by("ended_at", "pk")[:CHUNK])
+    if not experiment.is_finished and work.tuners.ready(work, experiment):
+        _tell_search_space(work, experiment)
+        if experiment.assessor is not None:
+            while _assess(work, experiment):
+                pass
+    if ended:
+        _tell_ends(work, experiment, ended)
 
 
-def _tell_ends(work: ClusterWork, experiment: Experiment) -> None:
+def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
-    trials = list(Trial.objects.not_taught().filter(experiment=experiment).order_by("ended_at", "pk")[:CHUNK])
-    if not trials:
-        return
     parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial_id", "value"))
     events = [{"event": "tell", "number": trial.ask_number, "parameters": parameters.get(trial.pk) or {},
                "value": trial.final_number if _counts(trial) else None, "status": trial.status}
@@ -64,20 +65,24 @@ def _tell_search_space(work: ClusterWork, experiment: Experiment) -> None:
     work.tuners.update_search_space(work, experiment)
 
 
-def _assess(work: ClusterWork, experiment: Experiment) -> None:
-    """New intermediate results go to the assessor; the trials it gives up are wanted stopped early."""
+def _assess(work: ClusterWork, experiment: Experiment) -> bool:
+    """Hand new intermediate results to the assessor, a chunk; the trials it gives up are wanted stopped early.
+
+    False where there are none.
+    """
     seen = work.tuners.assessed_revision(experiment.pk)
     changed = Trial.objects.filter(experiment=experiment, revision__gt=seen)
     new = Metric.objects.filter(attempt__trial__in=changed, revision__gt=seen, kind=contract.PERIODICAL)
     revisions = list(new.order_by("revision").values_list("revision", flat=True)[:CHUNK])
-    if not revisions:
-        return
+    if not revisions or experiment.pk not in work.tuners:
+        return False
     upto = revisions[-1]  # whole revisions only: what has been assessed is remembered by revision
     rows = new.filter(revision__lte=upto).order_by("revision", "n").values_list(
         "attempt__trial__public_id", "sequence", "number")
     reports = [{"trial": trial, "sequence": sequence, "value": number} for trial, sequence, number in rows]
     work.tuners.assess(work, experiment, reports, upto,
                        lambda trials: _stop_early(work, experiment, trials))
+    return True
 
 
 def _stop_early(work: ClusterWork, experiment: Experiment, public_ids: list[str]) -> None:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+#: An algorithm that was at work so often when the tuner process died is taken for the cause.
+MOST_DEATHS = 3
+
+
 @dataclass(eq=False)
 class _Opened:
     """What is known of one opened tuner. A new object for each opening: answers to an older one are dropped."""
@@ -44,7 +48,12 @@ class TunerDesk:
         self._client = client
         self._wake = wake
         self._opened: dict[int, _Opened] = {}
+        self._deaths: dict[int, int] = {}
         self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def __contains__(self, experiment_pk: int) -> bool:
+        """Whether the experiment's tuner is open."""
+        return experiment_pk in self._opened
 
     def collect(self, work: ClusterWork) -> None:
         """Act on the answers that have come."""
@@ -133,6 +142,15 @@ class TunerDesk:
         for experiment_pk in list(self._opened):
             self.forget(experiment_pk)
 
+    def _note_death(self, work: ClusterWork, experiment: Experiment, state: _Opened, error: BaseException) -> None:
+        """The tuner process died: the tuner is rebuilt, unless its own algorithm brings the process down each time."""
+        if getattr(error, "suspect", None) == state.public_id:
+            self._deaths[experiment.pk] = self._deaths.get(experiment.pk, 0) + 1
+        if self._deaths.get(experiment.pk, 0) >= MOST_DEATHS:
+            work.fail_experiment(experiment, f"The tuner ended its process {MOST_DEATHS} times: {error}")
+        else:
+            logger.warning("experiment %s: the tuner process died (%s); its tuner is rebuilt", state.public_id, error)
+
     def _when_done(self, work: ClusterWork, experiment: Experiment, state: _Opened, future: Future[dict[str, Any]],
                    done: Callable[[dict[str, Any]], None] = lambda answer: None) -> None:
         def outcome() -> None:
@@ -141,9 +159,8 @@ class TunerDesk:
             try:
                 answer = future.result(timeout=0)
             except (TunerProcessDied, CancelledError) as error:
-                logger.warning("experiment %s: the tuner process died (%s); its tuner is rebuilt",
-                               state.public_id, error)
                 self._opened.pop(experiment.pk, None)
+                self._note_death(work, experiment, state, error)
             except TunerFailed as error:
                 self._opened.pop(experiment.pk, None)
                 self._client.close_experiment(state.public_id)

@@ -1,0 +1,148 @@
+"""A rig that drives a cluster's rounds step by step, on a service whose jobs fare as the test says."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from nniweb.experiments import ingest
+from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
+from nniweb.tuning.tuner_client import TunerClient
+from nniweb.worker.lease import Lease
+from nniweb.worker.runner import ClusterRunner
+from trainingservice import platforms
+from trainingservice.report_reading import read_report
+from trainingservice.testing.misbehaving import DocileTrainingService
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+@pytest.fixture(scope="session")
+def tuner_client() -> Iterator[TunerClient]:
+    client = TunerClient()
+    yield client
+    client.shutdown()
+
+
+class Rig:
+    """One cluster and its runner, whose thread is not started: ``until`` makes the rounds."""
+
+    def __init__(self, tuner_client: TunerClient, make_experiment: Callable[..., Experiment], platform: str) -> None:
+        self.cluster = Cluster.objects.create(name=platform, platform=platform)
+        self.tuner_client = tuner_client
+        self._make_experiment = make_experiment
+        self.offset = 0.0
+        self.runner = self.new_runner("worker-1")
+
+    def new_runner(self, worker_id: str) -> ClusterRunner:
+        self.cluster.refresh_from_db()
+        lease = Lease.acquire(self.cluster, worker_id)
+        assert lease is not None, "somebody holds the cluster"
+        runner = ClusterRunner(self.cluster, lease, self.tuner_client)
+        runner.work.monotonic = lambda: time.monotonic() + self.offset
+        runner.work.now = lambda: timezone.now() + timedelta(seconds=self.offset)
+        return runner
+
+    @property
+    def service(self) -> DocileTrainingService:
+        service = self.runner.work.service
+        assert isinstance(service, DocileTrainingService)
+        return service
+
+    def experiment(self, **fields: Any) -> Experiment:
+        return self._make_experiment(**{"cluster": self.cluster, "status": "INITIALIZED", **fields})
+
+    def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> None:
+        """Rounds until the condition holds; woken by events as the runner's own thread is."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not in time; {self.state()}"
+            self.runner._wake.clear()
+            self.runner.round()
+            if not condition():
+                self.runner._wake.wait(0.05)
+
+    def state(self) -> str:
+        """For the message of a test that failed."""
+        rows = [str(list(model.objects.filter(**which).values_list(*fields))) for model, which, fields in (
+            (Experiment, {"cluster": self.cluster}, ("status", "message")),
+            (Trial, {"experiment__cluster": self.cluster}, ("sequence_id", "status", "target", "message")),
+            (Attempt, {"trial__experiment__cluster": self.cluster}, ("stage", "observed_end")))]
+        return f"service: {self.runner.work.host.message!r}; {'; '.join(rows)}"
+
+    def rounds(self, count: int = 3) -> None:
+        for _ in range(count):
+            self.runner.round()
+
+    def submitted(self, experiment: Experiment, count: int) -> list[Trial]:
+        """Wait until so many trials were given to the platform; return them in order, ended ones too."""
+        def found() -> list[Trial]:
+            return list(Trial.objects.filter(experiment=experiment, attempts__stage__in=["submitted", "ended"])
+                        .order_by("sequence_id"))
+
+        self.until(lambda: len(found()) >= count)
+        return found()
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass, for the worker."""
+        self.offset += seconds
+
+    def close(self) -> None:
+        self.runner._close()
+
+
+def report(trial: Trial, *values: float, exit_code: int | None = 0, reason: str = "exited", end: bool = True,
+           journal: str = "journal") -> None:
+    """What a keeper sends of a whole trial: start, values (the last one final, if it ends well), end."""
+    attempt = Attempt.objects.filter(trial=trial).latest("number")
+    entries: list[dict[str, Any]] = [{"n": 1, "at": 0.0, "type": "started", "pid": 1, "host": "box"}]
+    for index, value in enumerate(values):
+        final = end and index == len(values) - 1
+        entries.append({"n": len(entries) + 1, "at": 0.0, "type": "metric", "kind": "FINAL" if final else "PERIODICAL",
+                        "parameter_id": 0, "sequence": 0 if final else index, "value": str(value)})
+    if end:
+        entries.append({"n": len(entries) + 1, "at": 0.0, "type": "ended", "exit_code": exit_code, "signal": None,
+                        "reason": reason, "message": "", "duration": 1.0})
+    answer = ingest.store([ingest.Delivery(attempt.job_name, None, read_report(
+        {"keeper": {"version": 1, "journal_id": journal}, "entries": entries}), timezone.now())])[0]
+    assert answer.status == 200, answer
+
+
+@pytest.fixture
+def make_rig(transactional_db: None, tuner_client: TunerClient,
+             make_experiment: Callable[..., Experiment]) -> Iterator[Callable[..., Rig]]:
+    """Makes rigs; ``make_rig(Class)`` drives a service of that class."""
+    rigs: list[Rig] = []
+    names: list[str] = []
+
+    def make(service: type[DocileTrainingService] = DocileTrainingService) -> Rig:
+        name = f"test{len(names)}{service.__name__.lower()}"
+        # the registry wants the class's own name; a class of this test carries it
+        made = type(service.__name__, (service,), {"platform": name, "__module__": __name__})
+        globals()[f"{service.__name__}{len(names)}"] = made
+        platforms.register(name, f"{__name__}:{service.__name__}{len(names)}")
+        names.append(name)
+        rigs.append(Rig(tuner_client, make_experiment, name))
+        return rigs[-1]
+
+    yield make
+    for rig in rigs:
+        rig.close()
+    for name in names:
+        platforms.unregister(name)
+    for thread in threading.enumerate():
+        if thread.name.startswith("service-test"):
+            thread.join(5)
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig]) -> Rig:
+    return make_rig()
+
+
+def end(rig: Rig, trial: Trial, status: TrialJobStatus = TrialJobStatus.SUCCEEDED, **fields: Any) -> None:
+    """The platform sees the end of a trial's job."""
+    rig.service.say(trial.public_id, status, **fields)

@@ -1,0 +1,127 @@
+"""A platform that goes wrong marks its cluster; it never stops the worker and never harms another cluster."""
+
+import pytest
+
+from nniweb.experiments import intents
+from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
+from nniweb.worker import service_host
+from tests.nniweb.worker.conftest import report
+from trainingservice.testing import misbehaving
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+def trial_of(experiment: Experiment) -> Trial:
+    return Trial.objects.filter(experiment=experiment).earliest("sequence_id")
+
+
+def test_a_busy_platform_is_asked_again_and_the_trial_says_so(make_rig) -> None:
+    rig = make_rig(misbehaving.BusyOnSubmitService)
+    experiment = rig.experiment(trial_concurrency=1)
+    rig.until(lambda: "submitted again" in (Trial.objects.filter(experiment=experiment).first() or Trial()).message)
+    rig.skip(120)
+    rig.until(lambda: rig.skip(120) or Attempt.objects.get().stage == "submitted")
+    assert Trial.objects.count() == 1
+
+
+def test_a_submission_that_is_refused_fails_the_trial_with_the_sentence(make_rig) -> None:
+    rig = make_rig(misbehaving.RefusingOnSubmitService)
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=2)
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE")
+    assert set(Trial.objects.values_list("status", flat=True)) == {"FAILED"}
+    assert all(len(message) > 10 for message in Trial.objects.values_list("message", flat=True))
+
+
+def test_a_defect_of_a_platform_is_taken_for_a_temporary_fault(make_rig) -> None:
+    rig = make_rig(misbehaving.BareExceptionService)
+    experiment = rig.experiment(trial_concurrency=1)
+    rig.until(lambda: Trial.objects.filter(experiment=experiment, message__contains="platform's code failed").exists())
+    assert trial_of(experiment).status == "WAITING"
+
+
+def test_a_platform_that_never_answers_marks_its_cluster_and_no_other(make_rig, monkeypatch) -> None:
+    hanging, sound = make_rig(misbehaving.NeverAnsweringService), make_rig()
+    stuck = hanging.experiment(trial_concurrency=1)
+    fine = sound.experiment(trial_concurrency=1)
+    hanging.until(lambda: Attempt.objects.filter(trial__experiment=stuck).exists() and hanging.runner.work.service)
+    sound.submitted(fine, 1)
+    monkeypatch.setattr(service_host, "SLOW_CALL_SECONDS", 0.0)
+    hanging.until(lambda: hanging.skip(3) or "has not returned" in Cluster.objects.get(pk=hanging.cluster.pk).message)
+    assert Cluster.objects.get(pk=hanging.cluster.pk).health == "away"
+    assert trial_of(stuck).status == "WAITING"
+    hanging.service.released.set()
+
+
+def test_a_service_whose_run_dies_is_built_again_and_keeps_its_trials(make_rig) -> None:
+    rig = make_rig(misbehaving.DyingRunService)
+    experiment = rig.experiment(trial_concurrency=1)
+    rig.until(lambda: rig.skip(5) or Trial.objects.filter(experiment=experiment).exists())
+    for _ in range(2):
+        rig.until(lambda: rig.runner.work.service is not None)
+        dying = rig.service
+        dying.dies.set()
+        rig.until(lambda: rig.runner.work.service is not dying)  # noqa: B023  # used within this turn
+        rig.skip(60)
+    assert Trial.objects.filter(experiment=experiment).count() == 1
+    assert trial_of(experiment).status == "WAITING"
+
+
+@pytest.mark.parametrize("stage", ["construction", "resume_trial_jobs"])
+def test_a_service_that_cannot_start_says_why_on_the_cluster_and_the_experiment(make_rig, stage: str) -> None:
+    service = type("Failing", (misbehaving.FailingAtStageService,), {"stage": stage})
+    rig = make_rig(service)
+    experiment = rig.experiment()
+    rig.until(lambda: rig.skip(3) or "as it was told to" in Cluster.objects.get(pk=rig.cluster.pk).message)
+    assert Cluster.objects.get(pk=rig.cluster.pk).health in ("away", "bad")
+    experiment.refresh_from_db()
+    assert experiment.status == "INITIALIZED"
+    assert "as it was told to" in experiment.message
+
+
+def test_a_job_that_rises_from_the_dead_stays_dead(make_rig) -> None:
+    rig = make_rig(misbehaving.RisingFromTheDeadService)
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, 0.5)
+    rig.service.say(trial.public_id, TrialJobStatus.RUNNING)
+    rig.skip(31)
+    rig.rounds()
+    assert trial_of(experiment).status == "SUCCEEDED"
+
+
+def test_a_lie_about_an_end_does_not_lose_the_keepers_word(make_rig) -> None:
+    rig = make_rig(misbehaving.LyingAboutTheEndService)
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, 0.5, end=False)
+    rig.rounds()
+    report(trial, 0.5, 0.7)
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE")
+    assert (trial_of(experiment).status, trial_of(experiment).final_number) == ("SUCCEEDED", 0.7)
+
+
+def test_a_forgotten_job_that_is_canceled_ends(make_rig) -> None:
+    rig = make_rig(misbehaving.ForgetfulService)
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.forget(trial.public_id)
+    intents.cancel_trial(trial)
+    rig.until(lambda: trial_of(experiment).status == "USER_CANCELED")
+
+
+def test_another_worker_takes_over_what_the_first_left(make_rig) -> None:
+    rig = make_rig()
+    experiment = rig.experiment(trial_concurrency=2)
+    rig.submitted(experiment, 2)
+    half = Attempt.objects.latest("pk")
+    Attempt.objects.filter(pk=half.pk).update(stage="submitting")
+    rig.runner.lease.release()
+    rig.close()
+    rig.runner = rig.new_runner("worker-2")
+    rig.until(lambda: Attempt.objects.get(pk=half.pk).stage == "submitted")
+    assert Trial.objects.count() == 2
+    assert len(Attempt.objects.get(pk=half.pk).token_hashes) == 2, "the running job may hold the older one"
+    assert set(rig.service._jobs) == set(Attempt.objects.values_list("job_name", flat=True))
+    first = trial_of(experiment)
+    report(first, 0.5)
+    rig.until(lambda: Trial.objects.count() == 3)
+    assert Trial.objects.latest("sequence_id").ask_number == 2

@@ -1,0 +1,340 @@
+"""What a cluster's rounds make of rows, reports and what the platform says."""
+
+import os
+import signal
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from nniweb.experiments import intents
+from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent
+from tests.nniweb.worker.conftest import Rig, report
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+def status_of(experiment: Experiment) -> str:
+    experiment.refresh_from_db()
+    return experiment.status
+
+
+def statuses(experiment: Experiment) -> list[str]:
+    return list(Trial.objects.filter(experiment=experiment).order_by("sequence_id").values_list("status", flat=True))
+
+
+def test_an_experiment_runs_to_its_limit(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=2, max_trial_number=5)
+    for done in range(5):
+        waiting = [trial for trial in rig.submitted(experiment, min(done + 2, 5)) if trial.status == "WAITING"]
+        assert len(waiting) <= 2
+        report(waiting[0], 0.1, 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    assert statuses(experiment) == ["SUCCEEDED"] * 5
+    trials = Trial.objects.filter(experiment=experiment).order_by("sequence_id")
+    assert [trial.sequence_id for trial in trials] == [trial.ask_number for trial in trials] == [0, 1, 2, 3, 4]
+    assert all(trial.taught for trial in trials)
+    events = list(TunerEvent.objects.order_by("number").values_list("number", "data__event"))
+    assert [number for number, _ in events] == list(range(10))
+    assert sorted(event for _, event in events) == ["ask"] * 5 + ["tell"] * 5
+
+
+def test_a_limit_that_is_raised_takes_a_done_experiment_up_again(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    report(rig.submitted(experiment, 1)[0], 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    intents.change(experiment, {"max_trial_number": 2})
+    assert status_of(experiment) == "RUNNING"
+    report(rig.submitted(experiment, 2)[1], 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+
+
+def test_concurrency_can_be_changed_while_running(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    rig.submitted(experiment, 1)
+    intents.change(experiment, {"trial_concurrency": 3})
+    assert len(rig.submitted(experiment, 3)) == 3
+    intents.change(experiment, {"trial_concurrency": 1})
+    rig.rounds()
+    assert statuses(experiment) == ["WAITING"] * 3, "shrinking never ends trials"
+    report(rig.submitted(experiment, 3)[0], 0.5)
+    rig.rounds()
+    assert Trial.objects.filter(experiment=experiment).count() == 3
+
+
+def test_pause_starts_nothing_new_and_lets_running_trials_end(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    intents.pause(experiment)
+    report(trial, 0.5)
+    rig.rounds()
+    assert (status_of(experiment), statuses(experiment)) == ("PAUSED", ["SUCCEEDED"])
+    intents.resume(experiment)
+    assert len(rig.submitted(experiment, 2)) == 2
+
+
+def test_stop_ends_all_trials_then_the_experiment(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=2)
+    rig.submitted(experiment, 2)
+    intents.stop(experiment)
+    rig.until(lambda: rig.service.calls.count("cancel_trial_job") == 2)
+    assert status_of(experiment) == "STOPPING"
+    for trial in Trial.objects.all():
+        report(trial, exit_code=143, reason="stopped")
+    rig.until(lambda: status_of(experiment) == "STOPPED")
+    assert statuses(experiment) == ["USER_CANCELED"] * 2
+    assert set(Trial.objects.values_list("message", flat=True)) == {"The experiment was stopped."}
+
+
+def test_a_stopped_experiment_can_be_resumed(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    report(rig.submitted(experiment, 1)[0], 0.5)
+    intents.stop(experiment)
+    rig.skip(61)
+    rig.until(lambda: status_of(experiment) == "STOPPED")
+    intents.resume(experiment)
+    trials = rig.submitted(experiment, 1)
+    rig.until(lambda: Trial.objects.filter(experiment=experiment).count() == 2)
+    assert trials[0].sequence_id == 0
+    assert Trial.objects.latest("sequence_id").ask_number == 1, "numbers go on, they do not begin anew"
+
+
+def test_a_queued_trial_that_was_never_submitted_is_canceled_at_once(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    rig.submitted(experiment, 1)
+    queued = intents.submit_trial(experiment, {"x": 0.25})
+    intents.cancel_trial(queued)
+    queued.refresh_from_db()
+    assert (queued.status, queued.message) == ("USER_CANCELED", "Canceled by a person.")
+    assert not queued.attempts.exists()
+
+
+def test_a_running_trial_is_canceled_through_the_platform_and_its_slot_is_refilled(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.say(trial.public_id, TrialJobStatus.RUNNING)
+    rig.until(lambda: statuses(experiment) == ["RUNNING"])
+    intents.cancel_trial(trial)
+    rig.until(lambda: "cancel_trial_job" in rig.service.calls)
+    report(trial, exit_code=0, reason="stopped")
+    rig.until(lambda: statuses(experiment)[0] == "USER_CANCELED")
+    rig.submitted(experiment, 2)
+
+
+def test_hand_picked_trials_come_before_the_tuners_and_keep_their_parameters(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [first] = rig.submitted(experiment, 1)
+    picked = intents.submit_trial(experiment, {"x": 0.25, "outside the space": True})
+    report(first, 0.5)
+    rig.until(lambda: picked.attempts.filter(stage="submitted").exists())
+    parameters = picked.parameter_sets.get()
+    assert (parameters.value, parameters.parameter_id) == ({"x": 0.25, "outside the space": True}, None)
+    report(picked, 0.5)
+    rig.submitted(experiment, 3)
+    assert not TunerEvent.objects.filter(data__event="tell", data__number=None).exists()
+
+
+def test_a_rerun_is_a_new_trial_with_the_same_parameters(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=2)
+    [first] = rig.submitted(experiment, 1)
+    report(first, exit_code=1)
+    rig.until(lambda: statuses(experiment)[0] == "FAILED")
+    first.refresh_from_db()
+    rig.submitted(experiment, 2)
+    with pytest.raises(intents.Refused, match="All 2 trials"):
+        intents.rerun_trial(first)
+    intents.change(experiment, {"max_trial_number": 3})
+    again = intents.rerun_trial(first)
+    assert (again.rerun_of, again.sequence_id) == (first, 2)
+    assert again.parameter_sets.get().value == first.parameter_sets.get().value
+
+
+def test_the_end_the_platform_saw_waits_for_the_keepers_last_report(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, 0.1, end=False)
+    rig.service.say(trial.public_id, TrialJobStatus.SUCCEEDED)
+    rig.rounds()
+    assert statuses(experiment) == ["RUNNING"]
+    report(trial, 0.1, 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    trial.refresh_from_db()
+    assert (trial.status, trial.final_number) == ("SUCCEEDED", 0.5)
+
+
+def test_without_a_last_report_the_platforms_word_counts_after_the_drain_time(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.say(trial.public_id, TrialJobStatus.FAILED, message="The node was lost.", exit_code=137)
+    rig.rounds()
+    assert statuses(experiment) == ["WAITING"]
+    rig.skip(61)
+    rig.until(lambda: statuses(experiment) == ["FAILED"])
+    trial.refresh_from_db()
+    assert (trial.message, trial.attempts.get().exit_code) == ("The node was lost.", 137)
+
+
+def test_a_job_that_never_started_ends_at_once_with_the_platforms_sentence(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.say(trial.public_id, TrialJobStatus.FAILED, message="It asks for 4 GPUs.", start_time=None)
+    rig.until(lambda: statuses(experiment) == ["FAILED"])
+    assert Trial.objects.get().message == "It asks for 4 GPUs."
+
+
+def test_a_waiting_trial_says_why(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.say(trial.public_id, TrialJobStatus.WAITING, message="It waits for a GPU.", start_time=None)
+    rig.until(lambda: Trial.objects.get().message == "It waits for a GPU.")
+
+
+def test_a_job_the_platform_requeued_waits_again(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.say(trial.public_id, TrialJobStatus.RUNNING)
+    rig.until(lambda: statuses(experiment) == ["RUNNING"])
+    rig.service.say(trial.public_id, TrialJobStatus.WAITING, message="Its node was drained.")
+    rig.until(lambda: statuses(experiment) == ["WAITING"])
+    assert Trial.objects.get().message == "Its node was drained."
+
+
+def test_unknown_is_shown_after_five_minutes_of_silence_and_is_not_an_end(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, 0.1, end=False)
+    rig.service.say(trial.public_id, TrialJobStatus.UNKNOWN)
+    rig.until(lambda: Attempt.objects.get().unseen_since is not None)
+    Attempt.objects.update(heard_at=timezone.now() + timedelta(seconds=300))
+    rig.skip(400)
+    rig.rounds()
+    assert statuses(experiment) == ["RUNNING"], "its keeper was heard"
+    rig.skip(400)
+    rig.until(lambda: statuses(experiment) == ["UNKNOWN"])
+    report(trial, 0.1, 0.5)
+    rig.until(lambda: statuses(experiment)[0] == "SUCCEEDED")
+
+
+def test_an_experiment_ends_at_its_longest_duration(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=None, max_duration=3600)
+    [trial] = rig.submitted(experiment, 1)
+    rig.skip(3601)
+    rig.until(lambda: status_of(experiment) == "NO_MORE_TRIAL")
+    assert "maxExperimentDuration" in experiment.message
+    report(trial, 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    assert len(statuses(experiment)) == 1
+
+
+def test_pauses_do_not_count_towards_the_longest_duration(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_duration=3600)
+    rig.submitted(experiment, 1)
+    intents.pause(experiment)
+    rig.skip(3601)
+    rig.rounds()
+    Experiment.objects.filter(pk=experiment.pk).update(target="RUN")
+    assert status_of(experiment) == "PAUSED"
+    assert experiment.running_seconds < 100
+
+
+def test_the_worker_stops_a_trial_whose_keeper_forgot_the_time_limit(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_duration=60)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.say(trial.public_id, TrialJobStatus.RUNNING)
+    rig.until(lambda: statuses(experiment) == ["RUNNING"])
+    rig.skip(100)
+    rig.until(lambda: Trial.objects.get(pk=trial.pk).target == "EARLY_STOPPED")
+
+
+def test_the_assessor_stops_a_bad_trial_early(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=2, optimize_mode="maximize", assessor={"name": "Medianstop",
+                                                                                       "class_args": {}})
+    good, bad = rig.submitted(experiment, 2)
+    report(good, 0.9, 0.9, 0.9, 0.9)
+    rig.until(lambda: Trial.objects.get(pk=good.pk).taught)
+    report(bad, 0.1, 0.1, end=False)
+    rig.until(lambda: Trial.objects.get(pk=bad.pk).target == "EARLY_STOPPED")
+    report(bad, 0.1, 0.1, exit_code=143, reason="stopped")  # one metric too few is no matter: numbers go on
+    rig.until(lambda: Trial.objects.get(pk=bad.pk).status == "EARLY_STOPPED")
+
+
+def test_an_exhausted_grid_ends_the_experiment(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=3, max_trial_number=None, tuner={"name": "GridSearch"},
+                                search_space={"x": {"_type": "choice", "_value": [1, 2]}})
+    for trial in rig.submitted(experiment, 2):
+        report(trial, 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    assert len(statuses(experiment)) == 2
+    assert "no further parameters" in experiment.message
+
+
+def test_a_tuner_that_raises_stops_its_own_experiment_with_the_reason_and_no_other(rig: Rig) -> None:
+    broken = rig.experiment(tuner={"name": "NoSuchTuner"})
+    sound = rig.experiment(trial_concurrency=1)
+    rig.until(lambda: status_of(broken) == "ERROR")
+    assert "NoSuchTuner" in broken.message
+    rig.submitted(sound, 1)
+    assert status_of(sound) == "RUNNING"
+
+
+def test_a_tuner_process_that_dies_is_rebuilt_and_suggests_the_same(rig: Rig) -> None:
+    space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    parameters = []
+    for kill in (False, True):
+        experiment = rig.experiment(trial_concurrency=1, tuner={"name": "TPE"}, search_space=space, seed=5)
+        for number in range(6):
+            trial = rig.submitted(experiment, number + 1)[number]
+            if kill and number == 3:
+                os.kill(rig.tuner_client.pid, signal.SIGKILL)
+            report(trial, trial.parameter_sets.get().value["x"])
+        parameters.append([trial.parameter_sets.get().value for trial in rig.submitted(experiment, 6)[:6]])
+        intents.pause(experiment)
+    assert parameters[0] == parameters[1]
+
+
+def test_a_new_search_space_reaches_the_tuner(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [first] = rig.submitted(experiment, 1)
+    intents.change(experiment, {"search_space": {"y": {"_type": "choice", "_value": [7]}}})
+    report(first, 0.5)
+    assert rig.submitted(experiment, 2)[1].parameter_sets.get().value == {"y": 7}
+    assert TunerEvent.objects.filter(data__event="search_space").count() == 1
+
+
+def test_a_wrong_search_space_names_its_field_and_changes_nothing(rig: Rig) -> None:
+    experiment = rig.experiment()
+    with pytest.raises(intents.Refused) as refused:
+        intents.change(experiment, {"search_space": {"x": {"_type": "uniform", "_value": [2, 1]}}})
+    assert refused.value.errors[0][0].startswith("search_space.x")
+    experiment.refresh_from_db()
+    assert experiment.search_space_version == 0
+
+
+def test_a_deleted_experiment_is_cleaned_up_on_the_platform_and_gone(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    report(rig.submitted(experiment, 1)[0], 0.1, 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    intents.delete(experiment)
+    rig.until(lambda: not Experiment.objects.exists())
+    assert "clean_up_experiment" in rig.service.calls
+    assert not Trial.objects.exists()
+
+
+def test_a_rounds_work_does_not_grow_with_the_history(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=None)
+    rig.submitted(experiment, 1)
+    counts = []
+    for _ in range(2):
+        rig.rounds()
+        with CaptureQueriesContext(connection) as captured:
+            rig.runner.round()
+        counts.append(len(captured))
+        experiment.refresh_from_db()
+        first = experiment.next_sequence_id
+        Trial.objects.bulk_create(
+            Trial(experiment=experiment, sequence_id=first + number, status="SUCCEEDED", taught=True,
+                  created_at=timezone.now()) for number in range(500))
+        experiment.next_sequence_id += 500
+        experiment.save()
+    assert counts[0] == counts[1]
