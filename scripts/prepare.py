@@ -61,8 +61,6 @@ class Checkout:
                 f"The virtual environment could not be made: {error}\n"
                 f"Is there room on the disk? On Debian and Ubuntu, is {version}-venv installed? Then remove the folder "
                 f".venv and try again.") from error
-        # Older ones stumble over present-day packages; this does nothing where pip is new enough.
-        self._pip("pip", ["pip>=23.1"])
 
     def python_packages(self, list_file: str, what: str) -> None:
         """Installs ``list_file`` unless it, or a list that it names, is unchanged since the last time."""
@@ -106,6 +104,7 @@ class Checkout:
             return False
 
     def _pip(self, what: str, wanted: list[str]) -> None:
+        # The pip that came with Python will do: 22.3, the oldest one a Python 3.11 brings, installs all of our lists.
         command = [str(self.python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *wanted]
         if subprocess.run(command, cwd=self.root, stdin=subprocess.DEVNULL, check=False).returncode != 0:
             raise StepFailed(

@@ -31,7 +31,8 @@ def names(root: Path) -> list[str]:
 
 def unpack(archive: Path, target: Path) -> Path:
     with tarfile.open(archive) as tar:
-        tar.extractall(target, filter="fully_trusted")
+        tar.extraction_filter = lambda member, path: member  # Python 3.11.2 has no such argument
+        tar.extractall(target)
     return target
 
 
