@@ -1,0 +1,28 @@
+"""Servers for the tests of this folder."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.running_server import RunningServer
+
+
+@pytest.fixture
+def make_server(tmp_path: Path) -> Iterator[Callable[..., RunningServer]]:
+    """Makes servers that are not started yet: ``make_server(env={...}, name="data")``; all are closed in the end."""
+    servers: list[RunningServer] = []
+
+    def make(env: dict[str, str] | None = None, name: str = "data") -> RunningServer:
+        servers.append(RunningServer(tmp_path / name, env))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def running_server(make_server: Callable[..., RunningServer]) -> RunningServer:
+    """A server that answers."""
+    return make_server().start()
