@@ -189,6 +189,8 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1/",
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "nniweb.api.schema.add_errors"],
     "ENUM_NAME_OVERRIDES": {
         "ExperimentStatus": "nniweb.experiments.models.experiment.ExperimentStatus",
         "ExperimentTarget": "nniweb.experiments.models.experiment.ExperimentTarget",

@@ -2,8 +2,11 @@
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
+from drf_spectacular.views import SpectacularAPIView
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
+    path("api/v1/", include("nniweb.api.urls")),
+    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("", include("nniweb.dashboard.urls")),
 ]

@@ -7,6 +7,7 @@ field, where one is at fault) when the wish makes no sense now; then nothing is 
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
@@ -147,6 +148,15 @@ def set_archived(experiment: Experiment, archived: bool, actor: User | None = No
         _note(experiment, timezone.now(), "archived" if archived else "brought back", "", actor)
 
 
+def share(experiment: Experiment, group: Group | None, actor: User | None = None) -> None:
+    """Let a group see and steer the experiment; None: its owner alone (and administrators)."""
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        if experiment.group != group:
+            Experiment.objects.filter(pk=experiment.pk).update(group=group)
+            _note(experiment, timezone.now(), "shared", f"With {group.name}." if group else "With nobody.", actor)
+
+
 def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Canceled by a person.") -> None:
     """End one trial; one that was never submitted ends at once. Harmless on an ended one."""
     with transaction.atomic():
@@ -182,12 +192,18 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         return trial
 
 
+def tag_trial(trial: Trial, tags: list[str]) -> None:
+    """Replace a trial's tags."""
+    with transaction.atomic():
+        Trial.objects.filter(pk=trial.pk).update(tags=tags, revision=next_revision(trial.experiment_id))
+
+
 def rerun_trial(trial: Trial, actor: User | None = None) -> Trial:
     """A new trial with the same parameters; it counts towards maxTrialNumber."""
     if not trial.is_finished:
         raise Refused(f"The trial is {trial.status}; it can be run again when it has ended.")
     first = trial.parameter_sets.first()
-    return submit_trial(trial.experiment, first.value if first else {}, actor, rerun_of=trial)
+    return submit_trial(trial.experiment, (first.value if first else None) or {}, actor, rerun_of=trial)
 
 
 def delete(experiment: Experiment, actor: User | None = None) -> None:

@@ -3,24 +3,28 @@
 import secrets
 import socket
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
 from django.utils import timezone
 
 from nniweb.experiments import addresses, code_archives
+from nniweb.experiments.clusters import settings_secrets, store_cluster
 from nniweb.experiments.config.parsing import ParsedConfig
-from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
+from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.models import Cluster, ClusterMetadata, CodeArchive, Experiment, ExperimentEvent, User
+from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.sealing import seal, unseal
 from nniweb.experiments.service_factory import build_service
+from nniweb.experiments.visibility import visible_clusters
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.errors import TemporaryError, TrainingServiceError
@@ -42,17 +46,34 @@ def launch(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) 
     A platform that is merely away does not refuse: the experiment then waits and says so.
     """
     settings = parsed.settings
-    cluster, options = _cluster_for(settings, owner)
-    platform = load_platform(cluster.platform)
+    found = _cluster_named(settings, owner)
+    platform = load_platform(found.platform if found else _section(settings).platform)
     _may_use(platform, owner)
+    _may_run_in_the_server(settings, owner)
     _way_home(platform, settings)
-    _rehearse(cluster, options)
-    archive = _keep_code(platform, options, settings, code)
+    before = set(Cluster.objects.values_list("pk", flat=True))
+    cluster = found or cluster_of_section(_section(settings), owner)
+    options = _options(settings, platform)
+    try:
+        _rehearse(cluster, options)
+        archive = _keep_code(platform, options, settings, code)
+        return _create(parsed, owner, cluster, options, code, archive)
+    except Exception:
+        if cluster.pk not in before:
+            # made for this experiment alone; unless somebody has begun to use it in the meantime
+            with suppress(ProtectedError):
+                cluster.delete()
+        raise
+
+
+def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: UploadedCode | None,
+            archive: CodeArchive | None) -> Experiment:
+    settings = parsed.settings
     now = timezone.now()
     with transaction.atomic():
         experiment = Experiment.objects.create(
             name=settings.experiment_name or "experiment", description=settings.description, owner=owner,
-            cluster=cluster, tags=list(settings.tags), search_space=settings.search_space,
+            group=_group_of(owner), cluster=cluster, tags=list(settings.tags), search_space=settings.search_space,
             tuner=_algorithm(settings.tuner), assessor=_algorithm(settings.assessor) if settings.assessor else None,
             optimize_mode=settings.optimize_mode,
             seed=settings.seed if settings.seed is not None else secrets.randbelow(2**31),
@@ -68,6 +89,12 @@ def launch(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) 
     return experiment
 
 
+def _group_of(owner: User) -> Group | None:
+    """The group that shares the owner's experiments, where there is no choice; others can be set afterwards."""
+    groups = list(owner.groups.all()[:2])
+    return groups[0] if len(groups) == 1 else None
+
+
 def _algorithm(settings: AlgorithmSettings) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude_none=True)
 
@@ -75,19 +102,29 @@ def _algorithm(settings: AlgorithmSettings) -> dict[str, Any]:
 # --- the cluster ---------------------------------------------------------------------------
 
 
-def _cluster_for(settings: ExperimentSettings, owner: User) -> tuple[Cluster, TrialOptions]:
-    if settings.cluster is not None:
-        cluster = Cluster.objects.filter(name=settings.cluster, enabled=True).first()
-        if cluster is None:
-            known = ", ".join(Cluster.objects.filter(enabled=True, is_private=False).values_list("name", flat=True))
-            raise Refused(f"There is no cluster named {settings.cluster!r}; there are: {known or 'none'}.", "cluster")
-        if cluster.is_private and cluster.owner_id != owner.pk and not owner.is_admin:
-            raise Refused(f"The cluster {settings.cluster!r} belongs to somebody else.", "cluster")
-        return cluster, settings.trial_options or load_platform(cluster.platform).options_model()
-    section = settings.training_service
-    if section is None:
+def _cluster_named(settings: ExperimentSettings, owner: User) -> Cluster | None:
+    """The cluster the file names; None where it has a platform section instead."""
+    if settings.cluster is None:
+        return None
+    usable = visible_clusters(owner).filter(enabled=True)
+    cluster = usable.filter(name=settings.cluster).first()
+    if cluster is None:
+        known = ", ".join(usable.values_list("name", flat=True))
+        raise Refused(f"There is no cluster named {settings.cluster!r} that you may use; there are: "
+                      f"{known or 'none'}.", "cluster")
+    return cluster
+
+
+def _section(settings: ExperimentSettings) -> PlatformSection:
+    if settings.training_service is None:
         raise Refused("A platform is needed: give trainingService, or cluster.", "trainingService")
-    return cluster_of_section(section, owner), section.options
+    return settings.training_service
+
+
+def _options(settings: ExperimentSettings, platform: type[TrainingService]) -> TrialOptions:
+    if settings.training_service is not None:
+        return settings.training_service.options
+    return settings.trial_options or platform.options_model()
 
 
 def cluster_of_section(section: PlatformSection, owner: User) -> Cluster:
@@ -97,36 +134,25 @@ def cluster_of_section(section: PlatformSection, owner: User) -> Cluster:
     document = without_secrets(section.settings)
     if platform.pinned_to_host:
         found = Cluster.objects.filter(platform=platform.platform, pinned_host=host, settings=document).first()
-        return found or _make_cluster(platform, document, {}, owner=None, host=host)
+        if found is not None and not found.enabled:
+            raise Refused(f"The cluster {found.name} is disabled; an administrator can enable it.", "trainingService")
+        return found or _make_cluster(section, None, host)
     for cluster in Cluster.objects.filter(platform=platform.platform, is_private=True, owner=owner, enabled=True
                                           ).prefetch_related("metadata"):
-        if cluster.settings == document and _settings_secrets(cluster, platform) == section.secrets:
+        if cluster.settings == document and settings_secrets(cluster, platform) == section.secrets:
             return cluster
-    return _make_cluster(platform, document, section.secrets, owner=owner, host=host)
+    return _make_cluster(section, owner, host)
 
 
-def _settings_secrets(cluster: Cluster, platform: type[TrainingService]) -> dict[str, str]:
-    return {row.key: unseal(row.sealed_value) for row in cluster.metadata.all()
-            if row.sealed_value is not None and row.key not in platform.metadata_keys}
-
-
-def _make_cluster(platform: type[TrainingService], document: dict[str, Any], hidden: dict[str, str], *,
-                  owner: User | None, host: str) -> Cluster:
-    base = platform.platform if owner is None else f"{owner.username}-{platform.platform}"
+def _make_cluster(section: PlatformSection, owner: User | None, host: str) -> Cluster:
+    base = section.platform if owner is None else f"{owner.username[:50]}-{section.platform}"
     taken = set(Cluster.objects.filter(name__startswith=base).values_list("name", flat=True))
     name = next(name for number in range(1, len(taken) + 2)
                 if (name := base if number == 1 else f"{base}-{number}") not in taken)
     try:
-        with transaction.atomic():
-            cluster = Cluster.objects.create(name=name, platform=platform.platform, settings=document, owner=owner,
-                                             is_private=owner is not None, pinned_host=host)
-            ClusterMetadata.objects.bulk_create(
-                ClusterMetadata(cluster=cluster, key=path, sealed_value=seal(secret))
-                for path, secret in hidden.items())
+        return store_cluster(section, name, owner=owner, is_private=owner is not None, pinned_host=host)
     except IntegrityError:  # somebody made it at the same time
-        section = parse_stored_section({"platform": platform.platform, **document}, hidden)
         return cluster_of_section(section, owner) if owner else Cluster.objects.get(name=name)
-    return cluster
 
 
 # --- checks --------------------------------------------------------------------------------
@@ -138,6 +164,13 @@ def _may_use(platform: type[TrainingService], owner: User) -> None:
     if platform.pinned_to_host and not owner.is_admin:
         raise Refused("Trials on this server's own machine run as the server's user, so only administrators may use "
                       f"the platform {platform.platform!r}.", "trainingService.platform")
+
+
+def _may_run_in_the_server(settings: ExperimentSettings, owner: User) -> None:
+    for section, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
+        if algorithm is not None and algorithm.class_name and not owner.is_admin:
+            raise Refused(f"A {section} of your own runs on this server as its user, so only administrators may use "
+                          "one; choose a built-in one by its name.", f"{section}.className")
 
 
 def _way_home(platform: type[TrainingService], settings: ExperimentSettings) -> None:

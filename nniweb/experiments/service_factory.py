@@ -1,6 +1,6 @@
 """Builds the TrainingService object of a cluster, for the worker that drives it and for rehearsals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from django.conf import settings
 
@@ -13,17 +13,20 @@ from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.platforms import load_platform
 
 
-def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda job_name: None) -> TrainingService:
+def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda job_name: None, *,
+                  replacing: Mapping[str, str] | None = None) -> TrainingService:
     """A fresh service object with the cluster's settings, secrets and metadata; nothing is started.
 
     The metadata rows hold the values of the platform's metadata keys, and the secrets of its
-    settings under their paths (``machineList[0].password``). Raises trainingservice's errors (a
+    settings under their paths (``machineList[0].password``); ``replacing`` holds values that are
+    tried instead of stored ones. Raises trainingservice's errors (a
     missing library, wrong metadata), CannotOpen for a secret sealed with a lost key, ConfigInvalid
     for settings that no longer fit the platform.
     """
     platform = load_platform(cluster.platform)
     texts = {row.key: unseal(row.sealed_value) if row.sealed_value is not None else row.value
-             for row in cluster.metadata.all()}
+             for row in cluster.metadata.all() if row.key not in (replacing or {})}
+    texts.update(replacing or {})
     secrets = {key: text for key, text in texts.items() if key not in platform.metadata_keys}
     section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)
     folder = prepare(settings.DATA_FOLDER / "clusters" / cluster.public_id)

@@ -1,8 +1,13 @@
-"""Who sees and who steers which experiments: one rule for pages and REST."""
+"""Who sees and who changes what: one rule for pages, REST and commands.
+
+A person sees and steers their own experiments and those of their groups; a viewer only sees; an
+administrator does everything. Clusters set up for everybody are seen by all (or by their group)
+and changed by administrators; a private one belongs to its owner.
+"""
 
 from django.db.models import Q, QuerySet
 
-from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.models import Cluster, Experiment, Trial, User
 
 
 def visible_experiments(user: User) -> QuerySet[Experiment]:
@@ -10,7 +15,7 @@ def visible_experiments(user: User) -> QuerySet[Experiment]:
     found = Experiment.objects.filter(deleted_at=None)
     if user.is_admin:
         return found
-    return found.filter(Q(owner=user) | Q(group__in=user.groups.all())).distinct()
+    return found.filter(Q(owner=user) | Q(group__in=user.groups.all()))
 
 
 def may_steer(user: User, experiment: Experiment) -> bool:
@@ -22,3 +27,24 @@ def may_steer(user: User, experiment: Experiment) -> bool:
     if experiment.owner_id == user.pk:
         return True
     return experiment.group_id is not None and user.groups.filter(pk=experiment.group_id).exists()
+
+
+def visible_trials(user: User) -> QuerySet[Trial]:
+    """Trials of the experiments this person may see."""
+    found = Trial.objects.filter(experiment__deleted_at=None)
+    if user.is_admin:
+        return found
+    return found.filter(Q(experiment__owner=user) | Q(experiment__group__in=user.groups.all()))
+
+
+def visible_clusters(user: User) -> QuerySet[Cluster]:
+    """Clusters this person may see, and launch on (where they are enabled)."""
+    if user.is_admin:
+        return Cluster.objects.all()
+    shared = Q(is_private=False) & (Q(group=None) | Q(group__in=user.groups.all()))
+    return Cluster.objects.filter(shared | Q(is_private=True, owner=user))
+
+
+def may_change_cluster(user: User, cluster: Cluster) -> bool:
+    """Administrators; and the owner of a private one."""
+    return user.is_admin or (user.may_change and cluster.is_private and cluster.owner_id == user.pk)

@@ -13,6 +13,8 @@ class LocalPaths:
     base_directory: Path | None
     #: False: paths are made absolute but not looked at (they are on another machine, or come later).
     must_exist: bool = True
+    #: True: nothing outside of ``base_directory`` may be named (by people who may not look at the server's disk).
+    confined: bool = False
 
     def absolute(self, written: str) -> Path:
         """The path with links resolved."""
@@ -28,9 +30,14 @@ class LocalPaths:
                                  "write an absolute path or give a base directory")
             path = self.base_directory / path
         try:
-            return path.resolve()
+            path = path.resolve()
+            inside = self.base_directory is not None and path.is_relative_to(self.base_directory.resolve())
         except (OSError, RuntimeError) as error:
             raise ValueError(f"{written} cannot be used as a path") from error
+        if self.confined and not inside:
+            raise ValueError(f"{written} is on the server, where only administrators may name files and folders; "
+                             "upload what is needed together with the code")
+        return path
 
     def folder_problem(self, path: Path) -> str:
         """Why this is no folder that can be used, "" where it is one."""

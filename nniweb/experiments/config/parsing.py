@@ -52,18 +52,19 @@ class ParsedConfig:
 
 
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
-                            must_exist: bool = True,
+                            must_exist: bool = True, confined: bool = False,
                             cluster_platform: Callable[[str], str | None] | None = None) -> ParsedConfig:
     """Read a config in NNI's v1 or v2/v3 form, as YAML or JSON text or as parsed values.
 
     Relative paths start from ``base_directory``; without it they are errors. With ``must_exist``
-    False folders and files that only trials need are not looked for. ``cluster_platform`` tells the
+    False folders and files that only trials need are not looked for; with ``confined`` True paths
+    that lead out of ``base_directory`` are errors. ``cluster_platform`` tells the
     platform of the cluster that a file may name (None: there is no such cluster); without it the
     name is taken as it is and ``trialOptions`` cannot be given. Raises ConfigInvalid and nothing else.
     """
     text = source if isinstance(source, str) else None
     document = read_text(source) if isinstance(source, str) else read_mapping(source)
-    reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist),
+    reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist, confined),
                        cluster_platform)
     settings = reading.read()
     secrets = [reading.findings.raw(path) for path in reading.walk.secrets]

@@ -1,0 +1,44 @@
+"""How programs and signed-in browsers prove who they are."""
+
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+from rest_framework import authentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from nniweb.experiments.models import ApiToken, User
+from nniweb.experiments.models.account import hash_of
+
+#: ``last_used_at`` is written at most this often, so that reading costs no write.
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+class TokenAuthentication(authentication.BaseAuthentication):
+    """``Authorization: Token nniweb_...``; ``python manage.py token NAME`` prints one. Only hashes are stored."""
+
+    keyword = "Token"
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        scheme, _, secret = request.META.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
+        if scheme.lower() != self.keyword.lower():
+            return None
+        token = ApiToken.objects.select_related("user").filter(hash=hash_of(secret.strip())).first()
+        if token is None or not token.user.is_active:
+            raise AuthenticationFailed("This token is not valid. `python manage.py token NAME` prints a new one.")
+        self._note_use(token, timezone.now())
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return self.keyword
+
+    @staticmethod
+    def _note_use(token: ApiToken, now: datetime) -> None:
+        if token.last_used_at is None or now - token.last_used_at >= USE_NOTED_EVERY:
+            due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
+            ApiToken.objects.filter(due, pk=token.pk).update(last_used_at=now)
+
+
+class SessionAuthentication(authentication.SessionAuthentication):
+    """A browser that is signed in. What changes something needs the CSRF token, as in every form."""

@@ -1,0 +1,147 @@
+"""Clusters: list, set up, change, delete, rehearse. Their metadata are in cluster_metadata."""
+
+import socket
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, status
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.cluster_documents import (
+    ClusterChangesSerializer,
+    ClusterSerializer,
+    FindingSerializer,
+    NewClusterSerializer,
+    gpu_holders,
+)
+from nniweb.api.errors import Conflict, ErrorsSerializer
+from nniweb.api.experiments import the_user
+from nniweb.experiments import clusters
+from nniweb.experiments.config.errors import ConfigInvalid
+from nniweb.experiments.models import Cluster, User
+from nniweb.experiments.sealing import CannotOpen
+from nniweb.experiments.service_factory import build_service
+from nniweb.experiments.visibility import visible_clusters
+from trainingservice.base import RehearsalFinding
+from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.platforms import load_platform
+
+
+class ClusterView(generics.GenericAPIView[Cluster]):
+    """A cluster the person may see, by its public id; 404 otherwise."""
+
+    serializer_class: type[Any] = ClusterSerializer
+    lookup_field = "public_id"
+    lookup_url_kwarg = "cluster_id"
+
+    def get_queryset(self) -> QuerySet[Cluster]:
+        return visible_clusters(the_user(self.request)).select_related("owner", "group").prefetch_related(
+            "metadata", "machines").order_by("name")
+
+    def documents(self, page: list[Cluster]) -> list[dict[str, Any]]:
+        user = the_user(self.request)
+        machines = [machine for cluster in page for machine in cluster.machines.all()]
+        context = {"holders": gpu_holders(machines, user),
+                   "metadata_keys": {name: metadata_keys(name) for name in {cluster.platform for cluster in page}}}
+        return list(ClusterSerializer(page, many=True, context=context).data)
+
+    def fresh(self, cluster: Cluster) -> dict[str, Any]:
+        return self.documents([self.get_queryset().get(pk=cluster.pk)])[0]
+
+
+def metadata_keys(platform: str) -> frozenset[str]:
+    """The platform's metadata keys; none where the platform is not installed any more."""
+    try:
+        return frozenset(load_platform(platform).metadata_keys)
+    except TrainingServiceError:
+        return frozenset()
+
+
+def only_administrators(user: User, what: str) -> None:
+    if not user.is_admin:
+        raise PermissionDenied(f"Only administrators may {what}.")
+
+
+class ClustersView(ClusterView):
+    @extend_schema(operation_id="clusters_list", responses=ClusterSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """Clusters the person may see, with their machines and who holds which GPUs."""
+        page = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response(self.documents(list(page or [])))
+
+    @extend_schema(operation_id="clusters_create", request=NewClusterSerializer,
+                   responses={201: ClusterSerializer, 400: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """Set up a cluster. Secrets in the settings are sealed and never shown again."""
+        user = the_user(request)
+        only_administrators(user, "set up clusters; an experiment file may have a trainingService section of its own")
+        form = NewClusterSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        wish = form.validated_data
+        cluster = clusters.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=user,
+                                          is_private=wish["is_private"], group=wish["group"],
+                                          host=socket.gethostname())
+        return Response(self.fresh(cluster), status=status.HTTP_201_CREATED)
+
+
+class ClusterDetailView(ClusterView):
+    @extend_schema(operation_id="clusters_retrieve", responses=ClusterSerializer)
+    def get(self, request: Request, cluster_id: str) -> Response:
+        """One cluster."""
+        return Response(self.documents([self.get_object()])[0])
+
+    @extend_schema(operation_id="clusters_change", request=ClusterChangesSerializer,
+                   responses={200: ClusterSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def patch(self, request: Request, cluster_id: str) -> Response:
+        """Change it. Experiments go on: the worker builds the service anew and finds their trials again."""
+        cluster = self.get_object()
+        form = ClusterChangesSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        changes = dict(form.validated_data)
+        with transaction.atomic():  # all of it or nothing
+            if "settings" in changes:
+                only_administrators(the_user(request), "change a cluster's settings, which may name the server's files")
+                clusters.change_settings(cluster, changes.pop("settings"))
+            if changes:
+                clusters.change_cluster(cluster, changes)
+        return Response(self.fresh(cluster))
+
+    @extend_schema(operation_id="clusters_delete", responses={204: None, 409: ErrorsSerializer})
+    def delete(self, request: Request, cluster_id: str) -> Response:
+        """Remove it. Refused while experiments belong to it, naming them."""
+        clusters.delete_cluster(self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ClusterRehearsalView(ClusterView):
+    pagination_class = None
+
+    @extend_schema(operation_id="clusters_rehearse", request=None,
+                   responses={200: FindingSerializer(many=True), 409: ErrorsSerializer})
+    def post(self, request: Request, cluster_id: str) -> Response:
+        """Try everything a trial will need, a trial that does nothing included. May take half a minute."""
+        cluster = self.get_object()
+        if cluster.pinned_host not in ("", socket.gethostname()):
+            raise Conflict(f"This cluster is the machine {cluster.pinned_host}; ask the server that runs there.")
+        return Response(FindingSerializer(rehearse(cluster), many=True).data)
+
+    def check_object_permissions(self, request: Request, obj: Any) -> None:
+        """Whoever may launch on it may rehearse: nothing is changed by it."""
+
+
+def rehearse(cluster: Cluster) -> list[RehearsalFinding]:
+    """A full rehearsal, from this process. What goes wrong in it is a finding as well."""
+    try:
+        service = build_service(cluster)
+        try:
+            return service.rehearse()
+        finally:
+            service.clean_up()
+    except TemporaryError as error:
+        return [RehearsalFinding("connection", False, str(error), temporary=True)]
+    except (TrainingServiceError, CannotOpen, ConfigInvalid) as error:
+        return [RehearsalFinding("settings", False, str(error))]

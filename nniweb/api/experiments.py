@@ -1,0 +1,199 @@
+"""Experiments: list, launch, look, change, steer, delete."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.errors import ErrorsSerializer
+from nniweb.api.experiment_documents import (
+    NOT_IN_LISTS,
+    ExperimentChangesSerializer,
+    ExperimentEventSerializer,
+    ExperimentSerializer,
+    ExperimentSummarySerializer,
+    document,
+    summaries,
+)
+from nniweb.api.fields import CommaListField, Query
+from nniweb.api.launch_request import LaunchRequestSerializer, UploadSerializer, launch_from
+from nniweb.api.parsers import JSONParser
+from nniweb.api.tags import with_tag
+from nniweb.experiments import intents
+from nniweb.experiments.models import Experiment, ExperimentEvent, User
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.visibility import visible_experiments
+
+#: Name of an order -> column.
+ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at", "name": "name", "status": "status"}
+
+
+class ExperimentQuery(Query):
+    status = CommaListField(child=serializers.ChoiceField(choices=ExperimentStatus.choices), required=False,
+                            help_text="One or several.")
+    owner = serializers.CharField(required=False, help_text="User name.")
+    cluster = serializers.CharField(required=False, help_text="Name of a cluster.")
+    tag = serializers.CharField(required=False)
+    q = serializers.CharField(required=False, help_text="Text in the name or description, or the start of the id.")
+    archived = serializers.ChoiceField(choices=["false", "true", "all"], default="false")
+    order = serializers.ChoiceField(choices=[*ORDERS, *(f"-{name}" for name in ORDERS)], default="-created")
+
+
+class ExperimentView(generics.GenericAPIView[Experiment]):
+    """An experiment the person may see, by its public id; 404 otherwise."""
+
+    serializer_class: type[Any] = ExperimentSerializer
+    lookup_field = "public_id"
+    lookup_url_kwarg = "experiment_id"
+
+    def get_queryset(self) -> QuerySet[Experiment]:
+        return visible_experiments(the_user(self.request)).select_related("owner", "group", "cluster", "code")
+
+    def fresh(self, experiment: Experiment) -> dict[str, Any]:
+        return document(self.get_queryset().get(pk=experiment.pk))
+
+
+def the_user(request: Request) -> User:
+    """Who asks; the permission classes have let nobody in who is not signed in."""
+    assert isinstance(request.user, User)
+    return request.user
+
+
+class ExperimentsView(generics.GenericAPIView[Experiment]):
+    serializer_class = ExperimentSummarySerializer
+    parser_classes = [JSONParser, MultiPartParser]
+
+    @extend_schema(operation_id="experiments_list", parameters=[ExperimentQuery],
+                   responses=ExperimentSummarySerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """Experiments the person may see, newest first."""
+        wanted = ExperimentQuery.of(request)
+        experiments = filtered(visible_experiments(the_user(request)), wanted)
+        experiments = experiments.select_related("owner", "group", "cluster").defer(*NOT_IN_LISTS)
+        page = self.paginate_queryset(in_order(experiments, wanted["order"]))
+        return self.get_paginated_response(summaries(page or []))
+
+    @extend_schema(operation_id="experiments_create",
+                   request={"application/json": LaunchRequestSerializer, "multipart/form-data": UploadSerializer},
+                   responses={201: ExperimentSerializer, 400: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """Launch an experiment: from a config file's text, from its fields, or from a form with the code as a file."""
+        experiment = launch_from(request, the_user(request))
+        return Response(document(experiment), status=status.HTTP_201_CREATED)
+
+
+def filtered(experiments: QuerySet[Experiment], wanted: dict[str, Any]) -> QuerySet[Experiment]:
+    if statuses := wanted.get("status"):
+        experiments = experiments.filter(status__in=statuses)
+    if "owner" in wanted:
+        experiments = experiments.filter(owner__username=wanted["owner"])
+    if "cluster" in wanted:
+        experiments = experiments.filter(cluster__name=wanted["cluster"])
+    if "tag" in wanted:
+        experiments = with_tag(experiments, wanted["tag"])
+    if "q" in wanted:
+        text = wanted["q"]
+        experiments = experiments.filter(Q(name__icontains=text) | Q(description__icontains=text)
+                                         | Q(public_id__startswith=text))
+    if wanted["archived"] != "all":
+        experiments = experiments.filter(archived=wanted["archived"] == "true")
+    return experiments
+
+
+def in_order(experiments: QuerySet[Experiment], order: str) -> QuerySet[Experiment]:
+    column = F(ORDERS[order.removeprefix("-")])
+    falling = order.startswith("-")
+    return experiments.order_by(column.desc(nulls_last=True) if falling else column.asc(nulls_last=True),
+                                "-pk" if falling else "pk")
+
+
+class ExperimentDetailView(ExperimentView):
+    @extend_schema(operation_id="experiments_retrieve", responses=ExperimentSerializer)
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """Everything about one experiment."""
+        return Response(document(self.get_object()))
+
+    @extend_schema(operation_id="experiments_change", request=ExperimentChangesSerializer,
+                   responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def patch(self, request: Request, experiment_id: str) -> Response:
+        """Change limits, concurrency, search space (the tuner is told), words. Raising a limit takes up a DONE one."""
+        experiment, user = self.get_object(), the_user(request)
+        form = ExperimentChangesSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        changes = dict(form.validated_data)
+        with transaction.atomic():  # all of it or nothing
+            if "group" in changes:
+                group = changes.pop("group")
+                if group is not None and not user.is_admin and not user.groups.filter(pk=group.pk).exists():
+                    raise serializers.ValidationError({"group": "You are not in this group."})
+                intents.share(experiment, group, user)
+            archived = changes.pop("archived", None)
+            if archived is not None and archived != experiment.archived:
+                intents.set_archived(experiment, archived, user)
+            if changes:
+                intents.change(experiment, changes, user)
+        return Response(self.fresh(experiment))
+
+    @extend_schema(operation_id="experiments_delete", responses={204: None, 409: ErrorsSerializer})
+    def delete(self, request: Request, experiment_id: str) -> Response:
+        """Remove it with its trials and what they left on the platform. It must have ended."""
+        intents.delete(self.get_object(), the_user(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ExperimentActionView(ExperimentView):
+    """Writes what is wanted of an experiment; the worker makes it so, and the answer may still show the old status."""
+
+    def act(self, request: Request, intent: Callable[[Experiment, User | None], None]) -> Response:
+        experiment = self.get_object()
+        intent(experiment, the_user(request))
+        return Response(self.fresh(experiment))
+
+
+class ExperimentPauseView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_pause", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Start nothing new; running trials go on to their end."""
+        return self.act(request, intents.pause)
+
+
+class ExperimentResumeView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_resume", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Go on with a paused experiment, or one that was stopped, failed, or is done but below its limits."""
+        return self.act(request, intents.resume)
+
+
+class ExperimentStopView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_stop", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """End the experiment and all its trials. Stopping twice, or what has ended, is harmless."""
+        return self.act(request, intents.stop)
+
+
+class ExperimentEventsView(generics.ListAPIView[ExperimentEvent]):
+    """What happened to an experiment, oldest first."""
+
+    serializer_class = ExperimentEventSerializer
+    queryset = ExperimentEvent.objects.none()
+
+    def get_queryset(self) -> QuerySet[ExperimentEvent]:
+        experiment = experiment_of(self.request, self.kwargs["experiment_id"])
+        return ExperimentEvent.objects.filter(experiment=experiment).select_related("actor").order_by("pk")
+
+
+def experiment_of(request: Request, public_id: str) -> Experiment:
+    """The experiment in the address of something that belongs to it. Raises Http404."""
+    experiments = visible_experiments(the_user(request)).defer(*NOT_IN_LISTS)
+    return get_object_or_404(experiments, public_id=public_id)
+

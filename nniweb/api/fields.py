@@ -1,0 +1,80 @@
+"""Forms of request data: bodies and query parameters that refuse what they do not know."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from nniweb.experiments.config.durations import parse_duration
+from nniweb.experiments.config.field_walk import nearest
+
+#: What pagination and content negotiation read by themselves.
+_READ_ELSEWHERE = frozenset({"page", "page_size", "format"})
+LARGEST_REVISION = 2**63 - 1
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """Refuses unknown fields, with the nearest known one."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, dict):
+            unknown = [key for key in data if key not in self.fields]
+            if unknown:
+                known = [name for name, field in self.fields.items() if not field.read_only]
+                raise serializers.ValidationError(
+                    {key: f"is not known here{nearest(key, known) or '; known are: ' + ', '.join(known)}."
+                     for key in unknown})
+        return super().to_internal_value(data)
+
+
+class Query(StrictSerializer):
+    """Query parameters of a request."""
+
+    @classmethod
+    def of(cls, request: Request) -> dict[str, Any]:
+        """The checked values. Raises ValidationError naming the parameter."""
+        fields = cls().fields
+        given = {name: request.query_params.getlist(name) for name in request.query_params
+                 if name not in _READ_ELSEWHERE}
+        data = {name: values if isinstance(fields.get(name), serializers.ListField) else values[-1]
+                for name, values in given.items()}
+        query = cls(data=data)
+        query.is_valid(raise_exception=True)
+        return dict(query.validated_data)
+
+
+class CommaListField(serializers.ListField):
+    """Several values: given several times, or with commas between."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        texts = [data] if isinstance(data, str) else data
+        return super().to_internal_value([part for text in texts for part in text.split(",") if part])
+
+
+class RevisionField(serializers.IntegerField):
+    """Only what changed after this revision."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=0, max_value=LARGEST_REVISION, **kwargs)
+
+
+class DurationField(serializers.FloatField):
+    """Seconds, or text such as "10m". Comes out as seconds."""
+
+    def to_internal_value(self, data: Any) -> float:
+        try:
+            return float(parse_duration(data))
+        except ValueError as error:
+            raise serializers.ValidationError(f"{error}.") from None
+
+
+class TagsField(serializers.ListField):
+    """Words to find things by."""
+
+    child = serializers.CharField(max_length=64)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_length=100, **kwargs)
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        return list(dict.fromkeys(super().to_internal_value(data)))

@@ -1,0 +1,192 @@
+"""From a request to a launched experiment.
+
+Three forms: ``{"config": "<text>" or {...}, "base_directory": ...}``; the same fields as a config
+file, in snake_case; a multipart form with the config's text in ``config`` and the code folder's
+archive in ``code``. All go through the parser of config files, so all are checked the same way.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from django.core.files.uploadedfile import UploadedFile
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
+from nniweb.experiments.config.field_walk import fold
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.launching import UploadedCode, launch, scratch_folder
+from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.uploaded_code import UploadRefused, unpack
+from nniweb.experiments.visibility import visible_clusters
+from trainingservice.code_archive import MAX_BYTES, pack_code
+from trainingservice.errors import PermanentError
+
+#: Names under which an experiment shows a field, where a config file has another.
+_SHOWN_AS = {"name": "experimentName", "max_duration": "maxExperimentDuration"}
+
+
+@extend_schema_field({"oneOf": [{"type": "string"}, {"type": "object", "additionalProperties": True}]})
+class ConfigField(serializers.JSONField):
+    """A config file's text, or the same as an object."""
+
+
+@extend_schema_field(OpenApiTypes.OBJECT)
+class ObjectField(serializers.JSONField):
+    """A JSON object."""
+
+
+class LaunchRequestSerializer(serializers.Serializer[Any]):
+    """Either ``config``, or the fields of a config file in snake_case (all of them; the usual ones are listed)."""
+
+    config = ConfigField(required=False, help_text="An experiment file (YAML or JSON, NNI's v1 or v2 form).")
+    base_directory = serializers.CharField(
+        required=False, help_text="Folder on the server that relative paths start from; for administrators.")
+    experiment_name = serializers.CharField(required=False)
+    search_space = ObjectField(required=False)
+    trial_command = serializers.CharField(required=False)
+    trial_code_directory = serializers.CharField(required=False, help_text="On the server; for administrators.")
+    trial_concurrency = serializers.IntegerField(required=False)
+    trial_gpu_number = serializers.IntegerField(required=False)
+    max_trial_number = serializers.IntegerField(required=False)
+    max_experiment_duration = serializers.CharField(required=False, help_text="Such as \"90m\".")
+    max_trial_duration = serializers.CharField(required=False, help_text="Such as \"90m\".")
+    tuner = ObjectField(required=False)
+    assessor = ObjectField(required=False)
+    training_service = ObjectField(required=False)
+    cluster = serializers.CharField(required=False, help_text="A cluster of this server, instead of training_service.")
+
+
+class UploadSerializer(serializers.Serializer[Any]):
+    """A config file's text with the code folder as tar.gz or zip; relative paths start from its top."""
+
+    config = serializers.CharField()
+    code = serializers.FileField(required=False)
+
+
+def launch_from(request: Request, owner: User) -> Experiment:
+    """Launch what the request describes. Raises ConfigInvalid, or Refused (then nothing was created)."""
+    data = request.data
+    if not isinstance(data, dict):
+        raise ConfigInvalid([ConfigError("", "The body must be an object with a config, or with the fields of one.")])
+    try:
+        if request.content_type.startswith("multipart/"):
+            return _launch_upload(data, owner)
+        return _launch_json(data, owner)
+    except Refused as refused:
+        # the same form as errors of the config: to the caller it is one check
+        fields = _spelling_of(data)
+        raise ConfigInvalid([ConfigError(fields(field), message) for field, message in refused.errors]) from None
+
+
+def _launch_json(data: dict[str, Any], owner: User) -> Experiment:
+    fields = dict(data)
+    base = _base_directory(fields.pop("base_directory", None), owner)
+    if "config" not in fields:
+        shown = {_SHOWN_AS.get(key, key): value for key, value in fields.items()}
+        try:
+            return launch(_parse(shown, base, owner), owner)
+        except ConfigInvalid as invalid:
+            back = {name: key for key, name in _SHOWN_AS.items() if key in fields}
+            raise ConfigInvalid([replace(error, field=back.get(error.field, error.field))
+                                 for error in invalid.errors]) from None
+    config = fields.pop("config")
+    if fields:
+        raise ConfigInvalid([ConfigError(key, "cannot stand beside config; write it into the config.")
+                             for key in fields])
+    if not isinstance(config, str | dict):
+        raise ConfigInvalid([ConfigError("config", "must be the text of an experiment file, or its content as an "
+                                         "object.")])
+    return launch(_parse(config, base, owner), owner)
+
+
+def _base_directory(written: Any, owner: User) -> Path | None:
+    if written is None:
+        return None
+    problem = ""
+    if not isinstance(written, str) or not Path(written).is_absolute():
+        problem = "must be the absolute path of a folder on the server."
+    elif not owner.is_admin:
+        problem = "Only administrators may name folders on the server. Upload the code with the request instead " \
+                  "(a multipart form with the file code)."
+    elif not Path(written).is_dir():
+        problem = f"There is no folder {written} on the server."
+    if problem:
+        raise ConfigInvalid([ConfigError("base_directory", problem)])
+    return Path(written)
+
+
+def _launch_upload(data: dict[str, Any], owner: User) -> Experiment:
+    config, code = data.get("config"), data.get("code")
+    if isinstance(config, UploadedFile):
+        config = config.read().decode("utf-8", "replace")
+    if not isinstance(config, str) or "\x00" in config:
+        raise ConfigInvalid([ConfigError("config", "is required: the text of an experiment file.")])
+    if unknown := sorted(set(data) - {"config", "code"}):
+        raise ConfigInvalid([ConfigError(key, "is not known here; a form has config and code.") for key in unknown])
+    if code is None:
+        return launch(_parse(config, None, owner), owner)
+    if not isinstance(code, UploadedFile) or (code.size or 0) > MAX_BYTES:
+        raise ConfigInvalid([ConfigError("code", f"must be a file (tar.gz or zip) of at most {MAX_BYTES // 2**20} "
+                                         "MiB.")])
+    with scratch_folder() as scratch:
+        folder = Path(scratch).resolve() / "code"
+        folder.mkdir()
+        try:
+            unpack(code.file, folder)  # type: ignore[arg-type]
+            parsed = _parse(config, folder, owner)
+            packed = pack_code(_uploaded_folder(parsed, folder), Path(scratch) / "packed")
+        except (UploadRefused, PermanentError) as error:
+            sentence = str(error).replace(f"{folder}/", "").replace(str(folder), "of the archive")
+            raise ConfigInvalid([ConfigError("code", sentence)]) from None
+        # the scratch folder goes away: trials get the archive
+        settings = parsed.settings.model_copy(update={"trial_code_directory": None})
+        return launch(replace(parsed, settings=settings), owner,
+                      UploadedCode(packed.path, packed.sha256, packed.file_count))
+
+
+def _uploaded_folder(parsed: ParsedConfig, folder: Path) -> Path:
+    """The part of the upload that is the trials' code. Raises ConfigInvalid."""
+    settings = parsed.settings
+    code = settings.trial_code_directory or folder
+    if not code.is_relative_to(folder):
+        raise ConfigInvalid([ConfigError("trialCodeDirectory", "names a folder on the server, but the code came with "
+                                         "the request; leave one of them out.")])
+    for name, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
+        if algorithm and algorithm.code_directory and algorithm.code_directory.is_relative_to(folder):
+            raise ConfigInvalid([ConfigError(f"{name}.codeDirectory", f"is in the uploaded code, which the {name} "
+                                             "cannot reach; it must be a folder on the server.")])
+    return code
+
+
+def _parse(source: str | dict[str, Any], base: Path | None, owner: User) -> ParsedConfig:
+    return parse_experiment_config(source, base, confined=not owner.is_admin, cluster_platform=_platform_of(owner))
+
+
+def _platform_of(owner: User) -> Callable[[str], str | None]:
+    usable = visible_clusters(owner).filter(enabled=True)
+    return lambda name: usable.filter(name=name).values_list("platform", flat=True).first()
+
+
+def _spelling_of(data: dict[str, Any]) -> Callable[[str], str]:
+    """How the caller spelt a field of the canonical form, as far as that can be seen at the top level."""
+    written: Any = data.get("config", data)
+    if isinstance(written, str):
+        try:
+            written = json.loads(written)
+        except ValueError:
+            written = {}
+    keys: dict[str, str] = {}
+    if isinstance(written, dict):
+        keys = {fold(_SHOWN_AS.get(key, key)): key for key in map(str, written)}
+
+    def spelt(field: str) -> str:
+        top, dot, rest = field.partition(".")
+        return keys.get(fold(top), top) + dot + rest
+
+    return spelt

@@ -1,0 +1,57 @@
+"""JSON bodies: of a bearable size, with text that every database takes."""
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.conf import settings
+from rest_framework import parsers
+from rest_framework.exceptions import APIException, ParseError
+
+#: Nesting beyond this is no data of ours and would exhaust the interpreter's stack.
+DEEPEST = 100
+
+
+class BodyTooLarge(APIException):
+    status_code = 413
+    default_detail = "The body is too large."
+
+
+class JSONParser(parsers.JSONParser):
+    """As Django REST framework's; refuses a body that is too large or nested too deeply, NUL and lone surrogates."""
+
+    def parse(self, stream: IO[Any], media_type: str | None = None,
+              parser_context: Mapping[str, Any] | None = None) -> Any:
+        request = (parser_context or {})["request"]
+        length = int(request.META.get("CONTENT_LENGTH") or 0)
+        if length > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            raise BodyTooLarge(f"The body has {length} bytes; at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} are "
+                               "taken. Upload code as a file of a multipart form.")
+        try:
+            data = super().parse(stream, media_type, parser_context)
+            _check(data, "", 0)
+        except RecursionError:
+            raise ParseError("The JSON is nested too deeply.") from None
+        return data
+
+
+def _check(value: Any, path: str, depth: int) -> None:
+    if depth > DEEPEST:
+        raise RecursionError
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_text(key, path)
+            _check(item, f"{path}.{key}" if path else key, depth + 1)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _check(item, f"{path}[{index}]", depth + 1)
+    elif isinstance(value, str):
+        _check_text(value, path)
+
+
+def _check_text(text: str, path: str) -> None:
+    if text.isascii() and "\x00" not in text:
+        return
+    bad = next((character for character in text if character == "\x00" or "\ud800" <= character <= "\udfff"), None)
+    if bad is not None:
+        where = path.encode("ascii", "backslashreplace").decode() or "the body"
+        raise ParseError(f"The text of {where} holds the character U+{ord(bad):04X}, which is no text.")

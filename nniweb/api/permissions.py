@@ -1,0 +1,51 @@
+"""Who may do what over REST: by role first, then by the rules of ``nniweb.experiments.visibility``.
+
+What a person may not see is not found (404), what they may see but not change is forbidden (403).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from nniweb.experiments.models import Cluster, Experiment, Trial
+from nniweb.experiments.visibility import may_change_cluster, may_steer
+
+if TYPE_CHECKING:  # when running, views import the permissions
+    from rest_framework.views import APIView
+
+
+class RolePermission(BasePermission):
+    """Everybody who is signed in may look; viewers change nothing; members change what is theirs or their groups'."""
+
+    message = "Your role is viewer: you can look, not change anything. Ask an administrator."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        user = request.user
+        return user.is_authenticated and (request.method in SAFE_METHODS or user.may_change)
+
+    def has_object_permission(self, request: Request, view: APIView, obj: Any) -> bool:
+        user = request.user
+        if request.method in SAFE_METHODS or not user.is_authenticated:
+            return user.is_authenticated
+        self.message = "It belongs to somebody else; only its owner, the group it is shared with and administrators " \
+                       "may change it."
+        if isinstance(obj, Trial):
+            obj = obj.experiment
+        if isinstance(obj, Experiment):
+            return may_steer(user, obj)
+        if isinstance(obj, Cluster):
+            return may_change_cluster(user, obj)
+        return user.is_admin
+
+
+class AdminToChange(BasePermission):
+    """Everybody who is signed in may look, only administrators change."""
+
+    message = "Only administrators may do this."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        user = request.user
+        return user.is_authenticated and (request.method in SAFE_METHODS or user.is_admin)

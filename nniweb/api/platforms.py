@@ -1,0 +1,71 @@
+"""Platforms that are installed: what they need to be told, and how they differ."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from trainingservice.base import TrainingService
+from trainingservice.platforms import ALIASES, load_platform, platform_names
+
+
+class MetadataKeySerializer(serializers.Serializer[Any]):
+    key = serializers.CharField()
+    meaning = serializers.CharField()
+    is_secret = serializers.BooleanField()
+    changeable_while_running = serializers.BooleanField()
+
+
+class PlatformSerializer(serializers.Serializer[Any]):
+    """A platform."""
+
+    name = serializers.CharField()
+    aliases = serializers.ListField(child=serializers.CharField(), help_text="Other names in experiment files.")
+    settings_schema = serializers.DictField(help_text="JSON Schema of a cluster's settings; secrets are writeOnly.")
+    options_schema = serializers.DictField(help_text="JSON Schema of an experiment's options for its trials.")
+    metadata = MetadataKeySerializer(many=True)
+    shares_code_folder = serializers.BooleanField(help_text="Trials run in the user's own folder.")
+    ships_code = serializers.BooleanField(help_text="Code is packed and sent, so its size is limited.")
+    needs_public_url = serializers.BooleanField(help_text="Trials must be able to call this server.")
+    pinned_to_host = serializers.BooleanField(help_text="It is the server's own machine; for administrators.")
+    multi_phase = serializers.BooleanField(
+        allow_null=True, help_text="A running trial can be given further parameters; null where that depends on the "
+                                   "cluster.")
+    reuse_mode_meaning = serializers.CharField(help_text="What NNI's reuseMode does here.")
+
+
+def document(platform: type[TrainingService]) -> dict[str, Any]:
+    return {
+        "name": platform.platform,
+        "aliases": sorted(alias for alias, name in ALIASES.items() if name == platform.platform),
+        "settings_schema": platform.settings_model.model_json_schema(),
+        "options_schema": platform.options_model.model_json_schema(),
+        "metadata": [{"key": key, "meaning": meaning, "is_secret": key in platform.secret_metadata_keys,
+                      "changeable_while_running": key in platform.metadata_changeable_while_running}
+                     for key, meaning in sorted(platform.metadata_keys.items())],
+        "shares_code_folder": platform.shares_code_folder,
+        "ships_code": platform.ships_code,
+        "needs_public_url": platform.needs_public_url,
+        "pinned_to_host": platform.pinned_to_host,
+        "multi_phase": _is_multi_phase(platform),
+        "reuse_mode_meaning": platform.settings_model.reuse_mode_meaning,
+    }
+
+
+def _is_multi_phase(platform: type[TrainingService]) -> bool | None:
+    """The property of a service, asked without one: a service is of a cluster, and here there is none."""
+    try:
+        return bool(object.__new__(platform).is_multi_phase_job_supported)
+    except Exception:
+        return None
+
+
+class PlatformsView(APIView):
+    @extend_schema(operation_id="platforms_list", responses=PlatformSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """Every platform that can be used here."""
+        found = [document(load_platform(name)) for name in platform_names()]
+        return Response(PlatformSerializer(found, many=True).data)

@@ -1,0 +1,38 @@
+"""What the OpenAPI schema cannot find out by itself."""
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+
+from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Tells the schema's readers how to use a token."""
+
+    target_class = TokenAuthentication
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "apiKey", "in": "header", "name": "Authorization",
+                "description": "`Token nniweb_...`, as `python manage.py token NAME` prints it."}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Tells the schema's readers of the session cookie."""
+
+    target_class = SessionAuthentication
+    name = "session"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "apiKey", "in": "cookie", "name": "sessionid"}
+
+
+def add_errors(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Every operation may answer with an error, always of the one form."""
+    answer = {"description": "An error: not signed in, not allowed, not found, wrong input ...", "content": {
+        "application/json": {"schema": {"$ref": "#/components/schemas/Errors"}}}}
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            operation["responses"].setdefault("default", answer)
+    return result

@@ -1,0 +1,162 @@
+"""What trials, their metrics and their histories look like over REST."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Prefetch, QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from nniweb.api.fields import StrictSerializer, TagsField
+from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialFile, TrialParameters
+from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
+
+ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",
+                   "url")
+
+
+def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
+    """What ``TrialSerializer`` needs, in three queries however many trials there are."""
+    return trials.select_related("experiment").only(
+        *(field.attname for field in Trial._meta.concrete_fields), "experiment__public_id").prefetch_related(
+        Prefetch("parameter_sets", TrialParameters.objects.filter(index=0), to_attr="first_parameters"),
+        Prefetch("attempts", Attempt.objects.only(*ATTEMPT_COLUMNS).order_by("number"), to_attr="attempts_in_order"))
+
+
+def last_attempt(trial: Trial) -> Attempt | None:
+    attempts: list[Attempt] = trial.attempts_in_order  # type: ignore[attr-defined]  # of with_details
+    return attempts[-1] if attempts else None
+
+
+class TrialSerializer(serializers.Serializer[Any]):
+    """A trial. Needs ``with_details`` and the present time in the context as ``now``."""
+
+    id = serializers.CharField(source="public_id")
+    experiment = serializers.CharField(source="experiment.public_id")
+    sequence_id = serializers.IntegerField()
+    status = serializers.ChoiceField(choices=TRIAL_STATUSES)
+    target = serializers.ChoiceField(choices=TrialTarget.choices, help_text="What is wanted of it.")
+    source = serializers.ChoiceField(  # type: ignore[assignment]  # taken from the class before DRF's own name counts
+        choices=TrialSource.choices, help_text="Who chose its parameters.")
+    message = serializers.CharField(help_text="Why it waits, why it failed.")
+    parameters = serializers.SerializerMethodField()
+    final_value = serializers.CharField(allow_null=True, help_text="JSON text, as the trial reported it.")
+    final_number = serializers.FloatField(allow_null=True, help_text="The number in it that the tuner uses.")
+    latest_number = serializers.FloatField(allow_null=True, help_text="The latest intermediate result.")
+    intermediate_count = serializers.IntegerField()
+    tags = serializers.ListField(child=serializers.CharField())
+    machine = serializers.SerializerMethodField()
+    gpu_indices = serializers.SerializerMethodField()
+    exit_code = serializers.SerializerMethodField()
+    attempt = serializers.SerializerMethodField(help_text="Number of the latest attempt, 0 before the first.")
+    url = serializers.SerializerMethodField(help_text="Its page on the platform, where it has one.")
+    created_at = serializers.DateTimeField()
+    submitted_at = serializers.DateTimeField(allow_null=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    duration = serializers.SerializerMethodField(help_text="Seconds; of a running trial so far.")
+    revision = serializers.IntegerField(help_text="Of the experiment, when the trial was last changed.")
+
+    @extend_schema_field({"type": "object", "additionalProperties": True, "nullable": True})
+    def get_parameters(self, trial: Trial) -> Any:
+        first: list[TrialParameters] = trial.first_parameters  # type: ignore[attr-defined]  # of with_details
+        return first[0].value if first else None
+
+    @extend_schema_field({"type": "string"})
+    def get_machine(self, trial: Trial) -> str:
+        attempt = last_attempt(trial)
+        return attempt.machine_name if attempt else ""
+
+    @extend_schema_field({"type": "array", "items": {"type": "integer"}, "nullable": True})
+    def get_gpu_indices(self, trial: Trial) -> list[int] | None:
+        attempt = last_attempt(trial)
+        return attempt.gpu_indices if attempt else None
+
+    @extend_schema_field({"type": "integer", "nullable": True})
+    def get_exit_code(self, trial: Trial) -> int | None:
+        attempt = last_attempt(trial)
+        return attempt.exit_code if attempt else None
+
+    @extend_schema_field({"type": "integer"})
+    def get_attempt(self, trial: Trial) -> int:
+        attempt = last_attempt(trial)
+        return attempt.number if attempt else 0
+
+    @extend_schema_field({"type": "string"})
+    def get_url(self, trial: Trial) -> str:
+        attempt = last_attempt(trial)
+        return attempt.url if attempt else ""
+
+    @extend_schema_field({"type": "number", "nullable": True})
+    def get_duration(self, trial: Trial) -> float | None:
+        return duration_of(trial, self.context["now"])
+
+
+def duration_of(trial: Trial, now: datetime) -> float | None:
+    """Seconds by the keeper's monotonic clock where it has said; until then, by the server's."""
+    attempt = last_attempt(trial)
+    if attempt is not None and attempt.duration is not None:
+        return attempt.duration
+    if trial.started_at is None:
+        return None
+    return max(0.0, ((trial.ended_at or now) - trial.started_at).total_seconds())
+
+
+class NewTrialSerializer(StrictSerializer):
+    """A trial with hand-picked parameters; they need not lie inside the search space."""
+
+    parameters = serializers.DictField()
+
+
+class TrialChangesSerializer(StrictSerializer):
+    tags = TagsField()
+
+
+class MetricSerializer(serializers.ModelSerializer[Metric]):
+    """One thing a trial reported."""
+
+    attempt = serializers.IntegerField(source="attempt.number")
+    value = serializers.CharField(help_text="JSON text, as the trial gave it.")
+    number = serializers.FloatField(allow_null=True, help_text="The finite number in it, where there is one.")
+    parameter_id = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Metric
+        fields = ["attempt", "kind", "sequence", "value", "number", "parameter_id", "recorded_at", "revision"]
+
+    @extend_schema_field(OpenApiTypes.ANY)
+    def get_parameter_id(self, metric: Metric) -> Any:
+        return json.loads(metric.parameter_id)
+
+
+class TrialEventSerializer(serializers.ModelSerializer[TrialEvent]):
+    """Something that happened to a trial."""
+
+    actor = serializers.CharField(source="actor.username", allow_null=True, default=None)
+
+    class Meta:
+        model = TrialEvent
+        fields = ["at", "kind", "message", "actor"]
+
+
+class TrialParametersSerializer(serializers.ModelSerializer[TrialParameters]):
+    """A set of parameters; more than one for multi-phase trials."""
+
+    parameter_id = serializers.JSONField(allow_null=True)
+    value = serializers.JSONField(allow_null=True)
+
+    class Meta:
+        model = TrialParameters
+        fields = ["index", "parameter_id", "value"]
+
+
+class TrialFileSerializer(serializers.ModelSerializer[TrialFile]):
+    """A file that was kept of a trial; ``files/<id>/`` gives its content."""
+
+    attempt = serializers.IntegerField(source="attempt.number")
+
+    class Meta:
+        model = TrialFile
+        fields = ["id", "attempt", "name", "size"]

@@ -1,0 +1,216 @@
+"""Trials: list those of an experiment, submit one, look, tag, cancel, run again; their metrics and histories."""
+
+import math
+from typing import Any
+
+from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.errors import ErrorsSerializer
+from nniweb.api.experiments import experiment_of, the_user
+from nniweb.api.fields import CommaListField, Query, RevisionField
+from nniweb.api.tags import with_tag
+from nniweb.api.trial_documents import (
+    MetricSerializer,
+    NewTrialSerializer,
+    TrialChangesSerializer,
+    TrialEventSerializer,
+    TrialParametersSerializer,
+    TrialSerializer,
+    with_details,
+)
+from nniweb.experiments import intents
+from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
+from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
+from nniweb.experiments.visibility import visible_trials
+from trialkeeper import contract
+
+#: Name of an order -> expression; "duration" is made when it is asked for.
+ORDERS = {"sequence_id": "sequence_id", "final_value": "final_number", "latest": "latest_number",
+          "created": "created_at", "started": "started_at", "ended": "ended_at", "status": "status",
+          "duration": "seconds"}
+
+
+class TrialQuery(Query):
+    status = CommaListField(child=serializers.ChoiceField(choices=TRIAL_STATUSES), required=False,
+                            help_text="One or several.")
+    source = CommaListField(  # type: ignore[assignment]  # fields are taken from the class before DRF's own name counts
+        child=serializers.ChoiceField(choices=TrialSource.choices), required=False)
+    tag = serializers.CharField(required=False)
+    min_final_value = serializers.FloatField(required=False)
+    max_final_value = serializers.FloatField(required=False)
+    q = serializers.CharField(required=False, help_text="Start of the trial's id, or its sequence number.")
+    since_revision = RevisionField(required=False, help_text="Only trials that changed after this revision.")
+    order = serializers.ChoiceField(choices=[*ORDERS, *(f"-{name}" for name in ORDERS)], default="sequence_id",
+                                    help_text="Those without the value come last, either way; running trials have no "
+                                              "duration yet.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        for name in ("min_final_value", "max_final_value"):
+            if not math.isfinite(attrs.get(name, 0.0)):
+                raise serializers.ValidationError({name: "must be a finite number."})
+        return attrs
+
+
+class ExperimentTrialsView(generics.GenericAPIView[Trial]):
+    serializer_class = TrialSerializer
+
+    @extend_schema(operation_id="experiments_trials_list", parameters=[TrialQuery],
+                   responses=TrialSerializer(many=True))
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """Trials of an experiment, in order of sequence unless told otherwise."""
+        wanted = TrialQuery.of(request)
+        trials = filtered(Trial.objects.filter(experiment=experiment_of(request, experiment_id)), wanted)
+        page = self.paginate_queryset(with_details(in_order(trials, wanted["order"])))
+        serializer = TrialSerializer(page or [], many=True, context={"now": timezone.now()})
+        return self.get_paginated_response(serializer.data)
+
+    @extend_schema(operation_id="experiments_trials_create", request=NewTrialSerializer,
+                   responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Submit a trial with hand-picked parameters. It waits for a free slot, before what the tuner suggests."""
+        experiment = experiment_of(request, experiment_id)
+        self.check_object_permissions(request, experiment)
+        form = NewTrialSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        trial = intents.submit_trial(experiment, form.validated_data["parameters"], the_user(request))
+        return Response(document(trial.pk), status=status.HTTP_201_CREATED)
+
+
+def document(trial_pk: int) -> dict[str, Any]:
+    """The document of one trial, as its rows are now."""
+    trial = with_details(Trial.objects.filter(pk=trial_pk)).get()
+    return dict(TrialSerializer(trial, context={"now": timezone.now()}).data)
+
+
+def filtered(trials: QuerySet[Trial], wanted: dict[str, Any]) -> QuerySet[Trial]:
+    if statuses := wanted.get("status"):
+        trials = trials.filter(status__in=statuses)
+    if sources := wanted.get("source"):
+        trials = trials.filter(source__in=sources)
+    if "tag" in wanted:
+        trials = with_tag(trials, wanted["tag"])
+    if "min_final_value" in wanted:
+        trials = trials.filter(final_number__gte=wanted["min_final_value"])
+    if "max_final_value" in wanted:
+        trials = trials.filter(final_number__lte=wanted["max_final_value"])
+    if "q" in wanted:
+        text = wanted["q"]
+        if text.isascii() and text.isdigit() and len(text) < 10:
+            trials = trials.filter(sequence_id=int(text))
+        else:
+            trials = trials.filter(public_id__startswith=text)
+    if "since_revision" in wanted:
+        trials = trials.filter(revision__gt=wanted["since_revision"])
+    return trials
+
+
+def in_order(trials: QuerySet[Trial], order: str) -> QuerySet[Trial]:
+    name = order.removeprefix("-")
+    if name == "duration":
+        last = Attempt.objects.filter(trial=OuterRef("pk")).order_by("-number").values("duration")[:1]
+        trials = trials.annotate(seconds=Subquery(last))
+    column = F(ORDERS[name])
+    falling = order.startswith("-")
+    return trials.order_by(column.desc(nulls_last=True) if falling else column.asc(nulls_last=True), "sequence_id")
+
+
+class TrialView(generics.GenericAPIView[Trial]):
+    """A trial the person may see, by its public id; 404 otherwise."""
+
+    serializer_class: type[Any] = TrialSerializer
+    lookup_field = "public_id"
+    lookup_url_kwarg = "trial_id"
+
+    def get_queryset(self) -> QuerySet[Trial]:
+        return visible_trials(the_user(self.request)).select_related("experiment")
+
+
+class TrialDetailView(TrialView):
+    @extend_schema(operation_id="trials_retrieve", responses=TrialSerializer)
+    def get(self, request: Request, trial_id: str) -> Response:
+        """One trial."""
+        return Response(document(self.get_object().pk))
+
+    @extend_schema(operation_id="trials_change", request=TrialChangesSerializer,
+                   responses={200: TrialSerializer, 400: ErrorsSerializer})
+    def patch(self, request: Request, trial_id: str) -> Response:
+        """Change its tags."""
+        trial = self.get_object()
+        form = TrialChangesSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        intents.tag_trial(trial, form.validated_data["tags"])
+        return Response(document(trial.pk))
+
+
+class TrialCancelView(TrialView):
+    @extend_schema(operation_id="trials_cancel", request=None, responses=TrialSerializer)
+    def post(self, request: Request, trial_id: str) -> Response:
+        """End it. Harmless on an ended one."""
+        trial = self.get_object()
+        intents.cancel_trial(trial, the_user(request))
+        return Response(document(trial.pk))
+
+
+class TrialRerunView(TrialView):
+    @extend_schema(operation_id="trials_rerun", request=None,
+                   responses={201: TrialSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, trial_id: str) -> Response:
+        """Run it again: a new trial with the same parameters, which counts towards the limit."""
+        again = intents.rerun_trial(self.get_object(), the_user(request))
+        return Response(document(again.pk), status=status.HTTP_201_CREATED)
+
+
+def trial_of(request: Request, public_id: str) -> Trial:
+    """The trial in the address of something that belongs to it. Raises Http404."""
+    return get_object_or_404(visible_trials(the_user(request)), public_id=public_id)
+
+
+class MetricQuery(Query):
+    kind = CommaListField(child=serializers.ChoiceField(choices=list(contract.METRIC_KINDS)), required=False)
+    since_revision = RevisionField(required=False, help_text="Only metrics stored after this revision.")
+
+
+@extend_schema(parameters=[MetricQuery])
+class TrialMetricsView(generics.ListAPIView[Metric]):
+    """What a trial reported, in the order in which it did. Charts take the last one of each sequence."""
+
+    serializer_class = MetricSerializer
+    queryset = Metric.objects.none()
+
+    def get_queryset(self) -> QuerySet[Metric]:
+        wanted = MetricQuery.of(self.request)
+        metrics = Metric.objects.filter(attempt__trial=trial_of(self.request, self.kwargs["trial_id"]))
+        if kinds := wanted.get("kind"):
+            metrics = metrics.filter(kind__in=kinds)
+        if "since_revision" in wanted:
+            metrics = metrics.filter(revision__gt=wanted["since_revision"])
+        return metrics.select_related("attempt").only(
+            "attempt__number", "n", "kind", "sequence", "value", "number", "parameter_id", "recorded_at", "revision"
+        ).order_by("attempt__number", "n")
+
+
+class TrialEventsView(generics.ListAPIView[TrialEvent]):
+    """What happened to a trial and why, oldest first."""
+
+    serializer_class = TrialEventSerializer
+    queryset = TrialEvent.objects.none()
+
+    def get_queryset(self) -> QuerySet[TrialEvent]:
+        trial = trial_of(self.request, self.kwargs["trial_id"])
+        return TrialEvent.objects.filter(trial=trial).select_related("actor").order_by("pk")
+
+
+class TrialParametersView(generics.ListAPIView[TrialParameters]):
+    """The parameter sets a trial was given."""
+
+    serializer_class = TrialParametersSerializer
+    queryset = TrialParameters.objects.none()
+
+    def get_queryset(self) -> QuerySet[TrialParameters]:
+        return TrialParameters.objects.filter(trial=trial_of(self.request, self.kwargs["trial_id"])).order_by("index")

@@ -1,0 +1,60 @@
+"""Addresses of the REST interface, below ``/api/v1/``."""
+
+from django.urls import path, re_path
+from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from nniweb.api import (
+    clusters,
+    experiments,
+    platforms,
+    schema,  # noqa: F401  # importing it is what makes it known
+    trial_files,
+    trial_output,
+    trials,
+    workers,
+)
+from nniweb.api.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
+
+
+@extend_schema(exclude=True)
+class NothingHereView(APIView):
+    """So that a wrong address below /api/v1/ gets an error like all others."""
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        super().initial(request, *args, **kwargs)
+        raise NotFound(f"Nothing is served at {request.path}; addresses end with a slash, /api/schema/ lists them.")
+
+
+EXPERIMENT = "experiments/<slug:experiment_id>"
+TRIAL = "trials/<slug:trial_id>"
+CLUSTER = "clusters/<slug:cluster_id>"
+
+urlpatterns = [
+    path("experiments/", experiments.ExperimentsView.as_view()),
+    path(f"{EXPERIMENT}/", experiments.ExperimentDetailView.as_view()),
+    path(f"{EXPERIMENT}/actions/pause/", experiments.ExperimentPauseView.as_view()),
+    path(f"{EXPERIMENT}/actions/resume/", experiments.ExperimentResumeView.as_view()),
+    path(f"{EXPERIMENT}/actions/stop/", experiments.ExperimentStopView.as_view()),
+    path(f"{EXPERIMENT}/events/", experiments.ExperimentEventsView.as_view()),
+    path(f"{EXPERIMENT}/trials/", trials.ExperimentTrialsView.as_view()),
+    path(f"{TRIAL}/", trials.TrialDetailView.as_view()),
+    path(f"{TRIAL}/actions/cancel/", trials.TrialCancelView.as_view()),
+    path(f"{TRIAL}/actions/rerun/", trials.TrialRerunView.as_view()),
+    path(f"{TRIAL}/metrics/", trials.TrialMetricsView.as_view()),
+    path(f"{TRIAL}/events/", trials.TrialEventsView.as_view()),
+    path(f"{TRIAL}/output/", trial_output.TrialOutputView.as_view()),
+    path(f"{TRIAL}/parameters/", trials.TrialParametersView.as_view()),
+    path(f"{TRIAL}/files/", trial_files.TrialFilesView.as_view()),
+    path(f"{TRIAL}/files/<int:file_id>/", trial_files.TrialFileView.as_view()),
+    path("clusters/", clusters.ClustersView.as_view()),
+    path(f"{CLUSTER}/", clusters.ClusterDetailView.as_view()),
+    path(f"{CLUSTER}/actions/rehearse/", clusters.ClusterRehearsalView.as_view()),
+    path(f"{CLUSTER}/metadata/", ClusterMetadataListView.as_view()),
+    path(f"{CLUSTER}/metadata/<slug:key>/", ClusterMetadataView.as_view()),
+    path("platforms/", platforms.PlatformsView.as_view()),
+    path("workers/", workers.WorkersView.as_view()),
+    re_path("", NothingHereView.as_view()),
+]

@@ -1,0 +1,196 @@
+"""Clusters as people set them up: checked settings, sealed secrets, a revision by which the worker notices changes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
+from nniweb.experiments.config.field_walk import fold
+from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
+from nniweb.experiments.sealing import seal, unseal
+from nniweb.experiments.service_factory import build_service
+from trainingservice.base import TrainingService
+from trainingservice.errors import InvalidMetadata, TrainingServiceError
+from trainingservice.platforms import load_platform
+
+#: How many names a sentence lists.
+_NAMES = 5
+
+
+class ClusterBusy(Exception):
+    """Experiments use the cluster in a way that forbids the change; the sentence names them."""
+
+
+def store_cluster(section: PlatformSection, name: str, *, owner: User | None, is_private: bool, pinned_host: str = "",
+                  group: Group | None = None) -> Cluster:
+    """Write a new cluster with its secrets sealed. Raises IntegrityError where the name is taken."""
+    with transaction.atomic():
+        cluster = Cluster.objects.create(
+            name=name, platform=section.platform, settings=without_secrets(section.settings), owner=owner, group=group,
+            is_private=is_private, pinned_host=pinned_host)
+        _store_secrets(cluster, section.secrets)
+    return cluster
+
+
+def create_cluster(name: str, platform: str, settings: dict[str, Any], *, owner: User, is_private: bool, host: str,
+                   group: Group | None = None) -> Cluster:
+    """Set up a cluster. ``host`` is this machine, for platforms that are pinned to it.
+
+    Raises ConfigInvalid (fields ``platform`` and ``settings...``) and Refused (``name``).
+    """
+    section = read_settings(platform, settings)
+    pinned = load_platform(section.platform).pinned_to_host
+    try:
+        return store_cluster(section, name, owner=owner, is_private=is_private, group=group,
+                             pinned_host=host if pinned else "")
+    except IntegrityError:
+        raise Refused(f"There is a cluster named {name!r} already.", "name") from None
+
+
+def read_settings(platform: str, settings: dict[str, Any], secrets: Mapping[str, str] | None = None) -> PlatformSection:
+    """Check a cluster's settings (camelCase, or any spelling config files may use). Raises ConfigInvalid."""
+    if any(fold(key) == "platform" for key in settings):
+        raise ConfigInvalid([ConfigError("settings.platform", "stands beside the settings, not in them.")])
+    try:
+        section = parse_stored_section({"platform": platform, **settings}, dict(secrets or {}))
+    except ConfigInvalid as invalid:
+        raise ConfigInvalid([ConfigError(_field(error.field), error.message) for error in invalid.errors]) from None
+    own = type(section.settings).model_fields
+    options = [field.alias or name for name, field in type(section.options).model_fields.items()
+               if name in section.options.model_fields_set and name not in own]
+    if options:
+        raise ConfigInvalid([ConfigError(f"settings.{name}", "is an option of an experiment's trials, not of the "
+                                         "cluster; give it in the experiment's own file.") for name in options])
+    return section
+
+
+def _field(path: str) -> str:
+    section = "trainingService"
+    if path == f"{section}.platform":
+        return "platform"
+    return f"settings{path.removeprefix(section)}" if path.startswith(section) else path
+
+
+def change_settings(cluster: Cluster, settings: dict[str, Any]) -> None:
+    """Replace a cluster's settings. Raises ConfigInvalid.
+
+    Stored secrets stay where the new settings leave them out; one inside a list stays only if its
+    element is otherwise the same, so that no machine ever gets another machine's password. A secret
+    given as null is removed.
+    """
+    platform = load_platform(cluster.platform)
+    old = settings_secrets(cluster, platform)
+    kept = {path: secret for path, secret in old.items() if _stays(path, cluster.settings, settings)}
+    section = read_settings(cluster.platform, settings, kept)
+    with transaction.atomic():
+        _bump(cluster, settings=without_secrets(section.settings))
+        cluster.metadata.filter(key__in=old).delete()
+        _store_secrets(cluster, section.secrets)
+
+
+def _stays(path: str, old: Any, new: Any) -> bool:
+    *parents, last = path.replace("[", ".[").split(".")
+    for part in parents:
+        if part.startswith("["):
+            index = int(part[1:-1])
+            if not (isinstance(old, list) and isinstance(new, list) and index < min(len(old), len(new))
+                    and old[index] == new[index]):
+                return False
+            old, new = old[index], new[index]
+        else:
+            old, new = _member(old, part, {}), _member(new, part, None)
+    return isinstance(new, dict) and all(fold(key) != fold(last) for key in new)
+
+
+def _member(document: Any, key: str, default: Any) -> Any:
+    if not isinstance(document, dict):
+        return default
+    return next((value for name, value in document.items() if fold(name) == fold(key)), default)
+
+
+def settings_secrets(cluster: Cluster, platform: type[TrainingService]) -> dict[str, str]:
+    """The secrets of a cluster's settings, by their paths. Raises CannotOpen."""
+    return {row.key: unseal(row.sealed_value) for row in cluster.metadata.all()
+            if row.sealed_value is not None and row.key not in platform.metadata_keys}
+
+
+def _store_secrets(cluster: Cluster, secrets: Mapping[str, str]) -> None:
+    ClusterMetadata.objects.bulk_create(
+        ClusterMetadata(cluster=cluster, key=path, sealed_value=seal(secret)) for path, secret in secrets.items())
+
+
+def change_cluster(cluster: Cluster, fields: Mapping[str, Any]) -> None:
+    """Rename, enable or disable it, give it to a group (``name``, ``enabled``, ``group``). Raises Refused."""
+    try:
+        with transaction.atomic():
+            _bump(cluster, **fields)
+    except IntegrityError:
+        raise Refused(f"There is a cluster named {fields['name']!r} already.", "name") from None
+
+
+def _bump(cluster: Cluster, **fields: Any) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(**fields, settings_revision=F("settings_revision") + 1)
+
+
+def delete_cluster(cluster: Cluster) -> None:
+    """Remove it. Raises ClusterBusy while experiments, running or not, belong to it."""
+    with transaction.atomic():
+        _bump(cluster)  # takes the row, so that no experiment is added meanwhile
+        experiments = Experiment.objects.filter(cluster=cluster)
+        if running := experiments.unfinished().filter(deleted_at=None):
+            raise ClusterBusy(f"Experiments use the cluster {cluster.name}: {named(running)}. Stop and delete them "
+                              "first.")
+        if experiments.exists():
+            visible = experiments.filter(deleted_at=None)
+            raise ClusterBusy(f"Ended experiments belong to the cluster {cluster.name}: {named(visible)}. Delete them "
+                              "first, or disable the cluster." if visible else
+                              f"What deleted experiments left on {cluster.name} is still being removed. Try again "
+                              "in a minute, with a worker running.")
+        cluster.delete()
+
+
+def named(experiments: Iterable[Experiment]) -> str:
+    """Experiments by name and id, for a sentence."""
+    all_of_them = list(experiments)
+    more = f" and {len(all_of_them) - _NAMES} more" if len(all_of_them) > _NAMES else ""
+    return ", ".join(str(experiment) for experiment in all_of_them[:_NAMES]) + more
+
+
+def set_metadata(cluster: Cluster, key: str, value: str) -> None:
+    """Set one metadata key, after the platform has taken it for good. Raises Refused and ClusterBusy."""
+    platform = load_platform(cluster.platform)
+    _may_be_set(cluster, platform, key)
+    try:
+        build_service(cluster, replacing={key: value}).clean_up()
+    except InvalidMetadata as invalid:
+        raise Refused(invalid.message, "value" if invalid.field.startswith(key) else invalid.field) from None
+    except TrainingServiceError as error:
+        raise Refused(str(error), "value") from None
+    is_secret = key in platform.secret_metadata_keys
+    with transaction.atomic():
+        _bump(cluster)
+        ClusterMetadata.objects.update_or_create(cluster=cluster, key=key, defaults={
+            "value": "" if is_secret else value, "sealed_value": seal(value) if is_secret else None})
+
+
+def remove_metadata(cluster: Cluster, key: str) -> None:
+    """Forget one metadata key; harmless where it was not set. Raises Refused and ClusterBusy."""
+    _may_be_set(cluster, load_platform(cluster.platform), key)
+    with transaction.atomic():
+        _bump(cluster)
+        cluster.metadata.filter(key=key).delete()
+
+
+def _may_be_set(cluster: Cluster, platform: type[TrainingService], key: str) -> None:
+    if key not in platform.metadata_keys:
+        raise Refused(f"The {platform.platform} platform has no metadata named {key!r}; it knows: "
+                      f"{', '.join(sorted(platform.metadata_keys)) or 'none'}.", "key")
+    running = Experiment.objects.filter(cluster=cluster, deleted_at=None).unfinished()
+    if key not in platform.metadata_changeable_while_running and running:
+        raise ClusterBusy(f"{key} cannot be changed while experiments use the cluster: {named(running)}. Stop them "
+                          "first.")

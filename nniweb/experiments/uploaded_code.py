@@ -1,0 +1,142 @@
+"""Code that came as an archive: unpacked with suspicion into a folder of its own.
+
+Taken are tar.gz and zip with files and folders. Refused are links, devices, names that lead out of
+the folder, and archives that hold more than may be shipped (an archive bomb ends at the limit, not
+when the disk is full).
+"""
+
+import gzip
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from trainingservice.code_archive import MAX_BYTES
+
+#: Entries of an archive, those that .nniignore will leave out included.
+MAX_ENTRIES = 10_000
+#: Of the tar itself, headers included.
+_MAX_TAR_BYTES = MAX_BYTES + MAX_ENTRIES * 1024
+_BLOCK = 256 * 1024
+
+
+class UploadRefused(Exception):
+    """The archive cannot be used. The text says which part of it, and what to do."""
+
+
+def unpack(archive: IO[bytes], folder: Path) -> None:
+    """Unpack a tar.gz or zip into ``folder``, which must exist and be empty. Raises UploadRefused."""
+    start = archive.read(4)
+    archive.seek(0)
+    try:
+        if start.startswith(b"\x1f\x8b"):
+            _unpack_tar(archive, folder)
+        elif start in (b"PK\x03\x04", b"PK\x05\x06"):
+            _unpack_zip(archive, folder)
+        else:
+            raise UploadRefused("The file is neither a tar.gz nor a zip. "
+                                "Make one with: tar czf code.tar.gz -C FOLDER .")
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, gzip.BadGzipFile) as error:
+        raise UploadRefused(f"The archive is damaged: {error}. Make it anew.") from error
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UploadRefused(f"The archive cannot be unpacked: {error}.") from error
+
+
+def _unpack_tar(archive: IO[bytes], folder: Path) -> None:
+    # the tar is written out first: its reader allocates what headers claim, so what it reads must be limited
+    with tempfile.TemporaryFile(dir=folder.parent) as plain, gzip.GzipFile(fileobj=archive) as packed:
+        _copy(cast(IO[bytes], packed), plain, _MAX_TAR_BYTES)
+        plain.seek(0)
+        budget = _Budget()
+        with tarfile.open(fileobj=plain, mode="r:") as tar:
+            for member in tar:
+                if member.isdir():
+                    _folder(folder, member.name)
+                    budget.take(member.name, 0)
+                    continue
+                if not member.isreg():
+                    kind = "a link" if member.issym() or member.islnk() else "no ordinary file"
+                    raise UploadRefused(_odd(member.name, kind))
+                budget.take(member.name, member.size)
+                source = tar.extractfile(member)
+                assert source is not None  # it is a file
+                _write(folder, member.name, source, member.size, bool(member.mode & 0o111))
+
+
+def _unpack_zip(archive: IO[bytes], folder: Path) -> None:
+    budget = _Budget()
+    with zipfile.ZipFile(archive) as packed:
+        for info in packed.infolist():
+            mode = info.external_attr >> 16
+            if info.is_dir():
+                _folder(folder, info.filename)
+                budget.take(info.filename, 0)
+                continue
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+                raise UploadRefused(_odd(info.filename, "a link" if stat.S_ISLNK(mode) else "no ordinary file"))
+            if info.flag_bits & 0x1:
+                raise UploadRefused(f"{info.filename} in the archive is encrypted. Make one without a password.")
+            budget.take(info.filename, info.file_size)
+            with packed.open(info) as source:
+                _write(folder, info.filename, source, info.file_size, bool(mode & 0o111))
+
+
+class _Budget:
+    """Counts entries and bytes; the claimed sizes, which writing does not exceed."""
+
+    def __init__(self) -> None:
+        self.entries = self.bytes = 0
+
+    def take(self, name: str, size: int) -> None:
+        self.entries += 1
+        self.bytes += size
+        if self.entries > MAX_ENTRIES:
+            raise UploadRefused(f"The archive holds more than {MAX_ENTRIES} files and folders. Leave out what the "
+                                "trials do not need.")
+        if self.bytes > MAX_BYTES or size < 0:
+            raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MiB (at {name}). Leave out "
+                                "what the trials do not need, and keep data outside of the code.")
+
+
+def _odd(name: str, kind: str) -> str:
+    return f"{name} in the archive is {kind}. Only files and folders are taken: put the file itself in its place."
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\x00" in name:
+        raise UploadRefused(f"The archive holds the name {name!r}, which leads out of its folder. Make the archive "
+                            "with names that start from the code folder.")
+    return path.parts
+
+
+def _folder(folder: Path, name: str) -> None:
+    folder.joinpath(*_parts(name)).mkdir(parents=True, exist_ok=True)
+
+
+def _write(folder: Path, name: str, source: IO[bytes], size: int, executable: bool) -> None:
+    target = folder.joinpath(*_parts(name))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target, "wb") as goal:
+        _copy(source, goal, size)
+    target.chmod(0o700 if executable else 0o600)
+
+
+def _copy(source: IO[bytes], goal: IO[bytes], most: int) -> None:
+    """Copy, and refuse what is longer than it may be, or than it said."""
+    for block in _blocks(source):
+        most -= len(block)
+        if most < 0:
+            raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MiB or than it says of "
+                                "itself. Leave out what the trials do not need.")
+        goal.write(block)
+
+
+def _blocks(source: IO[bytes]) -> Iterator[bytes]:
+    while block := source.read(_BLOCK):
+        yield block
+

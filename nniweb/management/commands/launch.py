@@ -1,0 +1,84 @@
+"""``python manage.py launch config.yml --follow``: launches an experiment from its file."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db.models import Q
+
+from nniweb.experiments import addresses
+from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.launching import launch
+from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.models.account import Role
+from nniweb.experiments.visibility import visible_clusters
+from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
+from nniweb.management.following import Follower
+
+#: What shells report of a program that Ctrl-C ended.
+INTERRUPTED = 130
+
+
+class Command(BaseCommand):
+    help = ("Launch an experiment from its file. With --follow the exit status is 0 when it is DONE, 1 after an error, "
+            "2 when no worker is alive, 3 when somebody stopped it.")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("config", type=Path, help="experiment file (NNI's v1 or v2 form)")
+        parser.add_argument("--follow", action="store_true", help="show the progress until the end")
+        parser.add_argument("--user", help="whose experiment it is (the first administrator's)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        experiment = self._launch(options["config"], _owner(options["user"]))
+        self.stdout.write(f"Launched {experiment.name!r}, id {experiment.public_id}")
+        self.stdout.write(addresses.experiment_page(experiment.public_id))
+        for note in experiment.notes:
+            self.stdout.write(f"Note: {note}")
+        if not worker_is_alive():
+            self.stderr.write(f"No worker is alive, so it waits. {HOW_TO_START}")
+        if not options["follow"]:
+            return
+        self.stdout.ending = ""  # the follower's line moves
+        follower = Follower(experiment, self.stdout)  # type: ignore[arg-type]  # a text stream
+        try:
+            status = follower.follow()
+        except KeyboardInterrupt:
+            follower.say_it_goes_on(experiment)
+            status = INTERRUPTED
+        if status:
+            sys.exit(status)
+
+    @staticmethod
+    def _launch(path: Path, owner: User) -> Experiment:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise CommandError(f"{path} is no UTF-8 text.") from None
+        usable = visible_clusters(owner).filter(enabled=True)
+        try:
+            parsed = parse_experiment_config(
+                text, path.parent.absolute(),
+                cluster_platform=lambda name: usable.filter(name=name).values_list("platform", flat=True).first())
+            return launch(parsed, owner)
+        except ConfigInvalid as invalid:
+            raise CommandError("\n".join(f"{path}: {error}" for error in invalid.errors)) from None
+        except Refused as refused:
+            raise CommandError("\n".join(f"{path}: {f'{field}: ' if field else ''}{message}"
+                                         for field, message in refused.errors)) from None
+
+
+def _owner(name: str | None) -> User:
+    users = User.objects.filter(is_active=True).order_by("pk")
+    if name is not None:
+        owner = users.filter(username=name).first()
+        if owner is None:
+            raise CommandError(f"There is no user named {name!r}.")
+        return owner
+    owner = users.filter(Q(is_superuser=True) | Q(role=Role.ADMIN)).first()
+    if owner is None:
+        raise CommandError("There is no administrator yet; the first start of the server (make run) makes one.")
+    return owner

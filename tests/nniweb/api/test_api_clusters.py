@@ -1,0 +1,229 @@
+"""Clusters, their metadata and secrets; platforms and workers."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from nniweb.experiments.models import Attempt, Cluster, Machine, Worker
+from nniweb.experiments.service_factory import build_service
+from trainingservice.platforms import platform_names
+
+SETTINGS = {"address": "there", "token": "sesame",
+            "doors": [{"host": "a", "password": "pw-a"}, {"host": "b", "password": "pw-b"}]}
+
+
+@pytest.fixture
+def cluster(api, vault) -> Cluster:
+    answer = api.post("/api/v1/clusters/", {"name": "strong room", "platform": "vault", "settings": SETTINGS})
+    assert answer.status_code == 201, answer.content
+    return Cluster.objects.get(name="strong room")
+
+
+def address(cluster: Cluster) -> str:
+    return f"/api/v1/clusters/{cluster.public_id}/"
+
+
+def secrets_of(cluster: Cluster) -> tuple:
+    settings = build_service(Cluster.objects.get(pk=cluster.pk)).settings
+    return (settings.token and settings.token.get_secret_value(),
+            [door.password and door.password.get_secret_value() for door in settings.doors])
+
+
+def test_secrets_are_sealed_and_never_shown(api, cluster) -> None:
+    body = api.get(address(cluster)).json()
+    assert body["settings"] == {"address": "there", "doors": [{"host": "a", "port": 22}, {"host": "b", "port": 22}]}
+    assert body["secrets_set"] == ["doors[0].password", "doors[1].password", "token"]
+    assert secrets_of(cluster) == ("sesame", ["pw-a", "pw-b"])
+    with connection.cursor() as cursor:
+        for table in ("cluster", "clustermetadata"):
+            cursor.execute(f"SELECT * FROM experiments_{table}")
+            raw = str([[bytes(cell) if isinstance(cell, memoryview) else cell for cell in row] for row in cursor])
+            assert "sesame" not in raw
+            assert "pw-a" not in raw
+
+
+@pytest.mark.parametrize(("change", "field"), [
+    ({"name": ""}, "name"), ({"name": "a/b"}, "name"), ({"name": "a\nb"}, "name"),
+    ({"platform": "volt"}, "platform"),
+    ({"settings": {}}, "settings.address"), ({"settings": {"address": 3}}, "settings.address"),
+    ({"settings": {"address": "x", "doors": [{"host": "a", "port": 0}]}}, "settings.doors[0].port"),
+    ({"settings": {"address": "x", "colour": "red"}}, "settings.colour"),
+    ({"settings": {"address": "x", "image": "alpine"}}, "settings.image"),
+    ({"settings": {"address": "x", "platform": "local"}}, "settings.platform"), ({"settings": []}, "settings"),
+    ({"is_private": "perhaps"}, "is_private"), ({"extra": 1}, "extra")])
+def test_what_is_wrong_with_a_new_cluster_is_named(api, vault, change, field) -> None:
+    answer = api.post("/api/v1/clusters/", {"name": "c", "platform": "vault", "settings": SETTINGS, **change})
+    assert answer.status_code == 400, answer.content
+    assert field in [error["field"] for error in answer.json()["errors"]], answer.json()
+    assert not Cluster.objects.exists()
+
+
+def test_a_name_is_given_once(api, cluster) -> None:
+    answer = api.post("/api/v1/clusters/", {"name": "strong room", "platform": "vault", "settings": SETTINGS})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "name")
+    api.post("/api/v1/clusters/", {"name": "other", "platform": "vault", "settings": SETTINGS})
+    answer = api.patch(address(cluster), {"name": "other"})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "name")
+
+
+def test_new_settings_keep_the_secrets_they_leave_out(api, cluster) -> None:
+    settings = api.get(address(cluster)).json()["settings"]
+    body = api.patch(address(cluster), {"settings": {**settings, "address": "elsewhere"}}).json()
+    assert (body["settings"]["address"], body["settings_revision"]) == ("elsewhere", 1)
+    assert secrets_of(cluster) == ("sesame", ["pw-a", "pw-b"])
+
+
+def test_no_machine_gets_another_machines_password(api, cluster) -> None:
+    settings = api.get(address(cluster)).json()["settings"]
+    settings["doors"].reverse()
+    api.patch(address(cluster), {"settings": settings})
+    assert secrets_of(cluster) == ("sesame", [None, None])
+
+
+def test_a_secret_is_replaced_and_removed(api, cluster) -> None:
+    settings = api.get(address(cluster)).json()["settings"]
+    settings["doors"][0]["password"] = "new"
+    api.patch(address(cluster), {"settings": {**settings, "token": None}})
+    assert secrets_of(cluster) == (None, ["new", "pw-b"])
+
+
+def test_wrong_new_settings_change_nothing(api, cluster) -> None:
+    answer = api.patch(address(cluster), {"name": "new", "settings": {"address": "x", "bad": 1}})
+    assert answer.status_code == 400
+    cluster.refresh_from_db()
+    assert (cluster.name, cluster.settings_revision) == ("strong room", 0)
+
+
+def test_a_cluster_with_experiments_is_not_deleted_and_they_are_named(api, cluster, make_experiment) -> None:
+    experiment = make_experiment(cluster=cluster)
+    answer = api.delete(address(cluster))
+    assert answer.status_code == 409
+    assert experiment.public_id in answer.json()["errors"][0]["message"]
+    experiment.status = "DONE"
+    experiment.save()
+    ended = api.delete(address(cluster))
+    assert ended.status_code == 409
+    assert "disable" in ended.json()["errors"][0]["message"]
+    experiment.delete()
+    assert api.delete(address(cluster)).status_code == 204
+    assert api.get(address(cluster)).status_code == 404
+
+
+def test_only_administrators_set_up_and_change_shared_clusters(as_user, alice, cluster) -> None:
+    client = as_user(alice)
+    assert client.get(address(cluster)).status_code == 200
+    for answer in (client.post("/api/v1/clusters/", {"name": "c", "platform": "vault", "settings": SETTINGS}),
+                   client.patch(address(cluster), {"enabled": False}), client.delete(address(cluster)),
+                   client.put(f"{address(cluster)}metadata/note/", {"value": "a"}),
+                   client.delete(f"{address(cluster)}metadata/note/")):
+        assert answer.status_code == 403
+
+
+def test_a_private_cluster_is_its_owners(as_user, alice, bob, cluster) -> None:
+    Cluster.objects.update(is_private=True, owner=alice)
+    assert as_user(bob).get(address(cluster)).status_code == 404
+    assert as_user(alice).patch(address(cluster), {"name": "mine"}).json()["name"] == "mine"
+    # settings may name the server's files
+    assert as_user(alice).patch(address(cluster), {"settings": {"address": "x"}}).status_code == 403
+    assert as_user(alice).delete(address(cluster)).status_code == 204
+
+
+def test_a_groups_cluster_is_the_groups(as_user, alice, charlie, cluster, api) -> None:
+    assert api.patch(address(cluster), {"group": "vision"}).json()["group"] == "vision"
+    assert as_user(alice).get("/api/v1/clusters/").json()["count"] == 1
+    assert as_user(charlie).get("/api/v1/clusters/").json()["count"] == 0
+
+
+def test_metadata_are_set_shown_and_forgotten(api, cluster) -> None:
+    base = f"{address(cluster)}metadata/"
+    assert [row["key"] for row in api.get(base).json()] == ["key_file", "note"]
+    assert api.get(f"{base}note/").json() == {"key": "note", "meaning": "any text", "is_secret": False,
+                                              "is_set": False, "value": ""}
+    assert api.put(f"{base}note/", {"value": " hello "}).json()["value"] == " hello "
+    secret = api.put(f"{base}key_file/", {"value": "very secret"}).json()
+    assert (secret["is_set"], secret["value"]) == (True, "set")
+    assert api.get(address(cluster)).json()["metadata_set"] == ["key_file", "note"]
+    assert api.get(address(cluster)).json()["settings_revision"] == 2
+    assert "very secret" not in json.dumps(api.get(base).json())
+    assert api.delete(f"{base}note/").status_code == 204
+    assert api.get(f"{base}note/").json()["is_set"] is False
+    assert secrets_of(cluster)[0] == "sesame"
+
+
+def test_wrong_metadata_are_refused_by_name(api, cluster) -> None:
+    base = f"{address(cluster)}metadata/"
+    wrong = api.put(f"{base}note/", {"value": "wrong"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (400, "value")
+    assert api.put(f"{base}note/", {}).json()["errors"][0]["field"] == "value"
+    for method in ("get", "put", "delete"):
+        unknown = getattr(api, method)(f"{base}nothing/", {"value": "a"})
+        assert unknown.status_code == 404
+        assert "key_file, note" in unknown.json()["errors"][0]["message"]
+    # the secrets of the settings are no metadata
+    assert api.get(f"{base}token/").status_code == 404
+
+
+def test_metadata_that_cannot_change_while_running_are_refused_naming_the_experiments(api, cluster, make_experiment
+                                                                                      ) -> None:
+    experiment = make_experiment(cluster=cluster)
+    base = f"{address(cluster)}metadata/"
+    assert api.put(f"{base}note/", {"value": "a"}).status_code == 200
+    for answer in (api.put(f"{base}key_file/", {"value": "a"}), api.delete(f"{base}key_file/")):
+        assert answer.status_code == 409
+        assert experiment.public_id in answer.json()["errors"][0]["message"]
+
+
+def test_a_rehearsal_answers_in_sentences(api, cluster) -> None:
+    found = api.post(f"{address(cluster)}actions/rehearse/").json()
+    assert found == [{"check": "connection", "ok": True, "message": "It opens.", "machine": "", "temporary": False}]
+    api.patch(address(cluster), {"settings": {"address": "away"}})
+    found = api.post(f"{address(cluster)}actions/rehearse/").json()
+    assert (found[0]["ok"], found[0]["temporary"], found[0]["message"]) == (False, True, "The vault does not answer.")
+    Cluster.objects.update(settings={"address": 3})
+    assert api.post(f"{address(cluster)}actions/rehearse/").json()[0]["check"] == "settings"
+    Cluster.objects.update(pinned_host="elsewhere")
+    assert api.post(f"{address(cluster)}actions/rehearse/").status_code == 409
+
+
+def test_the_local_machine_is_rehearsed_with_a_real_trial(api, settings) -> None:
+    api.post("/api/v1/clusters/", {"name": "here", "platform": "local"})
+    found = api.post(f"{address(Cluster.objects.get())}actions/rehearse/").json()
+    assert {"interpreter", "folder", "disk"} <= {finding["check"] for finding in found}
+    assert all(finding["ok"] for finding in found if finding["check"] == "trial"), found
+
+
+def test_machines_say_who_holds_their_gpus(api, as_user, alice, cluster, make_experiment, make_attempt) -> None:
+    Machine.objects.create(cluster=cluster, name="box", identity="m1", gpu_summary=[{"index": 0}, {"index": 1}])
+    mine, other = make_attempt(make_experiment(owner=alice)), make_attempt()
+    Attempt.objects.filter(pk=mine.pk).update(machine_identity="m1", gpu_indices=[0])
+    Attempt.objects.filter(pk=other.pk).update(machine_identity="m1", gpu_indices=[1])
+    machine = as_user(alice).get(address(cluster)).json()["machines"][0]
+    assert machine["gpus"] == [{"index": 0}, {"index": 1}]
+    assert machine["gpu_holders"] == [
+        {"gpu_indices": [0], "trial": mine.trial.public_id, "experiment": mine.trial.experiment.public_id},
+        {"gpu_indices": [1], "trial": None, "experiment": None}]
+
+
+def test_platforms_say_what_they_need(api, vault) -> None:
+    rows = {row["name"]: row for row in api.get("/api/v1/platforms/").json()}
+    assert set(rows) == set(platform_names())
+    assert rows["local"]["shares_code_folder"] is True
+    assert rows["local"]["multi_phase"] is True
+    assert "gpuIndices" in rows["local"]["options_schema"]["properties"]
+    vault_row = rows["vault"]
+    assert vault_row["settings_schema"]["properties"]["token"]["anyOf"][0]["writeOnly"] is True
+    assert vault_row["metadata"][0] == {"key": "key_file", "meaning": "content of the key", "is_secret": True,
+                                        "changeable_while_running": False}
+    assert vault_row["multi_phase"] is False
+
+
+def test_workers_say_whether_they_are_alive(api) -> None:
+    now = timezone.now()
+    Worker.objects.create(id="a", host="box", pid=1, started_at=now, heard_at=now)
+    Worker.objects.create(id="b", host="box", pid=2, started_at=now - timedelta(days=1),
+                          heard_at=now - timedelta(seconds=16))
+    rows = api.get("/api/v1/workers/").json()["results"]
+    assert [(row["id"], row["alive"]) for row in rows] == [("a", True), ("b", False)]

@@ -1,0 +1,176 @@
+"""Trials, what they reported and what happened to them."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
+
+#: As hostile as a trial's report can be.
+HOSTILE = ['NaN', '1e308', '{"default": 0.5, "other": [1, null]}', '"text"', '"a\\u0000\\ud800b"', '\x00\ud800 raw',
+           "[" + "1," * 40_000 + "1]", "-Infinity", ""]
+
+
+def list_of(api, experiment, query: str = "") -> list[dict]:
+    answer = api.get(f"/api/v1/experiments/{experiment.public_id}/trials/?{query}")
+    assert answer.status_code == 200, answer.content
+    return answer.json()["results"]
+
+
+def sequence(rows: list[dict]) -> list[int]:
+    return [row["sequence_id"] for row in rows]
+
+
+@pytest.fixture
+def four(make_experiment, make_attempt):
+    """Four trials: 0.3, 0.1, failed, running."""
+    experiment = make_experiment()
+    now = timezone.now()
+    for index, (status, final, seconds) in enumerate([("SUCCEEDED", 0.3, 5.0), ("SUCCEEDED", 0.1, 9.0),
+                                                      ("FAILED", None, 1.0), ("RUNNING", None, None)]):
+        attempt = make_attempt(experiment, status=status, final_number=final, revision=index + 1,
+                               final_value=None if final is None else str(final),
+                               started_at=now - timedelta(seconds=20), source="rerun" if index == 1 else "tuner",
+                               ended_at=now if seconds else None, tags=["good"] if index == 1 else [])
+        Attempt.objects.filter(pk=attempt.pk).update(duration=seconds, machine_name="box", gpu_indices=[0, 1],
+                                                     exit_code=0 if final else None)
+    return experiment
+
+
+def test_a_trial_shows_its_parameters_machine_and_times(api, four) -> None:
+    row = list_of(api, four)[0]
+    assert row["parameters"] == {"x": 0.5}
+    assert (row["final_value"], row["final_number"]) == ("0.3", 0.3)
+    assert (row["machine"], row["gpu_indices"], row["exit_code"], row["attempt"]) == ("box", [0, 1], 0, 1)
+    assert row["duration"] == 5.0
+    assert row["experiment"] == four.public_id
+    assert api.get(f"/api/v1/trials/{row['id']}/").json() == row
+    running = list_of(api, four)[3]
+    assert running["duration"] == pytest.approx(20, abs=15)
+
+
+def test_trials_are_filtered(api, four) -> None:
+    first = Trial.objects.get(sequence_id=0)
+    for query, expected in {"status=SUCCEEDED": [0, 1], "status=FAILED,RUNNING": [2, 3], "source=rerun": [1],
+                            "min_final_value=0.2": [0], "max_final_value=0.2": [1], "tag=good": [1],
+                            f"q={first.public_id[:9]}": [0], "q=3": [3], "since_revision=2": [2, 3],
+                            "since_revision=4": []}.items():
+        assert sequence(list_of(api, four, query)) == expected, query
+
+
+def test_trials_are_ordered_with_what_is_missing_last(api, four) -> None:
+    assert sequence(list_of(api, four, "order=-sequence_id")) == [3, 2, 1, 0]
+    assert sequence(list_of(api, four, "order=final_value")) == [1, 0, 2, 3]
+    assert sequence(list_of(api, four, "order=-final_value")) == [0, 1, 2, 3]
+    assert sequence(list_of(api, four, "order=-duration")) == [1, 0, 2, 3]
+    assert sequence(list_of(api, four, "order=duration")) == [2, 0, 1, 3]
+
+
+@pytest.mark.parametrize("query", ["status=DEAD", "min_final_value=low", "min_final_value=nan", "order=-colour",
+                                   "since_revision=-1", "since_revision=99999999999999999999999", "source=me"])
+def test_a_wrong_filter_is_refused_by_name(api, four, query) -> None:
+    answer = api.get(f"/api/v1/experiments/{four.public_id}/trials/?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["field"].startswith(query.partition("=")[0])
+
+
+def test_the_number_of_queries_does_not_grow_with_the_trials(api, four, make_attempt) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as found:
+            assert list_of(api, four, "page_size=1000")
+        return len(found)
+
+    list_of(api, four)
+    few = queries()
+    for _ in range(40):
+        make_attempt(four)
+    assert queries() == few <= 7
+
+
+def test_a_trial_is_submitted_with_parameters(api, make_experiment) -> None:
+    experiment = make_experiment()
+    parameters = {"x": 5, "deep": {"y": []}}
+    answer = api.post(f"/api/v1/experiments/{experiment.public_id}/trials/", {"parameters": parameters})
+    assert answer.status_code == 201
+    body = answer.json()
+    assert (body["status"], body["source"], body["sequence_id"]) == ("WAITING", "customized", 0)
+    assert body["parameters"] == parameters
+    assert body["attempt"] == 0
+    assert TrialEvent.objects.get(trial__public_id=body["id"]).actor.username == "ada"
+
+
+@pytest.mark.parametrize("body", [{}, {"parameters": 3}, {"parameters": None}, {"parameters": {}, "extra": 1}, []])
+def test_a_wrong_submission_creates_nothing(api, make_experiment, body) -> None:
+    answer = api.post(f"/api/v1/experiments/{make_experiment().public_id}/trials/", body)
+    assert answer.status_code == 400
+    assert not Trial.objects.exists()
+
+
+def test_beyond_the_limit_a_submission_is_a_conflict(api, make_experiment) -> None:
+    experiment = make_experiment(max_trial_number=1, next_sequence_id=1)
+    answer = api.post(f"/api/v1/experiments/{experiment.public_id}/trials/", {"parameters": {}})
+    assert answer.status_code == 409
+    assert "Raise the limit" in answer.json()["errors"][0]["message"]
+
+
+def test_a_running_trial_is_canceled_and_an_ended_one_run_again(api, four) -> None:
+    running, ended = Trial.objects.get(sequence_id=3), Trial.objects.get(sequence_id=0)
+    assert api.post(f"/api/v1/trials/{running.public_id}/actions/cancel/").json()["target"] == "USER_CANCELED"
+    assert api.post(f"/api/v1/trials/{ended.public_id}/actions/cancel/").json()["status"] == "SUCCEEDED"
+    refused = api.post(f"/api/v1/trials/{running.public_id}/actions/rerun/")
+    assert refused.status_code == 409
+    again = api.post(f"/api/v1/trials/{ended.public_id}/actions/rerun/")
+    assert again.status_code == 201
+    assert (again.json()["source"], again.json()["parameters"]) == ("rerun", {"x": 0.5})
+
+
+def test_tags_of_a_trial_are_replaced(api, four) -> None:
+    trial = Trial.objects.get(sequence_id=0)
+    body = api.patch(f"/api/v1/trials/{trial.public_id}/", {"tags": ["a", "b"]}).json()
+    assert body["tags"] == ["a", "b"]
+    four.refresh_from_db()
+    assert body["revision"] == four.revision > 0
+    assert api.patch(f"/api/v1/trials/{trial.public_id}/", {"status": "SUCCEEDED"}).status_code == 400
+
+
+def test_metrics_come_out_exactly_as_they_were_reported(api, make_attempt) -> None:
+    attempt = make_attempt(final_value=HOSTILE[5])
+    now = timezone.now()
+    for n, value in enumerate(HOSTILE):
+        Metric.objects.create(attempt=attempt, n=n, kind="PERIODICAL", sequence=n, value=value, number=None,
+                              parameter_id="3", recorded_at=now, received_at=now, revision=n)
+    Metric.objects.create(attempt=attempt, n=100, kind="FINAL", sequence=0, value="0.5", number=0.5,
+                          recorded_at=now, received_at=now, revision=50)
+    base = f"/api/v1/trials/{attempt.trial.public_id}/"
+    rows = api.get(f"{base}metrics/").json()["results"]
+    assert [row["value"] for row in rows] == [*HOSTILE, "0.5"]
+    assert rows[0]["parameter_id"] == 3
+    assert rows[-1]["parameter_id"] is None
+    assert [row["value"] for row in api.get(f"{base}metrics/?kind=FINAL").json()["results"]] == ["0.5"]
+    assert len(api.get(f"{base}metrics/?since_revision=7").json()["results"]) == 2
+    assert api.get(base).json()["final_value"] == HOSTILE[5]
+    answer = api.get(f"{base}metrics/")
+    assert answer.content.isascii()
+
+
+def test_a_nan_in_a_number_goes_out_as_null(api, make_attempt) -> None:
+    attempt = make_attempt()
+    Attempt.objects.filter(pk=attempt.pk).update(duration=float("inf"))
+    answer = api.get(f"/api/v1/trials/{attempt.trial.public_id}/")
+    assert b"Infinity" not in answer.content
+    assert answer.json()["duration"] is None
+
+
+def test_histories_and_parameter_sets_are_listed(api, make_attempt, ada) -> None:
+    trial = make_attempt().trial
+    TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="RUNNING", message="", actor=ada)
+    TrialParameters.objects.create(trial=trial, index=1, parameter_id="p1", value={"x": 0.75})
+    base = f"/api/v1/trials/{trial.public_id}/"
+    events = api.get(f"{base}events/").json()["results"]
+    assert [(event["kind"], event["actor"]) for event in events] == [("RUNNING", "ada")]
+    assert api.get(f"{base}parameters/").json()["results"] == [
+        {"index": 0, "parameter_id": None, "value": {"x": 0.5}},
+        {"index": 1, "parameter_id": "p1", "value": {"x": 0.75}}]

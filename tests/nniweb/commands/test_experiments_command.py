@@ -1,0 +1,116 @@
+"""``manage.py experiments``."""
+
+import csv
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialParameters
+
+
+def run(*arguments: object) -> str:
+    out = io.StringIO()
+    call_command("experiments", *map(str, arguments), stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+@pytest.fixture
+def experiment(make_experiment, make_attempt) -> Experiment:
+    experiment = make_experiment(public_id="abc123abc123", name="mice")
+    now = timezone.now()
+    for final in ("0.5", "0.25", None):
+        attempt = make_attempt(experiment, status="SUCCEEDED" if final else "FAILED",
+                               final_value=final or '"\ud800,\x00"',
+                               final_number=float(final) if final else None, message="" if final else "It broke.")
+        Attempt.objects.filter(pk=attempt.pk).update(duration=1.5, exit_code=0)
+        for n, (sequence, value) in enumerate([(1, "0.1"), (0, "0.0"), (1, "NaN")]):
+            Metric.objects.create(attempt=attempt, n=n, kind="PERIODICAL", sequence=sequence, value=value,
+                                  recorded_at=now, received_at=now)
+    TrialParameters.objects.filter(trial__sequence_id=1).update(
+        value={"x": 0.75, "net": {"_name": "mlp", "units": [1, 2]}})
+    return experiment
+
+
+def test_a_list_has_a_line_for_each(experiment, make_experiment) -> None:
+    make_experiment(name="old", archived=True)
+    lines = run().splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATUS", "TRIALS", "BEST", "OWNER", "CREATED"]
+    assert len(lines) == 2
+    assert lines[1].split()[:6] == ["abc123abc123", "mice", "RUNNING", "3/10", "0.25", "ada"]
+    assert len(run("list", "--all").splitlines()) == 3
+
+
+def test_an_empty_list_says_how_to_begin(db) -> None:
+    assert "manage.py launch" in run("list")
+
+
+def test_show_tells_the_best_trial_and_what_is_wrong(experiment) -> None:
+    text = run("show", "abc")
+    best = Trial.objects.get(sequence_id=1)
+    assert f"Best trial: 1 ({best.public_id}), final value 0.25" in text
+    assert '  net = {"_name": "mlp", "units": [1, 2]}' in text
+    assert "FAILED: It broke." in text
+    assert "No worker is alive" in text
+    assert "/experiments/abc123abc123/" in text
+
+
+def test_an_id_may_be_cut_short_as_long_as_it_is_one(experiment, make_experiment) -> None:
+    make_experiment(public_id="abd000000000")
+    assert "mice" in run("show", "abc1")
+    with pytest.raises(CommandError, match="Several ids"):
+        run("show", "ab")
+    with pytest.raises(CommandError, match="no experiment whose id begins with 'x'"):
+        run("show", "x")
+
+
+def test_pause_resume_and_stop_write_what_is_wanted(experiment) -> None:
+    for verb, status in (("pause", "PAUSED"), ("resume", "RUNNING"), ("stop", "STOPPING")):
+        assert "mice (abc123abc123) is to" in run(verb, "abc")
+        experiment.refresh_from_db()
+        assert experiment.status == status
+    with pytest.raises(CommandError, match="still stopping"):
+        run("resume", "abc")
+
+
+def test_json_export_has_every_trial_exactly(experiment) -> None:
+    document = json.loads(run("export", "abc", "--intermediate"))
+    assert (document["experiment"]["id"], document["experiment"]["optimize_mode"]) == ("abc123abc123", "minimize")
+    assert [trial["sequence_id"] for trial in document["trials"]] == [0, 1, 2]
+    assert document["trials"][2]["final_value"] == '"\ud800,\x00"'
+    assert document["trials"][1]["parameters"] == {"x": 0.75, "net": {"_name": "mlp", "units": [1, 2]}}
+    assert document["trials"][0]["intermediate"] == ["0.0", "NaN"]  # the last of each sequence number
+    assert "intermediate" not in json.loads(run("export", "abc"))["trials"][0]
+
+
+def test_csv_export_has_a_column_for_each_parameter(experiment, tmp_path) -> None:
+    path = tmp_path / "out.csv"
+    run("export", "abc", "--format", "csv", "--output", path, "--intermediate")
+    rows = list(csv.DictReader(path.open(newline="")))
+    assert len(rows) == 3
+    assert [row["parameters.x"] for row in rows] == ["0.5", "0.75", "0.5"]
+    assert rows[1]["parameters.net.units"] == "[1, 2]"
+    assert rows[0]["parameters.net._name"] == ""
+    assert rows[2]["final_value"] == '"\\ud800,\x00"'
+    assert json.loads(rows[0]["intermediate"]) == ["0.0", "NaN"]
+    assert [entry.name for entry in tmp_path.iterdir() if "draft" in entry.name] == []
+
+
+def test_csv_on_the_terminal_has_no_empty_lines(experiment) -> None:
+    assert len(run("export", "abc", "--format", "csv").split("\r\n")) == 5
+
+
+def test_an_export_that_cannot_be_written_gets_a_sentence(experiment, tmp_path) -> None:
+    with pytest.raises(CommandError, match="cannot be written"):
+        run("export", "abc", "--output", tmp_path / "none" / "out.json")
+
+
+def test_an_export_of_many_trials_needs_few_queries(make_experiment, django_assert_max_num_queries) -> None:
+    experiment = make_experiment(public_id="many00000000")
+    trials = Trial.objects.bulk_create(Trial(experiment=experiment, sequence_id=n, created_at=timezone.now())
+                                       for n in range(1200))
+    TrialParameters.objects.bulk_create(TrialParameters(trial=trial, value={"x": 1}) for trial in trials)
+    with django_assert_max_num_queries(15):
+        assert len(json.loads(run("export", "many"))["trials"]) == 1200

@@ -1,0 +1,124 @@
+"""``manage.py launch``."""
+
+import io
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from nniweb.experiments.models import Experiment, User, Worker
+from nniweb.management.following import Follower
+
+CONFIG = """\
+searchSpaceFile: search_space.json
+trialCommand: "true"
+trialConcurrency: 1
+tuner: {name: Random}
+trainingService: {platform: local, reuseMode: true}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, settings) -> Path:
+    settings.DATA_FOLDER = tmp_path / "data"
+    settings.DATA_FOLDER.mkdir()
+    folder = tmp_path / "experiment"
+    folder.mkdir()
+    (folder / "search_space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
+    (folder / "config.yml").write_text(CONFIG)
+    return folder / "config.yml"
+
+
+def run(*arguments: object) -> tuple[str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    call_command("launch", *map(str, arguments), stdout=out, stderr=err)
+    return out.getvalue(), err.getvalue()
+
+
+def test_a_file_is_launched_for_the_first_administrator(config, admin) -> None:
+    out, err = run(config)
+    experiment = Experiment.objects.get()
+    assert experiment.owner == admin
+    assert experiment.code_folder == str(config.parent)
+    assert experiment.public_id in out.splitlines()[0]
+    assert out.splitlines()[1] == f"http://127.0.0.1:8080/experiments/{experiment.public_id}/"
+    assert "Note: " in out
+    assert "No worker is alive" in err
+
+
+def test_the_owner_can_be_named(config, admin) -> None:
+    User.objects.create_superuser("other", role="admin")
+    run(config, "--user", "other")
+    assert Experiment.objects.get().owner.username == "other"
+    with pytest.raises(CommandError, match="no user named 'nobody'"):
+        run(config, "--user", "nobody")
+
+
+def test_without_an_administrator_it_says_what_makes_one(config, db) -> None:
+    with pytest.raises(CommandError, match="make run"):
+        run(config)
+
+
+def test_what_is_wrong_is_told_with_file_and_line_and_nothing_is_created(config, admin) -> None:
+    config.write_text(CONFIG.replace("trialConcurrency: 1", "trialConcurrency: 0\ncolour: red"))
+    with pytest.raises(CommandError) as caught:
+        run(config)
+    assert caught.value.returncode == 1
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 2
+    assert any(line.startswith(f"{config}: line 3, column") and "trialConcurrency" in line for line in lines)
+    assert not Experiment.objects.exists()
+
+
+def test_a_file_that_is_not_there_gets_a_sentence(tmp_path, admin) -> None:
+    with pytest.raises(CommandError, match="cannot be read: No such file"):
+        run(tmp_path / "none.yml")
+    (tmp_path / "bad.yml").write_bytes(b"\xff")
+    with pytest.raises(CommandError, match="UTF-8"):
+        run(tmp_path / "bad.yml")
+
+
+def test_a_refused_launch_is_told(config, admin) -> None:
+    member = User.objects.create_user("alice", role="member")
+    with pytest.raises(CommandError, match="only administrators"):
+        run(config, "--user", member.username)
+
+
+@pytest.mark.parametrize("status", [1, 2, 3])
+def test_following_ends_with_the_followers_status(config, admin, monkeypatch, status) -> None:
+    monkeypatch.setattr(Follower, "follow", lambda self: status)
+    with pytest.raises(SystemExit) as caught:
+        run(config, "--follow")
+    assert caught.value.code == status
+
+
+def test_ctrl_c_leaves_the_experiment_running_and_says_so(config, admin, monkeypatch, capsys) -> None:
+    def interrupted(self: Follower) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Follower, "follow", interrupted)
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as caught:
+        call_command("launch", str(config), "--follow", stdout=out, stderr=io.StringIO())
+    assert caught.value.code == 130
+    experiment = Experiment.objects.get()
+    assert experiment.target == "RUN"
+    assert f"goes on. `python manage.py experiments show {experiment.public_id}`" in out.getvalue()
+
+
+def test_following_to_done_is_no_error(config, admin, monkeypatch) -> None:
+    from nniweb.experiments import launching
+
+    Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(), heard_at=timezone.now())
+    create = launching._create
+
+    def done_at_once(*arguments):
+        experiment = create(*arguments)
+        Experiment.objects.update(status="DONE")
+        return experiment
+
+    monkeypatch.setattr(launching, "_create", done_at_once)
+    out, err = run(config, "--follow")
+    assert "DONE  0 ended" in out
+    assert err == ""
