@@ -57,9 +57,10 @@ def test_the_digits_are_twelve_trials_two_at_a_time() -> None:
     assert settings.optimize_mode == "maximize"
 
 
-def test_the_quadratic_is_two_hundred_trials_eight_at_a_time() -> None:
+def test_the_quadratic_is_two_hundred_trials_eight_at_a_time_and_lower_is_better() -> None:
     settings = settings_of("quadratic/config.yml")
     assert (settings.max_trial_number, settings.trial_concurrency, settings.tuner.name) == (200, 8, "Random")
+    assert settings.optimize_mode == "minimize"
 
 
 def test_both_forms_of_the_quadratic_are_the_same_experiment() -> None:
