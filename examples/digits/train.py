@@ -45,7 +45,7 @@ def main():
     accuracy = 0.0
     for epoch in range(1, EPOCHS + 1):
         scores = []
-        for network, (training, held_back) in zip(networks, folds):
+        for network, (training, held_back) in zip(networks, folds, strict=True):
             network.partial_fit(images[training], labels[training], classes=range(10))
             scores.append(network.score(images[held_back], labels[held_back]))
         accuracy = sum(scores) / FOLDS
