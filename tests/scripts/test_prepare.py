@@ -189,11 +189,15 @@ def test_a_failed_installation_is_a_sentence_and_is_tried_again(prepared: tuple[
     assert "serving" in checkout.make("run")[1]
 
 
-def test_make_constraints_writes_what_is_installed_and_keeps_the_heading(prepared: tuple[SmallCheckout, str]) -> None:
+def test_make_constraints_writes_what_is_installed_and_keeps_heading_and_others(
+        prepared: tuple[SmallCheckout, str]) -> None:
     checkout, _ = prepared
+    checkout.write("requirements/constraints.txt", "# heading\n\nalpha==0.9\nonly-elsewhere==3.0\n")
     assert checkout.make("constraints")[0] == 0
-    text = (checkout.folder / "requirements/constraints.txt").read_text()
-    assert text.startswith("# heading\n\nalpha==1.0\nbeta==")
+    lines = (checkout.folder / "requirements/constraints.txt").read_text().splitlines()
+    assert lines[:3] == ["# heading", "", "alpha==1.0"]
+    assert lines[3].startswith("beta==")
+    assert lines[4:] == ["only-elsewhere==3.0"]
 
 
 def test_a_virtual_environment_made_elsewhere_is_made_again(prepared: tuple[SmallCheckout, str]) -> None:
