@@ -1,4 +1,4 @@
-"""The one entry of web servers: Django, and beside it the keepers' application."""
+"""The one entry of web servers: Django, and beside it the keepers' application and the browsers' websockets."""
 
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -9,10 +9,16 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nniweb.settings")
 django_application: Any = get_asgi_application()
 
-from nniweb.keeperapi.application import KeeperApplication  # noqa: E402  # needs Django to be set up
+from channels.auth import AuthMiddlewareStack  # noqa: E402  # needs Django to be set up, like those below
+from channels.routing import URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+
+from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
+from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
 from trialkeeper import contract  # noqa: E402
 
 keeper_application = KeeperApplication()
+websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
 
 
 async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
@@ -21,5 +27,7 @@ async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awa
         await keeper_application(scope, receive, send)
     elif scope["type"] == "http":
         await django_application(scope, receive, send)
+    elif scope["type"] == "websocket":
+        await websocket_application(scope, receive, send)
     else:
         raise ValueError(f"nothing is served here for connections of type {scope['type']!r}")

@@ -43,6 +43,8 @@ def fill_slots(work: ClusterWork, experiment: Experiment) -> None:
     if experiment.status == ExperimentStatus.INITIALIZED and experiment.target == ExperimentTarget.RUN:
         with work.lease.transaction():
             move_experiment(experiment, ExperimentStatus.RUNNING, work.now())
+    if experiment.status == ExperimentStatus.RUNNING and experiment.message:
+        _set_message(work, experiment, "")  # the platform is back
     if experiment.target == ExperimentTarget.RUN and experiment.status in (
             ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.NO_MORE_TRIAL):
         free = experiment.trial_concurrency - _occupied(experiment)
@@ -207,6 +209,11 @@ def _say_why_nothing_starts(work: ClusterWork, experiment: Experiment) -> None:
     message = printable(work.host.message)
     if message and experiment.message != message and experiment.status in (
             ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING):
-        with work.lease.transaction():
-            next_revision(experiment.pk)
-            Experiment.objects.filter(pk=experiment.pk).update(message=message)
+        _set_message(work, experiment, message)
+
+
+def _set_message(work: ClusterWork, experiment: Experiment, message: str) -> None:
+    with work.lease.transaction():
+        next_revision(experiment.pk)
+        Experiment.objects.filter(pk=experiment.pk).update(message=message)
+    experiment.message = message

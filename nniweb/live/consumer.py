@@ -1,0 +1,110 @@
+"""One browser's websocket: it says what it watches and up to which revision it knows it."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import logging
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from nniweb.api.renderers import ExactJSONRenderer
+from nniweb.live import frames
+from nniweb.live.hub import hub
+
+logger = logging.getLogger(__name__)
+
+#: Closing codes of ours, which the page knows.
+NOT_SIGNED_IN = 4401
+#: Shortest pause between two frames for a list of experiments, in seconds.
+LIST_PAUSE = 0.5
+#: Things one browser watches at the same time.
+MOST_WATCHES = 16
+
+
+class _Watch:
+    """One thing this browser watches."""
+
+    def __init__(self, consumer: "LiveConsumer", topic: str, experiment_pk: int, seen: int) -> None:
+        self.topic = topic
+        self.experiment_pk = experiment_pk
+        self.seen = seen
+        self._consumer = consumer
+
+    async def tell(self, frame: frames.Frame | None) -> None:
+        await self._consumer.say({"topic": self.topic, **(frame or {"gone": True})})
+
+
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no type hints
+    """Messages are JSON objects; see docs/live-protocol.md."""
+
+    async def connect(self) -> None:
+        self._watches: dict[str, _Watch] = {}
+        self._list_task: asyncio.Task[None] | None = None
+        await self.accept()
+        if not self.scope["user"].is_authenticated:
+            await self.close(NOT_SIGNED_IN)  # after accepting: a refused handshake tells a page nothing
+
+    async def disconnect(self, code: int) -> None:
+        for watch in self._watches.values():
+            hub().unwatch(watch.experiment_pk, watch)
+        if self._list_task is not None:
+            self._list_task.cancel()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            message = json.loads(text_data or "")
+            topic, since = str(message["watch"]), int(message.get("since", 0))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            await self.say({"error": "a message must be a JSON object with watch and since"})
+            return
+        if topic in self._watches or len(self._watches) >= MOST_WATCHES:
+            return
+        kind, _, public_id = topic.partition("/")
+        if kind == "experiments":
+            self._watch_list()
+        elif kind == "experiment":
+            pk = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
+            await self._watch(topic, pk, since, pk and _reader(frames.experiment_frame, pk))
+        elif kind == "trial":
+            found = await database_sync_to_async(frames.may_watch_trial)(self.scope["user"], public_id)
+            await self._watch(topic, found and found[1], since, found and _reader(frames.trial_frame, found[0]))
+        else:
+            await self.say({"topic": topic, "error": "there is nothing of this name to watch"})
+
+    async def _watch(self, topic: str, experiment_pk: int | None, since: int, read: Any) -> None:
+        if experiment_pk is None:
+            await self.say({"topic": topic, "gone": True})
+            return
+        watch = self._watches[topic] = _Watch(self, topic, experiment_pk, max(0, since))
+        hub().watch(experiment_pk, watch, read)
+
+    def _watch_list(self) -> None:
+        if self._list_task is None:
+            self._list_task = asyncio.get_running_loop().create_task(self._follow_list())
+
+    async def _follow_list(self) -> None:
+        changes = hub().watch_list()
+        try:
+            while True:
+                pks = {await changes.get()}
+                while not changes.empty():
+                    pks.add(changes.get_nowait())
+                frame = await database_sync_to_async(frames.list_frame)(self.scope["user"], pks)
+                if frame["experiments"] or frame["gone"]:
+                    await self.say({"topic": "experiments", **frame})
+                await asyncio.sleep(LIST_PAUSE)
+        finally:
+            hub().unwatch_list(changes)
+
+    async def say(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the browser has gone in the meantime
+            await self.send(text_data=ExactJSONRenderer().render(message).decode())
+
+
+@functools.lru_cache(maxsize=10_000)
+def _reader(read: Any, pk: int) -> Any:
+    """``read`` for one primary key: the same object each time, so that the hub can tell who reads the same."""
+    return functools.partial(read, pk)

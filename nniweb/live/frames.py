@@ -1,0 +1,95 @@
+"""What changed since a revision, read from the rows. Blocking; called on threads."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
+from nniweb.api.trial_documents import MetricSerializer, TrialEventSerializer, TrialSerializer, with_details
+from nniweb.experiments.models import Experiment, Metric, Trial, TrialEvent, TrialOutput, User
+from nniweb.experiments.visibility import visible_experiments, visible_trials
+
+#: A frame carries at most so many trials; a page that missed more asks for its rows anew.
+MOST_TRIALS = 200
+#: At most so many metrics and events of one trial.
+MOST_METRICS = 2000
+#: At most so many bytes of one stream.
+MOST_OUTPUT = 256 * 1024
+
+Frame = dict[str, Any]
+
+
+def may_watch_experiment(user: User, public_id: str) -> int | None:
+    """The experiment's primary key, None where this person sees no such experiment."""
+    return visible_experiments(user).filter(public_id=public_id).values_list("pk", flat=True).first()
+
+
+def may_watch_trial(user: User, public_id: str) -> tuple[int, int] | None:
+    """Primary keys of the trial and its experiment, None where this person sees no such trial."""
+    return visible_trials(user).filter(public_id=public_id).values_list("pk", "experiment_id").first()
+
+
+def revisions_of(experiment_pks: Iterable[int]) -> dict[int, int]:
+    """The present revision of each experiment that is still there."""
+    return dict(Experiment.objects.filter(pk__in=list(experiment_pks), deleted_at=None).values_list("pk", "revision"))
+
+
+def _summary_of(experiments: QuerySet[Experiment]) -> list[dict[str, Any]]:
+    return summaries(experiments.select_related("cluster", "owner", "group").defer(*NOT_IN_LISTS))
+
+
+def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
+    """The experiment as it is now and its trials that changed after ``since``; None where it is gone.
+
+    The revision is read before the rows: what commits in between is sent again next time.
+    """
+    found = Experiment.objects.filter(pk=experiment_pk, deleted_at=None)
+    revision = found.values_list("revision", flat=True).first()
+    if revision is None:
+        return None
+    changed = Trial.objects.filter(experiment=experiment_pk, revision__gt=since).order_by("revision", "pk")
+    trials = list(with_details(changed)[: MOST_TRIALS + 1])
+    complete = len(trials) <= MOST_TRIALS
+    documents = TrialSerializer(trials, many=True, context={"now": timezone.now()}).data if complete else []
+    summary = next(iter(_summary_of(found)), None)
+    return {"revision": revision, "since": since, "experiment": summary, "trials": documents, "complete": complete}
+
+
+def trial_frame(trial_pk: int, since: int) -> Frame | None:
+    """One trial as it is now, and its metrics, output and events after ``since``; None where it is gone."""
+    trial = with_details(Trial.objects.filter(pk=trial_pk)).first()
+    if trial is None:
+        return None
+    revision = Experiment.objects.values_list("revision", flat=True).get(pk=trial.experiment_id)
+    newer = {"attempt__trial": trial_pk, "revision__gt": since, "revision__lte": revision}
+    metrics = Metric.objects.filter(**newer).select_related("attempt").order_by("attempt", "n")[: MOST_METRICS + 1]
+    documents = MetricSerializer(metrics, many=True).data
+    complete = len(documents) <= MOST_METRICS
+    events = TrialEvent.objects.filter(trial=trial_pk).select_related("actor").order_by("pk")[:MOST_METRICS]
+    return {"revision": revision, "since": since,
+            "trial": TrialSerializer(trial, context={"now": timezone.now()}).data,
+            "metrics": documents if complete else [], "complete": complete,
+            "output": _output_since(newer), "events": TrialEventSerializer(events, many=True).data}
+
+
+def _output_since(newer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Pieces of output as text, in order; the newest where there are too many."""
+    pieces, size = [], 0
+    rows = TrialOutput.objects.filter(**newer).order_by("-revision", "-offset").values_list(
+        "stream", "offset", "data", "skipped")
+    for stream, offset, data, skipped in rows:
+        size += len(data)
+        if size > MOST_OUTPUT:
+            break
+        pieces.append({"stream": stream, "offset": offset, "size": len(data), "skipped": skipped,
+                       "text": bytes(data).decode("utf-8", "replace")})
+    return sorted(pieces, key=lambda piece: (piece["stream"], piece["offset"]))
+
+
+def list_frame(user: User, experiment_pks: Iterable[int]) -> Frame:
+    """Those of the experiments this person sees, as a list shows them, and the ids of those that are gone."""
+    pks = list(experiment_pks)
+    gone = Experiment.objects.filter(pk__in=pks, deleted_at__isnull=False).values_list("public_id", flat=True)
+    return {"experiments": _summary_of(visible_experiments(user).filter(pk__in=pks)), "gone": list(gone)}

@@ -1,0 +1,212 @@
+"""Wakes whoever watches an experiment, at most every 250 ms, and reads its rows once for all of them.
+
+One hub per event loop. What rings in this process wakes it at once (``doorbell``); what changed
+elsewhere is found by comparing revisions every two seconds, and on SQLite only when the database
+file changed. Everything but the frames' reading happens on the loop.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from channels.db import database_sync_to_async
+from django.db import connection
+
+from nniweb.experiments import doorbell
+from nniweb.experiments.models import Experiment
+from nniweb.live import frames
+
+logger = logging.getLogger(__name__)
+
+#: Shortest pause between two frames about one experiment, in seconds.
+FRAME_PAUSE = 0.25
+#: How often revisions are compared, in seconds: repairs lost rings.
+LOOK_SECONDS = 2.0
+
+
+class Watcher(Protocol):
+    """Somebody who watches one experiment. ``seen`` is the revision up to which it has been told."""
+
+    seen: int
+
+    async def tell(self, frame: frames.Frame | None) -> None:
+        """Take a frame (None: the experiment is gone). Must not wait long."""
+
+
+@dataclass
+class _Watched:
+    """The reader of one experiment."""
+
+    watchers: dict[Watcher, Callable[[int], "frames.Frame | None"]] = field(default_factory=dict)
+    rung: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+    #: The highest revision that has been read for all watchers.
+    revision: int = 0
+
+
+class Hub:
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._watched: dict[int, _Watched] = {}
+        self._list_watchers: set[asyncio.Queue[int]] = set()
+        self._bell: ExitStack | None = None
+        self._look: asyncio.Task[None] | None = None
+        self._data_version: int | None = None
+
+    # --- watching --------------------------------------------------------------------------
+
+    def watch(self, experiment_pk: int, watcher: Watcher, read: Callable[[int], "frames.Frame | None"]) -> None:
+        """From now on tell ``watcher`` what ``read(since)`` finds. Its first frame comes at once.
+
+        Watchers with the same ``read`` function and the same revision share one reading.
+        """
+        self._start()
+        watched = self._watched.setdefault(experiment_pk, _Watched())
+        watched.watchers[watcher] = read
+        if watched.task is None:
+            watched.task = self._loop.create_task(self._read(experiment_pk, watched))
+        watched.rung.set()
+
+    def unwatch(self, experiment_pk: int, watcher: Watcher) -> None:
+        watched = self._watched.get(experiment_pk)
+        if watched is None:
+            return
+        watched.watchers.pop(watcher, None)
+        if not watched.watchers:
+            del self._watched[experiment_pk]
+            if watched.task is not None:
+                watched.task.cancel()
+        self._stop_if_unused()
+
+    def watch_list(self) -> "asyncio.Queue[int]":
+        """A queue that gets the primary key of each experiment that changes."""
+        self._start()
+        queue: asyncio.Queue[int] = asyncio.Queue()
+        self._list_watchers.add(queue)
+        return queue
+
+    def unwatch_list(self, queue: "asyncio.Queue[int]") -> None:
+        self._list_watchers.discard(queue)
+        self._stop_if_unused()
+
+    # --- readers ---------------------------------------------------------------------------
+
+    async def _read(self, experiment_pk: int, watched: _Watched) -> None:
+        while True:
+            await watched.rung.wait()
+            watched.rung.clear()
+            began = time.monotonic()
+            try:
+                await self._tell_all(watched)
+            except Exception:
+                logger.exception("a frame about experiment %d could not be read", experiment_pk)
+            await asyncio.sleep(max(0.0, FRAME_PAUSE - (time.monotonic() - began)))
+
+    async def _tell_all(self, watched: _Watched) -> None:
+        groups: dict[tuple[Any, int], list[Watcher]] = {}
+        for watcher, read in watched.watchers.items():
+            groups.setdefault((read, watcher.seen), []).append(watcher)
+        for (read, since), watchers in groups.items():
+            frame = await database_sync_to_async(read)(since)
+            if frame is not None:
+                watched.revision = max(watched.revision, frame["revision"])
+            for watcher in watchers:
+                if frame is not None:
+                    if frame["revision"] == since and since > 0:
+                        continue
+                    watcher.seen = frame["revision"]
+                await watcher.tell(frame)
+
+    # --- bells -----------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._bell is None:
+            self._bell = ExitStack()
+            self._bell.enter_context(doorbell.listening(self._heard))
+            self._look = self._loop.create_task(self._compare_revisions())
+
+    def _stop_if_unused(self) -> None:
+        if not self._watched and not self._list_watchers and self._bell is not None:
+            self._bell.close()
+            self._bell = None
+            if self._look is not None:
+                self._look.cancel()
+
+    def _heard(self, experiment_pk: int) -> None:
+        """Called in the ringing thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._wake, experiment_pk)
+        except RuntimeError:
+            logger.debug("the loop is closed; nobody watches any more")
+
+    def _wake(self, experiment_pk: int) -> None:
+        if (watched := self._watched.get(experiment_pk)) is not None:
+            watched.rung.set()
+        for queue in self._list_watchers:
+            queue.put_nowait(experiment_pk)
+
+    async def _compare_revisions(self) -> None:
+        known: dict[int, int] = {}
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                if not await database_sync_to_async(_database_moved)():
+                    continue
+                watched = {pk: entry.revision for pk, entry in self._watched.items()}
+                wanted = None if self._list_watchers else list(watched)
+                revisions = await database_sync_to_async(_revisions)(wanted)
+            except Exception:
+                logger.exception("revisions could not be compared")
+                continue
+            for pk, revision in revisions.items():
+                if revision > known.get(pk, 0 if known else revision) or revision > watched.get(pk, revision):
+                    self._wake(pk)
+            for pk in watched.keys() - revisions.keys():
+                self._wake(pk)  # it was deleted
+            known = revisions
+
+
+def _revisions(wanted: list[int] | None) -> dict[int, int]:
+    """Revisions of these experiments; of the newest ones where a list of all is watched."""
+    if wanted is not None:
+        return frames.revisions_of(wanted)
+    newest = Experiment.objects.filter(deleted_at=None).order_by("-created_at")
+    return dict(newest.values_list("pk", "revision")[:2000])
+
+
+def _database_moved() -> bool:
+    """Whether anybody may have changed the database since the last look.
+
+    SQLite's own counter (PRAGMA data_version) needs a connection that stays open, which the pool's
+    threads do not have, so the size and time of its write-ahead log are compared instead.
+    """
+    if connection.vendor != "sqlite":
+        return True
+    log = Path(f"{connection.settings_dict['NAME']}-wal")
+    try:
+        state = log.stat()
+    except OSError:
+        return True
+    moved = (state.st_mtime_ns, state.st_size) != _seen_log.get(str(log))
+    _seen_log[str(log)] = (state.st_mtime_ns, state.st_size)
+    return moved
+
+
+_seen_log: dict[str, tuple[int, int]] = {}
+
+_hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
+
+
+def hub() -> Hub:
+    """The hub of the running loop."""
+    loop = asyncio.get_running_loop()
+    for other in [other for other in _hubs if other.is_closed()]:
+        del _hubs[other]
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]

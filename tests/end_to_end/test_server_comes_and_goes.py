@@ -1,0 +1,126 @@
+"""Starting, stopping and killing the server: trials neither notice nor get lost."""
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.end_to_end.running_server import RunningServer
+
+SLOW_TRIAL = """\
+import pathlib, time, nni
+x = nni.get_next_parameter()["x"]
+pathlib.Path("runs").mkdir(exist_ok=True)
+with open(f"runs/{nni.get_trial_id()}", "a") as file:
+    file.write("run\\n")
+for step in range(20):
+    nni.report_intermediate_result(x + step)
+    time.sleep(0.25)
+nni.report_final_result(x)
+"""
+
+
+def launch_slow(server: RunningServer, folder: Path, **changes: object) -> str:
+    (folder / "trial.py").write_text(SLOW_TRIAL)
+    return server.launch({
+        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(folder), "trialConcurrency": 4,
+        "maxTrialNumber": 6, "tuner": {"name": "Random", "classArgs": {"seed": 1}},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trainingService": {"platform": "local"},
+        **changes}, folder)
+
+
+def running(server: RunningServer, experiment: str) -> list[dict[str, object]]:
+    return server.get(f"experiments/{experiment}/trials/", status="RUNNING")["results"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_running_trials_are_found_again_and_nothing_is_lost_or_doubled(running_server: RunningServer, tmp_path: Path,
+                                                                       how: str) -> None:
+    server = running_server
+    code = tmp_path / "code"
+    code.mkdir()
+    experiment = launch_slow(server, code)
+    before = server.wait_until(lambda: len(found := running(server, experiment)) == 4 and found)
+    getattr(server, how)()
+    assert any("trial.py" in str(process) for process in server.processes()), "trials go on"
+    server.start()
+    server.wait_for_experiment(experiment)
+    trials = server.get_all(f"experiments/{experiment}/trials/")
+    assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * 6
+    assert {trial["id"] for trial in before} <= {trial["id"] for trial in trials}
+    for trial in trials:
+        assert (code / "runs" / trial["id"]).read_text() == "run\n", "no trial ran twice"
+        rows = server.get_all(f"trials/{trial['id']}/metrics/", kind="PERIODICAL")
+        x = trial["parameters"]["x"]
+        assert [row["number"] for row in rows] == pytest.approx([x + step for step in range(20)])
+        assert trial["final_number"] == pytest.approx(x)
+
+
+def test_trials_that_end_while_the_server_is_away_report_when_it_is_back_on_another_port(
+        running_server: RunningServer, tmp_path: Path) -> None:
+    from tests.end_to_end.running_server import free_port
+
+    server = running_server
+    code = tmp_path / "code"
+    code.mkdir()
+    experiment = launch_slow(server, code, maxTrialNumber=2, trialConcurrency=2)
+    server.wait_until(lambda: len(running(server, experiment)) == 2)
+    server.stop()
+    server.wait_until(lambda: not any("trial.py" in str(process) for process in server.processes()), 30)
+    server.port = free_port()
+    server.start()
+    server.wait_for_experiment(experiment)
+    assert all(trial["intermediate_count"] == 20 for trial in server.get_all(f"experiments/{experiment}/trials/"))
+
+
+def test_the_printed_link_signs_in_once(running_server: RunningServer) -> None:
+    link = running_server.wait_until(lambda: re.search(r"http://\S+/sign-in/\S+", running_server.log_tail())).group(0)
+    session = requests.Session()
+    page = session.get(link)
+    assert (page.status_code, page.url) == (200, f"{running_server.url}/")
+    assert "Experiments" in page.text
+    assert requests.get(link).status_code == 410, "it is used up"
+    anonymous = requests.get(f"{running_server.url}/")
+    assert "/sign-in/" in anonymous.url
+
+
+def test_a_taken_port_gets_a_sentence(make_server) -> None:
+    server = make_server()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", server.port))
+        taken.listen()
+        done = server.manage("serve", check=False)
+    assert done.returncode == 1
+    assert f"Port {server.port}" in done.stderr
+    assert "NNIWEB_PORT" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_locked_data_folder_gets_a_sentence(running_server: RunningServer) -> None:
+    done = running_server.manage("serve", "--port", "1", check=False)
+    assert done.returncode == 1
+    assert "in use by another server" in done.stderr
+    assert running_server.url in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_data_folder_and_its_keys_are_private(running_server: RunningServer) -> None:
+    assert running_server.data_folder.stat().st_mode & 0o777 == 0o700
+    for key in (running_server.data_folder / "keys").iterdir():
+        assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_strangers_at_the_keepers_door_get_nothing(running_server: RunningServer, tmp_path: Path) -> None:
+    server = running_server
+    experiment = launch_slow(server, tmp_path, maxTrialNumber=1)
+    [trial] = server.wait_until(lambda: running(server, experiment))
+    door = f"{server.url}/api/trialkeeper/v1/trials/{trial['id']}/reports"
+    report = {"keeper": {"version": 1, "journal_id": "evil"}, "entries": []}
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Token {server.token}"}):
+        assert requests.post(door, json=report, headers=headers).status_code == 401
+    oversized = requests.post(door, data=b"x" * 5_000_000, headers={"Authorization": "Bearer wrong"})
+    assert oversized.status_code in (401, 413)
+    assert [row["id"] for row in running(server, experiment)] == [trial["id"]], "it was not disturbed"
+    server.wait_for_experiment(experiment)
