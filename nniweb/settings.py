@@ -177,7 +177,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["nniweb.api.permissions.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["nniweb.api.renderers.ExactJSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["nniweb.api.parsers.JSONParser", "rest_framework.parsers.MultiPartParser"],
+    "DEFAULT_PARSER_CLASSES": ["nniweb.api.parsers.JSONParser"],
     "DEFAULT_PAGINATION_CLASS": "nniweb.api.pagination.Pages",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "nniweb.api.errors.answer_error",

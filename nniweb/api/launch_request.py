@@ -72,6 +72,9 @@ class UploadSerializer(serializers.Serializer[Any]):
 def launch_from(request: Request, owner: User) -> Experiment:
     """Launch what the request describes. Raises ConfigInvalid, or Refused (then nothing was created)."""
     data = request.data
+    if not data and "chunked" in request.META.get("HTTP_TRANSFER_ENCODING", ""):
+        raise ConfigInvalid([ConfigError("", "The body came in chunks of unknown length and was not read. Send a file "
+                                         "from the disk, so that Content-Length is known.")])
     if not isinstance(data, dict):
         raise ConfigInvalid([ConfigError("", "The body must be an object with a config, or with the fields of one.")])
     try:

@@ -56,6 +56,6 @@ def test_a_session_may_look_and_needs_the_csrf_token_to_change(ada, make_experim
     assert refused.status_code == 403
     assert "CSRF" in refused.json()["errors"][0]["message"]
     browser.cookies["csrftoken"] = "a" * 32
-    accepted = browser.post(f"/api/v1/experiments/{experiment.public_id}/actions/pause/",
+    accepted = browser.post(f"/api/v1/experiments/{experiment.public_id}/actions/pause/", {}, "application/json",
                             headers={"X-CSRFToken": "a" * 32})
     assert accepted.status_code == 200

@@ -215,3 +215,13 @@ def test_a_platform_that_is_away_does_not_refuse(api, vault_config, code_folder)
     text = vault_config.replace("address: there", "address: away")
     answer = api.post("/api/v1/experiments/", {"config": text, "base_directory": str(code_folder)})
     assert answer.status_code == 201
+
+
+def test_a_body_of_unknown_length_is_not_mistaken_for_an_empty_one(api) -> None:
+    errors = refused(api.generic("POST", "/api/v1/experiments/", b"", "multipart/form-data; boundary=x",
+                                 headers={"Transfer-Encoding": "chunked"}))
+    assert "Content-Length" in errors[0]["message"]
+
+
+def test_only_a_launch_takes_forms(api) -> None:
+    assert api.post("/api/v1/clusters/", {"name": "a"}, format="multipart").status_code == 415
