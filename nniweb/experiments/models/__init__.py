@@ -9,6 +9,6 @@ from .worker import Worker
 
 __all__ = [
     "ApiToken", "Attempt", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment", "ExperimentEvent", "Machine",
-    "Metric", "ResourceReading", "SignInLink", "Trial", "TrialEvent", "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent",
-    "User", "Worker",
+    "Metric", "ResourceReading", "SignInLink", "Trial", "TrialEvent", "TrialFile", "TrialOutput", "TrialParameters",
+    "TunerEvent", "User", "Worker",
 ]

@@ -57,7 +57,7 @@ class Experiment(models.Model):
     public_id = models.CharField(max_length=12, unique=True, default=new_public_id, editable=False)
     #: The id it had elsewhere, where it was imported.
     foreign_id = models.CharField(max_length=64, blank=True)
-    name = models.CharField(max_length=200)
+    name = models.CharField(max_length=255)
     description = models.TextField(blank=True)
     owner = models.ForeignKey("experiments.User", models.SET_NULL, null=True, related_name="experiments")
     group = models.ForeignKey(Group, models.SET_NULL, null=True, blank=True, related_name="+")

@@ -77,6 +77,7 @@ class Trial(models.Model):
         indexes = [
             models.Index(fields=["experiment", "revision"]),
             models.Index(fields=["experiment", "status"]),
+            models.Index(fields=["experiment", "final_number"]),
             # what a round looks at stays small however long the history is
             models.Index(fields=["experiment"], name="trials_unfinished",
                          condition=Q(status__in=sorted(status.value for status in UNFINISHED))),
