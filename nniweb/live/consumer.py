@@ -46,6 +46,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         await self.accept()
         if not self.scope["user"].is_authenticated:
             await self.close(NOT_SIGNED_IN)  # after accepting: a refused handshake tells a page nothing
+            return
+        await self.say({"hello": True})
 
     async def disconnect(self, code: int) -> None:
         for watch in self._watches.values():
@@ -54,6 +56,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
             self._list_task.cancel()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if not self.scope["user"].is_authenticated:
+            return  # sent before the closing got there
         try:
             message = json.loads(text_data or "")
             topic, since = str(message["watch"]), int(message.get("since", 0))

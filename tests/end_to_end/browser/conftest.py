@@ -1,0 +1,128 @@
+"""A real browser in front of a real server; whatever the browser complains about fails the test.
+
+    def test_something(server, open_page):
+        page = open_page(server, "/")                     # signed in by the link the server printed
+        expect(page.get_by_role("heading")).to_have_text("Experiments")
+
+A console error, an exception in a script, a violation of the Content-Security-Policy or a request to
+anywhere but the server fails the test when it ends. What a test provokes it allows beforehand:
+``page.allow(r"status of 400")`` (a pattern searched for in the complaint).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tests.end_to_end.running_server import RunningServer
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+#: Milliseconds an expectation or a click waits.
+PATIENCE = 20_000
+#: The page tells the console of every violation, also of those the browser itself would keep quiet about.
+TELL_OF_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (event) => console.error(
+    `Content-Security-Policy: ${event.violatedDirective} forbids ${event.blockedURI || event.sourceFile}`));"""
+
+
+class WatchedPage:
+    """A Playwright page and what the browser complained about. Attributes are the page's own."""
+
+    def __init__(self, page: Page, own_address: str) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self._allowed: list[str] = []
+        page.set_default_timeout(PATIENCE)
+        page.add_init_script(TELL_OF_VIOLATIONS)
+        page.on("console", lambda message: self._complain(f"console: {message.text} ({message.location.get('url')})")
+                if message.type == "error" else None)
+        page.on("pageerror", lambda error: self._complain(f"exception: {error}"))
+        self._own = (own_address + "/", own_address.replace("http", "ws", 1) + "/", "data:", "blob:", "about:")
+        page.on("request", lambda request: self._check_address(request.url))
+        page.on("websocket", lambda socket: self._check_address(socket.url))
+
+    def _check_address(self, url: str) -> None:
+        if not url.startswith(self._own):
+            self._complain(f"fetched from elsewhere: {url}")
+
+    def _complain(self, complaint: str) -> None:
+        self.complaints.append(complaint)
+
+    def allow(self, pattern: str) -> None:
+        """Complaints in which this pattern is found are expected."""
+        self._allowed.append(pattern)
+
+    def check(self) -> None:
+        """Fail where the browser complained about something that was not allowed."""
+        left = [text for text in self.complaints if not any(re.search(pattern, text) for pattern in self._allowed)]
+        assert not left, "the browser complained:\n" + "\n".join(left)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.page, name)
+
+
+def sign_in_link(server: RunningServer) -> str:
+    """The link the server printed last. It works once."""
+    found = server.wait_until(lambda: re.findall(r"http://\S+/sign-in/\S+", server.log_file.read_text()),
+                              what="the server prints a sign-in link")
+    return str(found[-1])
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """The browser. Not for the whole run: while Playwright is open, Django refuses to use the database here."""
+    if not CHROMIUM.exists():
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS, env={
+            name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")})
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One server for all tests of a file; those that stop it or count its rows make one of their own."""
+    running = RunningServer(tmp_path_factory.mktemp("server") / "data")
+    try:
+        yield running.start()
+    finally:
+        running.close()
+
+
+_sessions: dict[Path, Any] = {}
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[..., Any]]:
+    """``open_page(server, path="/", width=1440, height=900, dark=False, signed_in=True)``; closed after the test."""
+    contexts: list[BrowserContext] = []
+    pages: list[WatchedPage] = []
+
+    def open_page(server: RunningServer, path: str = "/", *, width: int = 1440, height: int = 900,
+                  dark: bool = False, signed_in: bool = True) -> Any:
+        state = _sessions.get(server.data_folder) if signed_in else None
+        context = chromium.new_context(viewport={"width": width, "height": height}, base_url=server.url,
+                                       color_scheme="dark" if dark else "light", storage_state=state)
+        contexts.append(context)
+        page = WatchedPage(context.new_page(), server.url)
+        pages.append(page)
+        if signed_in and state is None:
+            page.goto(sign_in_link(server))
+            _sessions[server.data_folder] = context.storage_state()
+        if not (signed_in and state is None and path == "/"):
+            page.goto(path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    for page in pages:
+        page.check()
