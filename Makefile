@@ -5,12 +5,13 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # Two at a time: that is what a small machine has, and the tests are written for it.
 PYTEST_JOBS = 2
 
-.PHONY: help run test test-all lint packages constraints
+.PHONY: help run test test-all bench lint packages constraints
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
 	@echo "make test         install what the tests need, run the linters and the tests"
 	@echo "make test-all     the same with the slow tests; run it before you call a piece of work done"
+	@echo "make bench        measure what we claim about speed (minutes; on a quiet machine)"
 	@echo "make lint         only the linters: ruff, mypy, import-linter"
 	@echo "make constraints  write requirements/constraints.txt from what is installed in .venv"
 
@@ -30,6 +31,9 @@ test: lint
 
 test-all: lint
 	$(PYTEST) -n $(PYTEST_JOBS) tests
+
+bench: packages
+	set -e; for program in benchmarks/*.py; do echo "== $$program"; $(PYTHON_IN_VENV) "$$program"; done
 
 constraints:
 	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py constraints
