@@ -292,9 +292,13 @@ class KeeperProtocolConformance:
         assert keeper.post().document["orders"] == wanted
         assert keeper.post(keeper={"parameter_index": 1}).document["orders"] == []
 
-    def test_a_keeper_whose_trial_waits_for_parameters_is_asked_back_soon(self, keeper: HandKeeper) -> None:
+    def test_a_keeper_whose_trial_waits_for_parameters_is_asked_back_soon(self, keeper_server: KeeperServer,
+                                                                          keeper: HandKeeper) -> None:
         assert keeper.post(started()).document["next_report_within"] > 0.5
-        assert keeper.post(metric(2, "1", contract.REQUEST_PARAMETER)).document["next_report_within"] <= 0.5
+        for entries in ((metric(2, "1", contract.REQUEST_PARAMETER),), ()):
+            assert keeper.post(*entries).document["next_report_within"] <= 0.5
+        keeper_server.order_parameters(keeper.job_name, HyperParameters(parameter_text({"x": 2}, 1, index=1), 1))
+        assert keeper.post().document["next_report_within"] > 0.5
 
     # --- what a keeper fetches -------------------------------------------------------------
 

@@ -4,10 +4,11 @@ import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.db.models.deletion
 import django.utils.timezone
-import nniweb.experiments.exact_text
-import nniweb.experiments.public_id
 from django.conf import settings
 from django.db import migrations, models
+
+import nniweb.experiments.exact_text
+import nniweb.experiments.public_id
 
 
 class Migration(migrations.Migration):
@@ -186,6 +187,7 @@ class Migration(migrations.Migration):
                 ('journal_id', models.CharField(blank=True, max_length=64)),
                 ('accepted', models.BigIntegerField(default=0)),
                 ('parameter_index', models.IntegerField(default=0)),
+                ('awaited_index', models.IntegerField(default=-1)),
                 ('platform_state', models.JSONField(default=dict)),
                 ('machine_name', models.CharField(blank=True, max_length=255)),
                 ('machine_identity', models.CharField(blank=True, max_length=100)),

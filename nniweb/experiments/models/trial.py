@@ -128,6 +128,8 @@ class Attempt(models.Model):
     accepted = models.BigIntegerField(default=0)
     #: Highest parameter index the keeper said it holds.
     parameter_index = models.IntegerField(default=0)
+    #: Index of the parameters its trial asked for last, -1 where it asked for none (multi-phase).
+    awaited_index = models.IntegerField(default=-1)
     platform_state = models.JSONField(default=dict)
     machine = models.ForeignKey(Machine, models.SET_NULL, null=True, related_name="attempts")
     machine_name = models.CharField(max_length=255, blank=True)

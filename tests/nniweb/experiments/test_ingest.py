@@ -177,9 +177,14 @@ def test_a_wrong_entry_is_acknowledged_and_listed_without_blocking_those_behind(
 @pytest.mark.django_db(transaction=True)
 def test_an_entry_the_database_refuses_is_isolated(make_attempt) -> None:
     attempt, other = make_attempt(), make_attempt()
+    begin, end = {
+        "sqlite": ("CREATE TRIGGER poison BEFORE INSERT ON experiments_metric WHEN NEW.sequence = 666 "
+                   "BEGIN SELECT RAISE(ABORT, 'poison'); END", "DROP TRIGGER poison"),
+        "postgresql": ("ALTER TABLE experiments_metric ADD CONSTRAINT poison CHECK (sequence <> 666)",
+                       "ALTER TABLE experiments_metric DROP CONSTRAINT poison"),
+    }[connection.vendor]
     with connection.cursor() as cursor:
-        cursor.execute("CREATE TRIGGER poison BEFORE INSERT ON experiments_metric WHEN NEW.sequence = 666 "
-                       "BEGIN SELECT RAISE(ABORT, 'poison'); END")
+        cursor.execute(begin)
     try:
         answers = ingest.store([
             ingest.Delivery(attempt.job_name, None, report(started(), metric(2), metric(3, sequence=666), metric(4)),
@@ -187,7 +192,7 @@ def test_an_entry_the_database_refuses_is_isolated(make_attempt) -> None:
             ingest.Delivery(other.job_name, None, report(started(), metric(2)), timezone.now())])
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("DROP TRIGGER poison")
+            cursor.execute(end)
     assert [(answer.status, answer.body["accepted"]) for answer in answers] == [(200, 4), (200, 2)]
     assert [bad["n"] for bad in answers[0].body["rejected"]] == [3]
     assert sorted(Metric.objects.values_list("attempt__job_name", "n")) == sorted(
@@ -207,7 +212,9 @@ def test_a_wanted_stop_is_ordered_in_the_reply(make_attempt) -> None:
     attempt = make_attempt()
     deliver(attempt, started())
     Trial.objects.update(target="EARLY_STOPPED")
-    assert deliver(attempt).body["orders"] == [{"order": "stop", "reason": "EARLY_STOPPED"}]
+    assert deliver(attempt).body["orders"] == [{"order": "stop", "reason": "Stopped early."}]
+    Trial.objects.update(message="The median of the others is better.")
+    assert deliver(attempt).body["orders"] == [{"order": "stop", "reason": "The median of the others is better."}]
     deliver(attempt, ended(2, exit_code=0, reason="stopped"))
     assert Trial.objects.get().status == "EARLY_STOPPED"
 
@@ -222,12 +229,41 @@ def test_a_keeper_whose_attempt_has_ended_without_it_is_told_to_stop(make_attemp
 def test_later_parameters_are_ordered_until_the_keeper_holds_them(make_attempt) -> None:
     attempt = make_attempt()
     TrialParameters.objects.create(trial=attempt.trial, index=1, parameter_id=5, value={"x": 1})
-    asks = metric(2, "null", "REQUEST_PARAMETER")
-    answer = deliver(attempt, started(), asks)
-    assert answer.body["next_report_within"] == 0.2
+    answer = deliver(attempt, started(), metric(2, "1", "REQUEST_PARAMETER"))
     assert [(order["order"], order["index"]) for order in answer.body["orders"]] == [("parameters", 1)]
     assert json.loads(answer.body["orders"][0]["text"])["parameters"] == {"x": 1}
     assert deliver(attempt, keeper={"parameter_index": 1}).body["orders"] == []
+
+
+def test_a_keeper_is_asked_back_soon_while_parameters_are_due(make_attempt) -> None:
+    attempt = make_attempt()
+    assert deliver(attempt, started()).body["next_report_within"] == 10
+    assert deliver(attempt, metric(2, "2", "REQUEST_PARAMETER")).body["next_report_within"] == 0.2
+    TrialParameters.objects.create(trial=attempt.trial, index=1, parameter_id=5, value={"x": 1})
+    assert deliver(attempt).body["next_report_within"] == 0.2, "those of index 2 are still due"
+    assert deliver(attempt, keeper={"parameter_index": 2}).body["next_report_within"] == 10, "it holds them already"
+    assert deliver(attempt).body["next_report_within"] == 0.2
+    TrialParameters.objects.create(trial=attempt.trial, index=2, parameter_id=6, value={"x": 2})
+    assert deliver(attempt).body["next_report_within"] == 10, "they are on their way"
+
+
+@pytest.mark.parametrize("value", ["null", "", "-1", "1.5", "\u0663", "9" * 4000])
+def test_a_request_for_parameters_without_a_right_index_harms_nobody(make_attempt, value: str) -> None:
+    attempt = make_attempt()
+    answer = deliver(attempt, started(), metric(2, value, "REQUEST_PARAMETER"))
+    assert (answer.status, answer.body["accepted"], answer.body["next_report_within"]) == (200, 2, 10)
+
+
+def test_a_heartbeat_of_another_journal_is_refused_once_the_attempt_is_claimed(make_attempt) -> None:
+    attempt = make_attempt()
+    deliver(attempt, {"n": 1, "at": 1.0, "type": "nonsense"})
+    attempt.refresh_from_db()
+    assert (attempt.journal_id, attempt.accepted) == ("j1", 1), "any entry taken claims, a rejected one too"
+    heard_at = attempt.heard_at
+    answer = deliver(attempt, journal="j2")
+    assert (answer.status, answer.body["error"]) == (409, "claimed")
+    attempt.refresh_from_db()
+    assert attempt.heard_at == heard_at
 
 
 def test_a_replica_hears_orders_and_touches_nothing(make_attempt) -> None:
