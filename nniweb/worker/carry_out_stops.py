@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nniweb.experiments.intents import limit_reached
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -11,11 +9,9 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment, move_trial, want_of_trials
 from nniweb.experiments.verdict import stop_sentence
+from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
 from trainingservice.trial_job_status import TrialJobStatus
-
-if TYPE_CHECKING:
-    from nniweb.worker.runner import ClusterWork
 
 #: Trials whose targets are written in one transaction.
 CHUNK = 200

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, Machine
-
-if TYPE_CHECKING:
-    from nniweb.worker.runner import ClusterWork
+from nniweb.worker.cluster_work import ClusterWork
 
 #: Seconds between two looks.
 LOOK_SECONDS = 2.0

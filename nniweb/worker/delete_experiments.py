@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
 
 from django.core.files.storage import default_storage
 
 from nniweb.experiments.models import Attempt, Experiment, Metric, ResourceReading, Trial, TrialFile, TrialOutput
+from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
-
-if TYPE_CHECKING:
-    from nniweb.worker.runner import ClusterWork
 
 logger = logging.getLogger(__name__)
 

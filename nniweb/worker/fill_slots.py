@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Exists, OuterRef
 
@@ -21,14 +21,12 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment
+from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.tuner_events import append_events
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
-
-if TYPE_CHECKING:
-    from nniweb.worker.runner import ClusterWork
 
 #: New trials asked for and made in one go: keeps transactions short where concurrency is large.
 MOST_AT_ONCE = 50
@@ -92,7 +90,7 @@ def _ask(work: ClusterWork, experiment: Experiment, free: int) -> None:
         count = min(count, experiment.max_trial_number - experiment.next_sequence_id)
     if count <= 0:
         return
-    work.tuners.ask(work, experiment, experiment.next_ask, count,
+    work.tuners.ask(experiment, experiment.next_ask, count,
                     lambda parameters, exhausted: _make_trials(work, experiment.pk, parameters, exhausted))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from django.db.models import Q
 
@@ -19,13 +18,11 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_requeued, attempt_started, end_attempt, move_trial, want_of_trials
 from nniweb.experiments.verdict import stop_sentence
+from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
-
-if TYPE_CHECKING:
-    from nniweb.worker.runner import ClusterWork
 
 #: How long the keeper's last report is waited for after the platform said that the job ended, in seconds.
 DRAIN_SECONDS = 60.0

@@ -9,12 +9,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 
 from django.db import DatabaseError, close_old_connections, connection
 from django.db.models import Exists, OuterRef, Q
-from django.utils import timezone
 
 from nniweb.experiments import doorbell
 from nniweb.experiments.models import Cluster, Experiment, Trial
@@ -23,6 +20,7 @@ from nniweb.experiments.service_factory import build_service
 from nniweb.experiments.transitions import move_experiment
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import carry_out_stops, cluster_health, delete_experiments, fill_slots, observe_trials, teach_tuner
+from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.lease import Lease, LeaseLost
 from nniweb.worker.resumed_jobs import resumed_jobs
 from nniweb.worker.service_host import ServiceHost
@@ -36,44 +34,6 @@ logger = logging.getLogger(__name__)
 ROUND_SECONDS = 1.0
 
 
-@dataclass
-class ClusterWork:
-    """What the steps of a cluster's rounds share. Used by the round thread alone, but for ``wake``."""
-
-    cluster_pk: int
-    lease: Lease
-    host: ServiceHost
-    tuners: TunerDesk
-    now: Callable[[], datetime] = timezone.now
-    monotonic: Callable[[], float] = time.monotonic
-    #: Attempts whose submission is under way (primary keys).
-    submitting: set[int] = field(default_factory=set)
-    #: Attempt -> monotonic time before which it is not submitted again.
-    not_before: dict[int, float] = field(default_factory=dict)
-    #: Submissions of an attempt that failed for the moment.
-    failures: dict[int, int] = field(default_factory=dict)
-    #: Deleted experiments whose platform side is being removed (primary keys).
-    cleaning: set[int] = field(default_factory=set)
-    #: Job names the service was told to stop.
-    stops_sent: set[str] = field(default_factory=set)
-    #: Attempt -> monotonic time at which the platform's word on its end is final.
-    draining: dict[int, float] = field(default_factory=dict)
-    drains_loaded: bool = False
-    next_full_look: float = 0.0
-    next_health_look: float = 0.0
-    shown_health: tuple[str, str] | None = None
-    shown_machines: object = None
-
-    @property
-    def service(self) -> TrainingService | None:
-        return self.host.service
-
-    def fail_experiment(self, experiment: Experiment, message: str) -> None:
-        """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""
-        with self.lease.transaction():
-            move_experiment(experiment, ExperimentStatus.ERROR, self.now(), message=message)
-
-
 class ClusterRunner:
     """The thread of one cluster. Starts with the lease, ends when it is lost or ``stop`` is called."""
 
@@ -85,7 +45,8 @@ class ClusterRunner:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.set)
-        self.work = ClusterWork(cluster.pk, lease, host, TunerDesk(tuner_client, self._wake.set))
+        tuners = TunerDesk(tuner_client, self._wake.set, self._fail_experiment)
+        self.work = ClusterWork(cluster.pk, lease, host, tuners)
         self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
 
     def start(self) -> None:
@@ -154,7 +115,7 @@ class ClusterRunner:
         work = self.work
         work.host.look_after()
         work.host.collect()
-        work.tuners.collect(work)
+        work.tuners.collect()
         observe_trials.observe_trials(work)
         for experiment in self._experiments(only):
             self._steps(experiment)
@@ -183,6 +144,11 @@ class ClusterRunner:
                 return []
             found = found.filter(pk__in=only)
         return list(found.order_by("pk"))
+
+    def _fail_experiment(self, experiment: Experiment, message: str) -> None:
+        """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""
+        with self.lease.transaction():
+            move_experiment(experiment, ExperimentStatus.ERROR, self.work.now(), message=message)
 
     def _close(self) -> None:
         try:

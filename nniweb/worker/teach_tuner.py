@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import want_of_trials
+from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.tuner_events import append_events
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
-
-if TYPE_CHECKING:
-    from nniweb.worker.runner import ClusterWork
 
 #: Trials the tuner is told of, and results the assessor is told of, in one round.
 CHUNK = 500
@@ -24,7 +21,7 @@ CHUNK = 500
 def teach_tuner(work: ClusterWork, experiment: Experiment) -> None:
     # read before the results are handed over: a trial's results then reach the assessor before its end
     ended = list(Trial.objects.not_taught().filter(experiment=experiment).order_by("ended_at", "pk")[:CHUNK])
-    if not experiment.is_finished and work.tuners.ready(work, experiment):
+    if not experiment.is_finished and work.tuners.ready(experiment):
         _tell_search_space(work, experiment)
         if experiment.assessor is not None:
             while _assess(work, experiment):
@@ -45,10 +42,10 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         if taught and events:
             append_events(experiment, events, work.now())
     for event in events:
-        work.tuners.tell(work, experiment, event)
+        work.tuners.tell(experiment, event)
     if experiment.assessor is not None:
         for trial in trials:
-            work.tuners.trial_end(work, experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
+            work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
 
 
 def _counts(trial: Trial) -> bool:
@@ -62,7 +59,7 @@ def _tell_search_space(work: ClusterWork, experiment: Experiment) -> None:
     with work.lease.transaction():
         next_revision(experiment.pk)
         append_events(experiment, [{"event": "search_space", "search_space": experiment.search_space}], work.now())
-    work.tuners.update_search_space(work, experiment)
+    work.tuners.update_search_space(experiment)
 
 
 def _assess(work: ClusterWork, experiment: Experiment) -> bool:
@@ -80,7 +77,7 @@ def _assess(work: ClusterWork, experiment: Experiment) -> bool:
     rows = new.filter(revision__lte=upto).order_by("revision", "n").values_list(
         "attempt__trial__public_id", "sequence", "number")
     reports = [{"trial": trial, "sequence": sequence, "value": number} for trial, sequence, number in rows]
-    work.tuners.assess(work, experiment, reports, upto,
+    work.tuners.assess(experiment, reports, upto,
                        lambda trials: _stop_early(work, experiment, trials))
     return True
 

@@ -13,14 +13,11 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nniweb.experiments.models import Experiment
 from nniweb.tuning.tuner_client import TunerClient, TunerFailed, TunerProcessDied
 from nniweb.worker.tuner_events import assessor_history, tuner_history
-
-if TYPE_CHECKING:
-    from nniweb.worker.runner import ClusterWork
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +41,12 @@ class _Opened:
 class TunerDesk:
     """Used by the cluster's round thread alone. Several desks share one client."""
 
-    def __init__(self, client: TunerClient, wake: Callable[[], None]) -> None:
+    def __init__(self, client: TunerClient, wake: Callable[[], None],
+                 fail: Callable[[Experiment, str], None]) -> None:
+        """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on."""
         self._client = client
         self._wake = wake
+        self._fail = fail
         self._opened: dict[int, _Opened] = {}
         self._deaths: dict[int, int] = {}
         self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -55,7 +55,7 @@ class TunerDesk:
         """Whether the experiment's tuner is open."""
         return experiment_pk in self._opened
 
-    def collect(self, work: ClusterWork) -> None:
+    def collect(self) -> None:
         """Act on the answers that have come."""
         while True:
             try:
@@ -64,7 +64,7 @@ class TunerDesk:
                 return
             outcome()
 
-    def ready(self, work: ClusterWork, experiment: Experiment) -> bool:
+    def ready(self, experiment: Experiment) -> bool:
         """Open the experiment's tuner where it is not; False where that failed, and the experiment with it."""
         if experiment.pk in self._opened:
             return True
@@ -79,13 +79,13 @@ class TunerDesk:
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
         assessed = assessor_history(full, full.revision) if full.assessor is not None else iter(())
         future = self._client.open(full.public_id, spec, chain(history, assessed))
-        self._when_done(work, experiment, state, future, lambda answer: state.stops.extend(answer.get("stop", ())))
+        self._when_done(experiment, state, future, lambda answer: state.stops.extend(answer.get("stop", ())))
         return experiment.pk in self._opened
 
-    def ask(self, work: ClusterWork, experiment: Experiment, first_number: int, count: int,
+    def ask(self, experiment: Experiment, first_number: int, count: int,
             done: Callable[[list[dict[str, Any]], bool], None]) -> None:
         """Ask for parameter sets unless the experiment is waiting for some already."""
-        if not self.ready(work, experiment):
+        if not self.ready(experiment):
             return
         state = self._opened[experiment.pk]
         if state.asking:
@@ -96,31 +96,31 @@ class TunerDesk:
             state.asking = False
             done(answer["parameters"], answer["exhausted"])
 
-        self._when_done(work, experiment, state, self._client.ask(state.public_id, first_number, count), answered)
+        self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), answered)
 
-    def tell(self, work: ClusterWork, experiment: Experiment, event: dict[str, Any]) -> None:
+    def tell(self, experiment: Experiment, event: dict[str, Any]) -> None:
         """Tell an end whose event is recorded; a tuner that is not opened learns it from the record."""
         if (state := self._opened.get(experiment.pk)) is not None:
-            self._when_done(work, experiment, state, self._client.tell(
+            self._when_done(experiment, state, self._client.tell(
                 state.public_id, event["number"], event["parameters"], event["value"], event["status"]))
 
-    def trial_end(self, work: ClusterWork, experiment: Experiment, trial: str, succeeded: bool) -> None:
+    def trial_end(self, experiment: Experiment, trial: str, succeeded: bool) -> None:
         if (state := self._opened.get(experiment.pk)) is not None:
-            self._when_done(work, experiment, state, self._client.trial_end(state.public_id, trial, succeeded))
+            self._when_done(experiment, state, self._client.trial_end(state.public_id, trial, succeeded))
 
     def search_space_version(self, experiment_pk: int) -> int:
         return self._opened[experiment_pk].search_space_version
 
-    def update_search_space(self, work: ClusterWork, experiment: Experiment) -> None:
+    def update_search_space(self, experiment: Experiment) -> None:
         state = self._opened[experiment.pk]
         state.search_space_version = experiment.search_space_version
-        self._when_done(work, experiment, state,
+        self._when_done(experiment, state,
                         self._client.update_search_space(state.public_id, experiment.search_space))
 
     def assessed_revision(self, experiment_pk: int) -> int:
         return self._opened[experiment_pk].assessed_revision
 
-    def assess(self, work: ClusterWork, experiment: Experiment, reports: list[dict[str, Any]], revision: int,
+    def assess(self, experiment: Experiment, reports: list[dict[str, Any]], revision: int,
                stop: Callable[[list[str]], None]) -> None:
         """Hand over intermediate results up to ``revision``; ``stop`` gets the trials to be stopped early."""
         state = self._opened[experiment.pk]
@@ -131,7 +131,7 @@ class TunerDesk:
             if unwanted:
                 stop(unwanted)
 
-        self._when_done(work, experiment, state, self._client.intermediate(state.public_id, reports), judged)
+        self._when_done(experiment, state, self._client.intermediate(state.public_id, reports), judged)
 
     def forget(self, experiment_pk: int) -> None:
         """Close the tuner; it is rebuilt from the events if it is needed again."""
@@ -142,16 +142,16 @@ class TunerDesk:
         for experiment_pk in list(self._opened):
             self.forget(experiment_pk)
 
-    def _note_death(self, work: ClusterWork, experiment: Experiment, state: _Opened, error: BaseException) -> None:
+    def _note_death(self, experiment: Experiment, state: _Opened, error: BaseException) -> None:
         """The tuner process died: the tuner is rebuilt, unless its own algorithm brings the process down each time."""
         if getattr(error, "suspect", None) == state.public_id:
             self._deaths[experiment.pk] = self._deaths.get(experiment.pk, 0) + 1
         if self._deaths.get(experiment.pk, 0) >= MOST_DEATHS:
-            work.fail_experiment(experiment, f"The tuner ended its process {MOST_DEATHS} times: {error}")
+            self._fail(experiment, f"The tuner ended its process {MOST_DEATHS} times: {error}")
         else:
             logger.warning("experiment %s: the tuner process died (%s); its tuner is rebuilt", state.public_id, error)
 
-    def _when_done(self, work: ClusterWork, experiment: Experiment, state: _Opened, future: Future[dict[str, Any]],
+    def _when_done(self, experiment: Experiment, state: _Opened, future: Future[dict[str, Any]],
                    done: Callable[[dict[str, Any]], None] = lambda answer: None) -> None:
         def outcome() -> None:
             if self._opened.get(experiment.pk) is not state:
@@ -160,12 +160,12 @@ class TunerDesk:
                 answer = future.result(timeout=0)
             except (TunerProcessDied, CancelledError) as error:
                 self._opened.pop(experiment.pk, None)
-                self._note_death(work, experiment, state, error)
+                self._note_death(experiment, state, error)
             except TunerFailed as error:
                 self._opened.pop(experiment.pk, None)
                 self._client.close_experiment(state.public_id)
                 logger.warning("experiment %s: its tuner failed: %s\n%s", state.public_id, error, error.traceback)
-                work.fail_experiment(experiment, f"The tuner failed: {error}")
+                self._fail(experiment, f"The tuner failed: {error}")
             else:
                 done(answer)
 

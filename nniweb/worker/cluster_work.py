@@ -1,0 +1,46 @@
+"""What the steps of a cluster's rounds share."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.utils import timezone
+
+from nniweb.worker.lease import Lease
+from nniweb.worker.service_host import ServiceHost
+from nniweb.worker.tuner_desk import TunerDesk
+from trainingservice.base import TrainingService
+
+
+@dataclass
+class ClusterWork:
+    """Kept in memory only: a take-over begins with an empty one. Used by the round thread alone."""
+
+    cluster_pk: int
+    lease: Lease
+    host: ServiceHost
+    tuners: TunerDesk
+    now: Callable[[], datetime] = timezone.now
+    monotonic: Callable[[], float] = time.monotonic
+    #: Attempts whose submission is under way (primary keys).
+    submitting: set[int] = field(default_factory=set)
+    #: Attempt -> monotonic time before which it is not submitted again.
+    not_before: dict[int, float] = field(default_factory=dict)
+    #: Submissions of an attempt that failed for the moment.
+    failures: dict[int, int] = field(default_factory=dict)
+    #: Deleted experiments whose platform side is being removed (primary keys).
+    cleaning: set[int] = field(default_factory=set)
+    #: Job names the service was told to stop.
+    stops_sent: set[str] = field(default_factory=set)
+    #: Attempt -> monotonic time at which the platform's word on its end is final.
+    draining: dict[int, float] = field(default_factory=dict)
+    drains_loaded: bool = False
+    next_full_look: float = 0.0
+    next_health_look: float = 0.0
+    shown_health: tuple[str, str] | None = None
+    shown_machines: object = None
+
+    @property
+    def service(self) -> TrainingService | None:
+        return self.host.service
