@@ -21,13 +21,10 @@ from nniweb.api.cluster_documents import (
 from nniweb.api.errors import Conflict, ErrorsSerializer
 from nniweb.api.experiments import the_user
 from nniweb.experiments import clusters
-from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.models import Cluster, User
-from nniweb.experiments.sealing import CannotOpen
-from nniweb.experiments.service_factory import build_service
+from nniweb.experiments.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.visibility import visible_clusters
-from trainingservice.base import RehearsalFinding
-from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
 
 
@@ -124,24 +121,11 @@ class ClusterRehearsalView(ClusterView):
                    responses={200: FindingSerializer(many=True), 409: ErrorsSerializer})
     def post(self, request: Request, cluster_id: str) -> Response:
         """Try everything a trial will need, a trial that does nothing included. May take half a minute."""
-        cluster = self.get_object()
-        if cluster.pinned_host not in ("", socket.gethostname()):
-            raise Conflict(f"This cluster is the machine {cluster.pinned_host}; ask the server that runs there.")
-        return Response(FindingSerializer(rehearse(cluster), many=True).data)
+        try:
+            findings = rehearse(self.get_object())
+        except OnAnotherHost as error:
+            raise Conflict(str(error)) from None
+        return Response(FindingSerializer(findings, many=True).data)
 
     def check_object_permissions(self, request: Request, obj: Any) -> None:
         """Whoever may launch on it may rehearse: nothing is changed by it."""
-
-
-def rehearse(cluster: Cluster) -> list[RehearsalFinding]:
-    """A full rehearsal, from this process. What goes wrong in it is a finding as well."""
-    try:
-        service = build_service(cluster)
-        try:
-            return service.rehearse()
-        finally:
-            service.clean_up()
-    except TemporaryError as error:
-        return [RehearsalFinding("connection", False, str(error), temporary=True)]
-    except (TrainingServiceError, CannotOpen, ConfigInvalid) as error:
-        return [RehearsalFinding("settings", False, str(error))]

@@ -23,7 +23,8 @@ from nniweb.api.experiment_documents import (
     summaries,
 )
 from nniweb.api.fields import CommaListField, Query
-from nniweb.api.launch_request import LaunchRequestSerializer, UploadSerializer, launch_from
+from nniweb.api.launch_check import CheckedLaunchSerializer, check_document
+from nniweb.api.launch_request import LaunchRequestSerializer, UploadSerializer, check_from, launch_from
 from nniweb.api.parsers import JSONParser
 from nniweb.api.tags import with_tag
 from nniweb.experiments import intents
@@ -112,6 +113,18 @@ def in_order(experiments: QuerySet[Experiment], order: str) -> QuerySet[Experime
     falling = order.startswith("-")
     return experiments.order_by(column.desc(nulls_last=True) if falling else column.asc(nulls_last=True),
                                 "-pk" if falling else "pk")
+
+
+class ExperimentCheckView(generics.GenericAPIView[Experiment]):
+    serializer_class = CheckedLaunchSerializer
+    parser_classes = [JSONParser, MultiPartParser]
+
+    @extend_schema(operation_id="experiments_check",
+                   request={"application/json": LaunchRequestSerializer, "multipart/form-data": UploadSerializer},
+                   responses={200: CheckedLaunchSerializer, 400: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """What a launch would find wrong, and what it would do. Takes what a launch takes; creates nothing."""
+        return Response(check_document(*check_from(request, the_user(request))))
 
 
 class ExperimentDetailView(ExperimentView):

@@ -1,15 +1,15 @@
-"""From a request to a launched experiment.
+"""From a request to a checked or launched experiment.
 
 Three forms: ``{"config": "<text>" or {...}, "base_directory": ...}``; the same fields as a config
 file, in snake_case; a multipart form with the config's text in ``config`` and the code folder's
 archive in ``code``. All go through the parser of config files, so all are checked the same way.
 """
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.files.uploadedfile import UploadedFile
 from drf_spectacular.types import OpenApiTypes
@@ -18,14 +18,17 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
-from nniweb.experiments.config.field_walk import fold
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.launching import UploadedCode, launch, scratch_folder
+from nniweb.experiments.launching import CheckedLaunch, UploadedCode, check, launch, scratch_folder
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.uploaded_code import UploadRefused, unpack
 from nniweb.experiments.visibility import visible_clusters
 from trainingservice.code_archive import MAX_BYTES, pack_code
 from trainingservice.errors import PermanentError
+
+T = TypeVar("T")
+#: What is done with a config that is right: checking it further, or launching it.
+Act = Callable[[ParsedConfig, User, UploadedCode | None], T]
 
 #: Names under which an experiment shows a field, where a config file has another.
 _SHOWN_AS = {"name": "experimentName", "max_duration": "maxExperimentDuration"}
@@ -59,7 +62,8 @@ class LaunchRequestSerializer(serializers.Serializer[Any]):
     tuner = ObjectField(required=False)
     assessor = ObjectField(required=False)
     training_service = ObjectField(required=False)
-    cluster = serializers.CharField(required=False, help_text="A cluster of this server, instead of training_service.")
+    cluster = serializers.CharField(required=False, help_text="A cluster of this server, instead of training_service; "
+                                    "beside config it takes the place of what that says.")
 
 
 class UploadSerializer(serializers.Serializer[Any]):
@@ -67,49 +71,83 @@ class UploadSerializer(serializers.Serializer[Any]):
 
     config = serializers.CharField()
     code = serializers.FileField(required=False)
+    base_directory = serializers.CharField(
+        required=False, help_text="Instead of code: a folder on the server; for administrators.")
+    cluster = serializers.CharField(required=False, help_text="Takes the place of what the config says.")
 
 
 def launch_from(request: Request, owner: User) -> Experiment:
-    """Launch what the request describes. Raises ConfigInvalid, or Refused (then nothing was created)."""
+    """Launch what the request describes. Raises ConfigInvalid; then nothing was created."""
+    return _from_request(request, owner, launch)
+
+
+def check_from(request: Request, owner: User) -> tuple[ParsedConfig, CheckedLaunch]:
+    """The same without launching. Raises ConfigInvalid."""
+    return _from_request(request, owner, checked_form)
+
+
+def checked_form(parsed: ParsedConfig, owner: User, code: UploadedCode | None) -> tuple[ParsedConfig, CheckedLaunch]:
+    return parsed, check(parsed, owner, code)
+
+
+def _from_request(request: Request, owner: User, act: Act[T]) -> T:
     data = request.data
     if not data and "chunked" in request.META.get("HTTP_TRANSFER_ENCODING", ""):
         raise ConfigInvalid([ConfigError("", "The body came in chunks of unknown length and was not read. Send a file "
                                          "from the disk, so that Content-Length is known.")])
     if not isinstance(data, dict):
         raise ConfigInvalid([ConfigError("", "The body must be an object with a config, or with the fields of one.")])
-    try:
-        if request.content_type.startswith("multipart/"):
-            return _launch_upload(data, owner)
-        return _launch_json(data, owner)
-    except Refused as refused:
-        # the same form as errors of the config: to the caller it is one check
-        fields = _spelling_of(data)
-        raise ConfigInvalid([ConfigError(fields(field), message) for field, message in refused.errors]) from None
+    if request.content_type.startswith("multipart/"):
+        return from_form(dict(data.items()), owner, act)
+    return _from_json(data, owner, act)
 
 
-def _launch_json(data: dict[str, Any], owner: User) -> Experiment:
+def _from_json(data: dict[str, Any], owner: User, act: Act[T]) -> T:
     fields = dict(data)
     base = _base_directory(fields.pop("base_directory", None), owner)
     if "config" not in fields:
         shown = {_SHOWN_AS.get(key, key): value for key, value in fields.items()}
         try:
-            return launch(_parse(shown, base, owner), owner)
+            return _act(shown, base, owner, None, act)
         except ConfigInvalid as invalid:
             back = {name: key for key, name in _SHOWN_AS.items() if key in fields}
             raise ConfigInvalid([replace(error, field=back.get(error.field, error.field))
                                  for error in invalid.errors]) from None
-    config = fields.pop("config")
+    config, cluster = fields.pop("config"), _cluster(fields.pop("cluster", None))
     if fields:
         raise ConfigInvalid([ConfigError(key, "cannot stand beside config; write it into the config.")
                              for key in fields])
     if not isinstance(config, str | dict):
         raise ConfigInvalid([ConfigError("config", "must be the text of an experiment file, or its content as an "
                                          "object.")])
-    return launch(_parse(config, base, owner), owner)
+    return _act(config, base, owner, cluster, act)
+
+
+def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, act: Act[T]) -> T:
+    parsed = _parse(config, base, owner, cluster)
+    with _refusals_at_their_places(parsed):
+        return act(parsed, owner, None)
+
+
+@contextmanager
+def _refusals_at_their_places(parsed: ParsedConfig) -> Iterator[None]:
+    """Gives what a launch refuses the same form as errors of the config: to the caller it is one check."""
+    try:
+        yield
+    except Refused as refused:
+        raise ConfigInvalid([parsed.error_at(field, message) for field, message in refused.errors]) from None
+
+
+def _cluster(written: Any) -> str | None:
+    if written in (None, ""):
+        return None
+    if not isinstance(written, str):
+        raise ConfigInvalid([ConfigError("cluster", "must be the name of a cluster.")])
+    return written
 
 
 def _base_directory(written: Any, owner: User) -> Path | None:
-    if written is None:
+    if written in (None, ""):
         return None
     problem = ""
     if not isinstance(written, str) or not Path(written).is_absolute():
@@ -124,16 +162,24 @@ def _base_directory(written: Any, owner: User) -> Path | None:
     return Path(written)
 
 
-def _launch_upload(data: dict[str, Any], owner: User) -> Experiment:
+def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
+    """Check or launch what a form describes: ``config`` (text or file), ``code`` (file), ``base_directory``,
+    ``cluster``. Raises ConfigInvalid.
+    """
     config, code = data.get("config"), data.get("code")
     if isinstance(config, UploadedFile):
         config = config.read().decode("utf-8", "replace")
     if not isinstance(config, str) or "\x00" in config:
         raise ConfigInvalid([ConfigError("config", "is required: the text of an experiment file.")])
-    if unknown := sorted(set(data) - {"config", "code"}):
-        raise ConfigInvalid([ConfigError(key, "is not known here; a form has config and code.") for key in unknown])
+    if unknown := sorted(set(data) - {"config", "code", "base_directory", "cluster"}):
+        raise ConfigInvalid([ConfigError(key, "is not known here; a form has config, code, base_directory and "
+                                         "cluster.") for key in unknown])
+    base, cluster = _base_directory(data.get("base_directory"), owner), _cluster(data.get("cluster"))
     if code is None:
-        return launch(_parse(config, None, owner), owner)
+        return _act(config, base, owner, cluster, act)
+    if base is not None:
+        raise ConfigInvalid([ConfigError("base_directory", "cannot stand beside code that is uploaded; leave one of "
+                                         "them out.")])
     if not isinstance(code, UploadedFile) or (code.size or 0) > MAX_BYTES:
         raise ConfigInvalid([ConfigError("code", f"must be a file (tar.gz or zip) of at most {MAX_BYTES // 2**20} "
                                          "MiB.")])
@@ -142,15 +188,17 @@ def _launch_upload(data: dict[str, Any], owner: User) -> Experiment:
         folder.mkdir()
         try:
             unpack(code.file, folder)  # type: ignore[arg-type]
-            parsed = _parse(config, folder, owner)
+            parsed = _parse(config, folder, owner, cluster)
             packed = pack_code(_uploaded_folder(parsed, folder), Path(scratch) / "packed")
         except (UploadRefused, PermanentError) as error:
             sentence = str(error).replace(f"{folder}/", "").replace(str(folder), "of the archive")
             raise ConfigInvalid([ConfigError("code", sentence)]) from None
         # the scratch folder goes away: trials get the archive
         settings = parsed.settings.model_copy(update={"trial_code_directory": None})
-        return launch(replace(parsed, settings=settings), owner,
-                      UploadedCode(packed.path, packed.sha256, packed.file_count))
+        parsed = replace(parsed, settings=settings)
+        with _refusals_at_their_places(parsed):
+            return act(parsed, owner, UploadedCode(packed.path, packed.sha256, packed.file_count,
+                                                   packed.content_bytes))
 
 
 def _uploaded_folder(parsed: ParsedConfig, folder: Path) -> Path:
@@ -167,29 +215,11 @@ def _uploaded_folder(parsed: ParsedConfig, folder: Path) -> Path:
     return code
 
 
-def _parse(source: str | dict[str, Any], base: Path | None, owner: User) -> ParsedConfig:
-    return parse_experiment_config(source, base, confined=not owner.is_admin, cluster_platform=_platform_of(owner))
+def _parse(source: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None) -> ParsedConfig:
+    return parse_experiment_config(source, base, confined=not owner.is_admin, cluster_platform=_platform_of(owner),
+                                   cluster=cluster)
 
 
 def _platform_of(owner: User) -> Callable[[str], str | None]:
     usable = visible_clusters(owner).filter(enabled=True)
     return lambda name: usable.filter(name=name).values_list("platform", flat=True).first()
-
-
-def _spelling_of(data: dict[str, Any]) -> Callable[[str], str]:
-    """How the caller spelt a field of the canonical form, as far as that can be seen at the top level."""
-    written: Any = data.get("config", data)
-    if isinstance(written, str):
-        try:
-            written = json.loads(written)
-        except ValueError:
-            written = {}
-    keys: dict[str, str] = {}
-    if isinstance(written, dict):
-        keys = {fold(_SHOWN_AS.get(key, key)): key for key in map(str, written)}
-
-    def spelt(field: str) -> str:
-        top, dot, rest = field.partition(".")
-        return keys.get(fold(top), top) + dot + rest
-
-    return spelt

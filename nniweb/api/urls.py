@@ -34,6 +34,7 @@ CLUSTER = "clusters/<slug:cluster_id>"
 
 urlpatterns = [
     path("experiments/", experiments.ExperimentsView.as_view()),
+    path("experiments/check/", experiments.ExperimentCheckView.as_view()),
     path(f"{EXPERIMENT}/", experiments.ExperimentDetailView.as_view()),
     path(f"{EXPERIMENT}/actions/pause/", experiments.ExperimentPauseView.as_view()),
     path(f"{EXPERIMENT}/actions/resume/", experiments.ExperimentResumeView.as_view()),

@@ -1,16 +1,15 @@
-"""Launches an experiment: one way for page, REST and command line."""
+"""Checks and launches experiments: one way for page, REST and command line."""
 
 import secrets
+import shutil
 import socket
 import tempfile
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
-from django.db.models import ProtectedError
 from django.utils import timezone
 
 from nniweb.experiments import addresses, code_archives
@@ -23,10 +22,11 @@ from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.service_factory import build_service
+from nniweb.experiments.service_factory import build_service, state_folder
 from nniweb.experiments.visibility import visible_clusters
-from trainingservice.base import TrainingService
+from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import TrialOptions
+from trainingservice.code_archive import code_entries
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.platforms import load_platform
 
@@ -38,12 +38,42 @@ class UploadedCode:
     path: Path
     sha256: str
     file_count: int
+    #: Of the files, before packing.
+    bytes: int
 
 
-def launch(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -> Experiment:
-    """Create the experiment after a quick rehearsal. Raises Refused; then nothing was created.
+@dataclass(frozen=True)
+class CodeSize:
+    """What is packed for the trials. Folders that trials run in themselves are not packed."""
 
-    A platform that is merely away does not refuse: the experiment then waits and says so.
+    file_count: int
+    #: Of the files, before packing.
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CheckedLaunch:
+    """A launch in which nothing was found that forbids it. Nothing was created."""
+
+    platform: type[TrainingService]
+    #: Stored already, or a draft that the launch will store.
+    cluster: Cluster
+    section: PlatformSection | None
+    options: TrialOptions
+    #: Of the quick rehearsal; good ones too.
+    findings: list[RehearsalFinding]
+    #: None where no code is packed: then trials run in the folder itself.
+    code_size: CodeSize | None
+
+    @property
+    def cluster_is_new(self) -> bool:
+        return self.cluster.pk is None
+
+
+def check(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -> CheckedLaunch:
+    """Everything that a launch checks, a quick rehearsal included; creates nothing. Raises Refused.
+
+    A platform that is merely away does not refuse: the experiment would wait and say so.
     """
     settings = parsed.settings
     found = _cluster_named(settings, owner)
@@ -51,41 +81,42 @@ def launch(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) 
     _may_use(platform, owner)
     _may_run_in_the_server(settings, owner)
     _way_home(platform, settings)
-    before = set(Cluster.objects.values_list("pk", flat=True))
-    cluster = found or cluster_of_section(_section(settings), owner)
     options = _options(settings, platform)
-    try:
-        _rehearse(cluster, options)
-        archive = _keep_code(platform, options, settings, code)
-        return _create(parsed, owner, cluster, options, code, archive)
-    except Exception:
-        if cluster.pk not in before:
-            # made for this experiment alone; unless somebody has begun to use it in the meantime
-            with suppress(ProtectedError):
-                cluster.delete()
-        raise
+    section = None if found else _section(settings)
+    cluster = found or cluster_of_section(_section(settings), owner)
+    findings = _rehearse(cluster, section, options)
+    size = CodeSize(code.file_count, code.bytes) if code else _code_size(platform, options, settings)
+    return CheckedLaunch(platform, cluster, section, options, findings, size)
+
+
+def launch(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -> Experiment:
+    """Create the experiment where ``check`` finds nothing against it. Raises Refused; then nothing was created."""
+    checked = check(parsed, owner, code)
+    archive = _keep_code(checked.platform, checked.options, parsed.settings, code)
+    with transaction.atomic():
+        cluster = _stored(checked, owner)
+        return _create(parsed, owner, cluster, checked.options, code, archive)
 
 
 def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: UploadedCode | None,
             archive: CodeArchive | None) -> Experiment:
     settings = parsed.settings
     now = timezone.now()
-    with transaction.atomic():
-        experiment = Experiment.objects.create(
-            name=settings.experiment_name or "experiment", description=settings.description, owner=owner,
-            group=_group_of(owner), cluster=cluster, tags=list(settings.tags), search_space=settings.search_space,
-            tuner=_algorithm(settings.tuner), assessor=_algorithm(settings.assessor) if settings.assessor else None,
-            optimize_mode=settings.optimize_mode,
-            seed=settings.seed if settings.seed is not None else secrets.randbelow(2**31),
-            trial_command=settings.trial_command, trial_options=without_secrets(options),
-            trial_gpu_number=settings.trial_gpu_number,
-            code_folder="" if code or settings.trial_code_directory is None else str(settings.trial_code_directory),
-            code=archive, trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
-            max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
-            config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
-            callback_url=_callback_url(settings), status=ExperimentStatus.INITIALIZED, created_at=now)
-        ExperimentEvent.objects.create(experiment=experiment, at=now, kind="launched", actor=owner)
-        next_revision(experiment.pk)
+    experiment = Experiment.objects.create(
+        name=settings.experiment_name or "experiment", description=settings.description, owner=owner,
+        group=_group_of(owner), cluster=cluster, tags=list(settings.tags), search_space=settings.search_space,
+        tuner=_algorithm(settings.tuner), assessor=_algorithm(settings.assessor) if settings.assessor else None,
+        optimize_mode=settings.optimize_mode,
+        seed=settings.seed if settings.seed is not None else secrets.randbelow(2**31),
+        trial_command=settings.trial_command, trial_options=without_secrets(options),
+        trial_gpu_number=settings.trial_gpu_number,
+        code_folder="" if code or settings.trial_code_directory is None else str(settings.trial_code_directory),
+        code=archive, trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
+        max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
+        config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
+        callback_url=_callback_url(settings), status=ExperimentStatus.INITIALIZED, created_at=now)
+    ExperimentEvent.objects.create(experiment=experiment, at=now, kind="launched", actor=owner)
+    next_revision(experiment.pk)
     return experiment
 
 
@@ -128,7 +159,7 @@ def _options(settings: ExperimentSettings, platform: type[TrainingService]) -> T
 
 
 def cluster_of_section(section: PlatformSection, owner: User) -> Cluster:
-    """The owner's cluster with equal settings, or a new private one; on a pinned platform the host's own."""
+    """The owner's cluster with equal settings, else a draft of a private one; on a pinned platform the host's own."""
     platform = load_platform(section.platform)
     host = socket.gethostname() if platform.pinned_to_host else ""
     document = without_secrets(section.settings)
@@ -136,23 +167,28 @@ def cluster_of_section(section: PlatformSection, owner: User) -> Cluster:
         found = Cluster.objects.filter(platform=platform.platform, pinned_host=host, settings=document).first()
         if found is not None and not found.enabled:
             raise Refused(f"The cluster {found.name} is disabled; an administrator can enable it.", "trainingService")
-        return found or _make_cluster(section, None, host)
+        return found or Cluster(platform=platform.platform, settings=document, pinned_host=host)
     for cluster in Cluster.objects.filter(platform=platform.platform, is_private=True, owner=owner, enabled=True
                                           ).prefetch_related("metadata"):
         if cluster.settings == document and settings_secrets(cluster, platform) == section.secrets:
             return cluster
-    return _make_cluster(section, owner, host)
+    return Cluster(platform=platform.platform, settings=document, owner=owner, is_private=True)
 
 
-def _make_cluster(section: PlatformSection, owner: User | None, host: str) -> Cluster:
-    base = section.platform if owner is None else f"{owner.username[:50]}-{section.platform}"
+def _stored(checked: CheckedLaunch, owner: User) -> Cluster:
+    """The launch's cluster; a draft is stored now, unless somebody else has stored an equal one in the meantime."""
+    draft, section = checked.cluster, checked.section
+    if not checked.cluster_is_new or section is None:
+        return draft
+    base = f"{owner.username[:50]}-{section.platform}" if draft.is_private else section.platform
     taken = set(Cluster.objects.filter(name__startswith=base).values_list("name", flat=True))
     name = next(name for number in range(1, len(taken) + 2)
                 if (name := base if number == 1 else f"{base}-{number}") not in taken)
     try:
-        return store_cluster(section, name, owner=owner, is_private=owner is not None, pinned_host=host)
-    except IntegrityError:  # somebody made it at the same time
-        return cluster_of_section(section, owner) if owner else Cluster.objects.get(name=name)
+        return store_cluster(section, name, owner=draft.owner, is_private=draft.is_private,
+                             pinned_host=draft.pinned_host)
+    except IntegrityError:
+        return _stored(replace(checked, cluster=cluster_of_section(section, owner)), owner)
 
 
 # --- checks --------------------------------------------------------------------------------
@@ -191,20 +227,41 @@ def _callback_url(settings: ExperimentSettings) -> str:
     return f"http://{address}" if ":" in address else f"http://{address}:{django_settings.PORT}"
 
 
-def _rehearse(cluster: Cluster, options: TrialOptions) -> None:
+def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialOptions) -> list[RehearsalFinding]:
+    is_draft = cluster.pk is None
     try:
-        service = build_service(cluster)
+        service = build_service(cluster, replacing=section.secrets if section and is_draft else None)
         try:
             findings = service.rehearse(quick=True, options=options)
         finally:
             service.clean_up()
-    except TemporaryError:
-        return  # merely away: the experiment waits and says so
+    except TemporaryError as error:  # merely away: the experiment waits and says so
+        return [RehearsalFinding("connection", False, str(error), temporary=True)]
     except TrainingServiceError as error:
         raise Refused(str(error), "trainingService") from None
+    finally:
+        if is_draft:
+            shutil.rmtree(state_folder(cluster), ignore_errors=True)
     blocking = [finding for finding in findings if finding.blocks]
     if blocking:
         raise Refused.for_fields([("trainingService", finding.message) for finding in blocking])
+    return findings
+
+
+def _packs_code(platform: type[TrainingService], options: TrialOptions) -> bool:
+    return platform.ships_code or bool(getattr(options, "snapshot_code", False))
+
+
+def _code_size(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings
+               ) -> CodeSize | None:
+    """How much would be packed. Raises Refused over the limits."""
+    if not _packs_code(platform, options) or settings.trial_code_directory is None:
+        return None
+    try:
+        files = [entry for entry in code_entries(settings.trial_code_directory) if not entry.is_folder]
+    except TrainingServiceError as error:
+        raise Refused(str(error), "trialCodeDirectory") from None
+    return CodeSize(len(files), sum(entry.size for entry in files))
 
 
 def _keep_code(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings,
@@ -212,8 +269,7 @@ def _keep_code(platform: type[TrainingService], options: TrialOptions, settings:
     now = timezone.now()
     if code is not None:
         return code_archives.keep_archive(code.path, code.sha256, code.file_count, now)
-    copies = platform.ships_code or getattr(options, "snapshot_code", False)
-    if not copies or settings.trial_code_directory is None:
+    if not _packs_code(platform, options) or settings.trial_code_directory is None:
         return None
     try:
         return code_archives.keep_folder(settings.trial_code_directory, now)

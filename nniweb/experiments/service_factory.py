@@ -1,6 +1,7 @@
 """Builds the TrainingService object of a cluster, for the worker that drives it and for rehearsals."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from django.conf import settings
 
@@ -19,20 +20,26 @@ def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda jo
 
     The metadata rows hold the values of the platform's metadata keys, and the secrets of its
     settings under their paths (``machineList[0].password``); ``replacing`` holds values that are
-    tried instead of stored ones. Raises trainingservice's errors (a
-    missing library, wrong metadata), CannotOpen for a secret sealed with a lost key, ConfigInvalid
-    for settings that no longer fit the platform.
+    tried instead of stored ones (all of them, for a cluster that is not stored yet). Raises
+    trainingservice's errors (a missing library, wrong metadata), CannotOpen for a secret sealed
+    with a lost key, ConfigInvalid for settings that no longer fit the platform.
     """
     platform = load_platform(cluster.platform)
+    rows = cluster.metadata.all() if cluster.pk is not None else []
     texts = {row.key: unseal(row.sealed_value) if row.sealed_value is not None else row.value
-             for row in cluster.metadata.all() if row.key not in (replacing or {})}
+             for row in rows if row.key not in (replacing or {})}
     texts.update(replacing or {})
     secrets = {key: text for key, text in texts.items() if key not in platform.metadata_keys}
     section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)
-    folder = prepare(settings.DATA_FOLDER / "clusters" / cluster.public_id)
+    folder = prepare(state_folder(cluster))
     service = platform(section.settings, ServiceContext(
         cluster_id=cluster.public_id, state_folder=folder, installation=settings.INSTALLATION_ID,
         gpu_book=AttemptGpuBook(), on_change=on_change))
     for key in texts.keys() - secrets.keys():
         service.set_cluster_metadata(key, texts[key])
     return service
+
+
+def state_folder(cluster: Cluster) -> Path:
+    """Where the cluster's service keeps its own files on this machine."""
+    return Path(settings.DATA_FOLDER) / "clusters" / cluster.public_id

@@ -45,14 +45,21 @@ class Findings:
 
     def add_raw(self, raw: Path, message: str, *, at_key: bool = False) -> None:
         """Something is wrong with the value (or with the key itself) at a path as the caller spelt it."""
-        line = column = None
+        self._add(path_text(raw), message, *self._position(raw, at_key))
+
+    def error_at(self, path: Path, message: str) -> ConfigError:
+        """What was found wrong later, with the value at a canonical path. It is not added."""
+        raw = self.raw(path)
+        return ConfigError(path_text(raw), message, *self._position(raw, at_key=False))
+
+    def _position(self, raw: Path, at_key: bool) -> tuple[int | None, int | None]:
+        """Line and column of the value, or of the key itself."""
         for length in range(len(raw), 0, -1):  # what is missing has the place of what it is missing from
             place = self._places.get(raw[:length])
             if place is not None:
                 at_key = at_key or length < len(raw)
-                line, column = (place.key_line, place.key_column) if at_key else (place.line, place.column)
-                break
-        self._add(path_text(raw), message, line, column)
+                return (place.key_line, place.key_column) if at_key else (place.line, place.column)
+        return None, None
 
     def _add(self, field: str, message: str, line: int | None, column: int | None) -> None:
         error = ConfigError(field, message, line, column)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from nniweb.experiments.config import v1_conversion
 from nniweb.experiments.config.algorithm_section import read_algorithms
 from nniweb.experiments.config.document import ExperimentDocument
+from nniweb.experiments.config.errors import ConfigError
 from nniweb.experiments.config.field_walk import FieldWalk, fold, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
@@ -49,33 +50,41 @@ class ParsedConfig:
     notes: list[str]
     source_version: Literal["v1", "v2"]
     original_text: str = field(repr=False)
+    _findings: Findings = field(repr=False, compare=False)
+
+    def error_at(self, field: str, message: str) -> ConfigError:
+        """What a later check found wrong with a field of the v2 form, at its place and in the file's own spelling."""
+        return self._findings.error_at(tuple(field.split(".")) if field else (), message)
 
 
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
                             must_exist: bool = True, confined: bool = False,
-                            cluster_platform: Callable[[str], str | None] | None = None) -> ParsedConfig:
+                            cluster_platform: Callable[[str], str | None] | None = None,
+                            cluster: str | None = None) -> ParsedConfig:
     """Read a config in NNI's v1 or v2/v3 form, as YAML or JSON text or as parsed values.
 
     Relative paths start from ``base_directory``; without it they are errors. With ``must_exist``
     False folders and files that only trials need are not looked for; with ``confined`` True paths
     that lead out of ``base_directory`` are errors. ``cluster_platform`` tells the
     platform of the cluster that a file may name (None: there is no such cluster); without it the
-    name is taken as it is and ``trialOptions`` cannot be given. Raises ConfigInvalid and nothing else.
+    name is taken as it is and ``trialOptions`` cannot be given. ``cluster`` is one that takes the place
+    of what the file says about where to run. Raises ConfigInvalid and nothing else.
     """
     text = source if isinstance(source, str) else None
     document = read_text(source) if isinstance(source, str) else read_mapping(source)
     reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist, confined),
-                       cluster_platform)
+                       cluster_platform, cluster)
     settings = reading.read()
     secrets = [reading.findings.raw(path) for path in reading.walk.secrets]
-    return ParsedConfig(settings, reading.findings.notes, reading.version, redacted_text(text, document, secrets))
+    return ParsedConfig(settings, reading.findings.notes, reading.version, redacted_text(text, document, secrets),
+                        reading.findings)
 
 
 class _Reading:
     """One reading of one document: goes through all parts, also after an error, and only then gives up."""
 
     def __init__(self, source: SourceDocument, paths: LocalPaths,
-                 cluster_platform: Callable[[str], str | None] | None) -> None:
+                 cluster_platform: Callable[[str], str | None] | None, chosen_cluster: str | None) -> None:
         self.version: Literal["v1", "v2"] = "v1" if v1_conversion.is_v1(source.data) else "v2"
         if self.version == "v1":
             self._data, self.findings = v1_conversion.convert(source)
@@ -83,6 +92,7 @@ class _Reading:
             self._data, self.findings = dict(source.data), Findings(source.places)
         self._paths = paths
         self._cluster_platform = cluster_platform
+        self._chosen_cluster = chosen_cluster
         self.walk = FieldWalk(self.findings, paths)
 
     def read(self) -> ExperimentSettings:
@@ -90,7 +100,12 @@ class _Reading:
         document = self._document(section)
         context = {"must_exist": self._paths.must_exist, "trial_gpu_number": document.trial_gpu_number}
         platform_section = self._platform_section(section, document, context)
-        trial_options = self._trial_options(document, context)
+        if self._chosen_cluster is None:
+            trial_options = self._trial_options(document, context)
+        else:
+            document = self._with_chosen_cluster(self._chosen_cluster, document, platform_section)
+            trial_options = self._options_there(platform_section, document, context)
+            platform_section = None
         command = self._command(document)
         folder = self._code_folder(document)
         search_space = read_search_space(document, self.findings)
@@ -168,7 +183,8 @@ class _Reading:
             self.findings.add("cluster", f"excludes {self.findings.spelling(SECTION)}: name a cluster of this server "
                               "or describe a platform, not both")
         if section is None:
-            if not has_section and document.cluster is None and not self.findings.has_error("cluster"):
+            cluster = document.cluster or self._chosen_cluster
+            if not has_section and cluster is None and not self.findings.has_error("cluster"):
                 self.findings.add(SECTION, "is required: where the trials run, such as trainingService: "
                                   "{platform: local}, or cluster: the name of a cluster of this server")
             return None
@@ -183,6 +199,23 @@ class _Reading:
                 self.findings.note(f"{field}: not given, so GPUs that other programs use are left alone. "
                                    "(NNI wants it given on the local platform.)")
         return result
+
+    def _with_chosen_cluster(self, chosen: str, document: ExperimentDocument,
+                             section: PlatformSection | None) -> ExperimentDocument:
+        """The document as if the file named this cluster. A section was read all the same: it may hold secrets."""
+        replaced = SECTION if section is not None else ("cluster",) if document.cluster not in (None, chosen) else None
+        if replaced is not None:
+            self.findings.note(f"{self.findings.spelling(replaced)}: not used; the cluster {chosen} was chosen "
+                               "instead.")
+        return document.model_copy(update={"cluster": chosen})
+
+    def _options_there(self, section: PlatformSection | None, document: ExperimentDocument,
+                       context: dict[str, Any]) -> TrialOptions | None:
+        """On a cluster of the same platform the options in the file's section go on to hold."""
+        name = self._cluster_platform(document.cluster) if self._cluster_platform and document.cluster else None
+        if section is not None and section.platform == name:
+            return section.options
+        return self._trial_options(document, context)
 
     def _trial_options(self, document: ExperimentDocument, context: dict[str, Any]) -> TrialOptions | None:
         if document.cluster is None:
