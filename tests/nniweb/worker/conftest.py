@@ -1,7 +1,9 @@
 """A rig that drives a cluster's rounds step by step, on a service whose jobs fare as the test says."""
 
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -18,6 +20,10 @@ from trainingservice import platforms
 from trainingservice.report_reading import read_report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
+
+#: Holds the services that rigs register, by name. Not this file: the suite has several modules named conftest.
+services = types.ModuleType("services_of_rigs")
+sys.modules[services.__name__] = services
 
 
 @pytest.fixture(scope="session")
@@ -121,9 +127,9 @@ def make_rig(transactional_db: None, tuner_client: TunerClient,
     def make(service: type[DocileTrainingService] = DocileTrainingService) -> Rig:
         name = f"test{len(names)}{service.__name__.lower()}"
         # the registry wants the class's own name; a class of this test carries it
-        made = type(service.__name__, (service,), {"platform": name, "__module__": __name__})
-        globals()[f"{service.__name__}{len(names)}"] = made
-        platforms.register(name, f"{__name__}:{service.__name__}{len(names)}")
+        made = type(service.__name__, (service,), {"platform": name, "__module__": services.__name__})
+        setattr(services, f"{service.__name__}{len(names)}", made)
+        platforms.register(name, f"{services.__name__}:{service.__name__}{len(names)}")
         names.append(name)
         rigs.append(Rig(tuner_client, make_experiment, name))
         return rigs[-1]

@@ -1,0 +1,45 @@
+"""The bell says that something changed, and nothing else."""
+
+import threading
+
+import pytest
+from django.db import transaction
+
+from nniweb.experiments import doorbell
+from nniweb.experiments.revisions import next_revision
+
+
+def test_rings_are_gathered_until_somebody_waits() -> None:
+    with doorbell.listening() as listener:
+        for pk in (1, 2, 1, 1):
+            doorbell.ring(pk)
+        assert listener.wait(5) == {1, 2}
+        assert listener.wait(0) == set()
+
+
+def test_a_waiting_listener_is_woken_from_another_thread() -> None:
+    with doorbell.listening() as listener:
+        threading.Timer(0.05, doorbell.ring, [7]).start()
+        assert listener.wait(10) == {7}
+
+
+def test_nobody_is_told_after_the_block() -> None:
+    heard: list[int] = []
+    with doorbell.listening(heard.append):
+        doorbell.ring(1)
+    doorbell.ring(2)
+    assert heard == [1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_bell_rings_when_the_change_can_be_read_and_not_before(make_experiment) -> None:
+    experiment = make_experiment()
+    with doorbell.listening() as listener:
+        with transaction.atomic():
+            next_revision(experiment.pk)
+            assert listener.wait(0) == set()
+        assert listener.wait(0) == {experiment.pk}
+        with transaction.atomic():
+            next_revision(experiment.pk)
+            transaction.set_rollback(True)
+        assert listener.wait(0) == set()

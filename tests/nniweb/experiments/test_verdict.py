@@ -1,0 +1,43 @@
+"""How a trial ended, in one status and one sentence."""
+
+import pytest
+
+from nniweb.experiments.verdict import verdict
+from trainingservice.trial_job_status import TrialJobStatus as S
+
+
+@pytest.mark.parametrize(("reason", "exit_code", "signal", "target", "status"), [
+    ("exited", 0, None, "RUN", S.SUCCEEDED),
+    ("exited", 1, None, "RUN", S.FAILED),
+    ("exited", None, 9, "RUN", S.FAILED),
+    ("exited", 0, None, "USER_CANCELED", S.SUCCEEDED),  # it was faster than the stop
+    ("exited", 1, None, "USER_CANCELED", S.FAILED),
+    ("stopped", 0, None, "USER_CANCELED", S.USER_CANCELED),  # it traps TERM and exits with 0
+    ("stopped", None, 15, "EARLY_STOPPED", S.EARLY_STOPPED),
+    ("stopped", None, 15, "RUN", S.SYS_CANCELED),  # nobody here wanted it
+    ("time_limit", None, 15, "RUN", S.EARLY_STOPPED),
+    ("not_started", None, None, "RUN", S.FAILED),
+    ("not_started", None, None, "USER_CANCELED", S.USER_CANCELED),
+    ("lost", None, None, "RUN", S.FAILED),
+    ("lost", None, None, "USER_CANCELED", S.USER_CANCELED),
+])
+def test_intent_and_exit_decide_together(reason, exit_code, signal, target, status) -> None:
+    decided, message = verdict(reason, exit_code, signal, "", target)
+    assert decided is status
+    assert message or status is S.SUCCEEDED, "every other end says why"
+
+
+@pytest.mark.parametrize(("exit_code", "signal", "words"), [
+    (3, None, "exit code 3"), (127, None, "not found"), (126, None, "executable"), (137, None, "memory"),
+    (None, 9, "SIGKILL"), (139, None, "SIGSEGV"), (None, 250, "signal 250")])
+def test_a_failure_says_why(exit_code, signal, words) -> None:
+    assert words in verdict("exited", exit_code, signal, "", "RUN")[1]
+
+
+def test_a_stopped_trial_says_why_it_was_wanted_stopped() -> None:
+    assert verdict("stopped", 143, None, "", "EARLY_STOPPED", "It is worse than the others.")[1] == \
+        "It is worse than the others."
+
+
+def test_the_last_words_are_told() -> None:
+    assert verdict("exited", 1, None, "", "RUN", last_words="KeyError: 'x'")[1].endswith("KeyError: 'x'")

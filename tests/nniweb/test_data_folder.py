@@ -1,0 +1,44 @@
+"""The data folder is private, its keys are made once, and one server uses it."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nniweb import data_folder
+
+
+def test_a_key_is_made_once_however_many_come_first_together(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(lambda _: data_folder.secret_key(tmp_path / "new"), range(32)))
+    assert len(keys) == 1
+    [file] = (tmp_path / "new" / "keys").iterdir()
+    assert (file.name, file.stat().st_mode & 0o777) == ("secret_key", 0o600)
+
+
+def test_folders_are_made_private_at_every_level(tmp_path: Path) -> None:
+    folder = data_folder.prepare(tmp_path / "a" / "b")
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent)] == [0o700, 0o700]
+
+
+def test_a_second_server_is_told_who_has_the_folder(tmp_path: Path) -> None:
+    first = data_folder.ServerLock(tmp_path)
+    first.acquire()
+    first.write_address(["http://127.0.0.1:1234"])
+    program = ("import sys; from pathlib import Path; from nniweb import data_folder;"
+               "data_folder.ServerLock(Path(sys.argv[1])).acquire()")
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert "DataFolderLocked" in done.stderr
+    assert "http://127.0.0.1:1234" in done.stderr
+    first.release()
+    again = data_folder.ServerLock(tmp_path)
+    again.acquire()
+    again.release()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null"])
+def test_a_broken_address_file_is_like_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "server.json").write_text(content)
+    assert data_folder.read_address_file(tmp_path / "server.json") == {}

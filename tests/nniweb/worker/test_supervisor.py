@@ -1,0 +1,80 @@
+"""The worker takes the clusters that need one and hands them over when it stops."""
+
+import threading
+import time
+
+import pytest
+from django.db import connection
+
+from nniweb.experiments.models import Cluster, Worker
+from nniweb.experiments.worker_presence import worker_is_alive
+from nniweb.worker.supervisor import Supervisor
+from trainingservice import platforms
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def supervisor():
+    platforms.register("docile", "trainingservice.testing.misbehaving:DocileTrainingService")
+    supervisor = Supervisor()
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    supervisor.thread = thread
+    yield supervisor
+    supervisor.stop()
+    thread.join(20)
+    platforms.unregister("docile")
+    assert not thread.is_alive()
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    connection.close()
+
+
+def held() -> set[str]:
+    return set(Cluster.objects.exclude(lease_holder="").values_list("name", flat=True))
+
+
+def test_clusters_are_taken_as_they_come_and_let_go_when_disabled(supervisor: Supervisor) -> None:
+    until(worker_is_alive)
+    Cluster.objects.create(name="one", platform="docile")
+    until(lambda: held() == {"one"})
+    until(lambda: Cluster.objects.get(name="one").health == "good")
+    Cluster.objects.filter(name="one").update(enabled=False)
+    until(lambda: held() == set())
+
+
+def test_a_private_cluster_with_nothing_to_do_is_left_alone(supervisor: Supervisor, make_experiment) -> None:
+    private = Cluster.objects.create(name="private", platform="docile", is_private=True)
+    Cluster.objects.create(name="shared", platform="docile")
+    until(lambda: held() == {"shared"})
+    make_experiment(cluster=private, status="INITIALIZED")
+    until(lambda: held() >= {"shared", "private"})
+
+
+def test_a_cluster_pinned_to_another_host_is_left_to_its_worker(supervisor: Supervisor) -> None:
+    Cluster.objects.create(name="elsewhere", platform="docile", pinned_host="another-host")
+    Cluster.objects.create(name="here", platform="docile")
+    until(lambda: held() == {"here"})
+
+
+def test_changed_settings_build_the_service_anew(supervisor: Supervisor) -> None:
+    Cluster.objects.create(name="one", platform="docile")
+    until(lambda: held() == {"one"})
+    epoch = Cluster.objects.get().lease_epoch
+    Cluster.objects.update(settings_revision=1)
+    until(lambda: Cluster.objects.get().lease_epoch > epoch and held() == {"one"})
+
+
+def test_a_clean_stop_hands_everything_over_at_once(supervisor: Supervisor) -> None:
+    Cluster.objects.create(name="one", platform="docile")
+    until(lambda: held() == {"one"})
+    supervisor.stop()
+    supervisor.thread.join(20)
+    assert held() == set()
+    assert not Worker.objects.exists()
