@@ -40,9 +40,10 @@ class NniwebKeeperServer:
     """Fills ``trainingservice.testing.keeper_server.KeeperServer``. Needs the fixture ``transactional_db``.
 
     *Entries*: nniweb keeps no journal, it keeps what it shows. Which entries it took is known from
-    the reports it acknowledged; whatever the rows hold of an entry is read from the rows, and an
-    acknowledged entry without its row fails the test. (``n`` of output, pid and GPUs of ``started``
-    and the signal of ``ended`` are in no row of nniweb and are as the keeper gave them.)
+    the reports it acknowledged; whatever the rows hold of an entry is read from the rows. An entry
+    that was acknowledged and has no row fails the test, and so does one that is stored and was not
+    acknowledged. (``n`` of output, pid and GPUs of ``started`` and the signal of ``ended`` are in no
+    row of nniweb and are as the keeper gave them.)
 
     *Experiments*: in nniweb all trials of an experiment have one command and one code; the suite's
     forms differ although they name the same experiment. So each form gets an experiment of its own
@@ -57,6 +58,9 @@ class NniwebKeeperServer:
         self._port = 0
         self._taken: dict[str, dict[int, contract.Entry]] = defaultdict(dict)
         self._services: list[TrainingService] = []
+        #: Highest entry that a keeper was told is durable.
+        self._acknowledged: dict[str, int] = defaultdict(int)
+        self._noted = threading.Condition(self._lock)
         self._broken: list[Exception] = []
 
     # --- life ------------------------------------------------------------------------------
@@ -145,7 +149,11 @@ class NniwebKeeperServer:
     # --- what was taken --------------------------------------------------------------------
 
     def entries(self, job_name: str) -> list[contract.Entry]:
-        with self._lock:
+        accepted = self._attempt(job_name).accepted
+        with self._noted:
+            # committed is before noted, by a moment; what is stored and never acknowledged is a defect
+            assert self._noted.wait_for(lambda: self._acknowledged[job_name] >= accepted or self._broken, PATIENCE), \
+                f"nniweb stored entries of {job_name} up to {accepted} and acknowledged {self._acknowledged[job_name]}"
             if self._broken:
                 raise self._broken[0]
             taken = [entry for _, entry in sorted(self._taken[job_name].items())]
@@ -172,6 +180,7 @@ class NniwebKeeperServer:
                 new = [entry for entry in report.entries
                        if entry["n"] <= reply["accepted"] and entry["n"] not in rejected | known.keys()]
                 known.update({entry["n"]: entry for entry in new})
+                self._acknowledged[job_name] = max(self._acknowledged[job_name], reply["accepted"])
                 if new and self._services:
                     stored = _as_stored(self._attempt(job_name), new)
                     for service in self._services:
@@ -180,14 +189,17 @@ class NniwebKeeperServer:
             logger.exception("an acknowledged report of job %s could not be followed", job_name)
             self._broken.append(error)
         finally:
+            with self._noted:
+                self._noted.notify_all()
             connection.close()
 
 
 def _as_stored(attempt: Attempt, entries: Iterable[contract.Entry]) -> list[contract.Entry]:
     """The entries with everything that nniweb's rows hold of them. AssertionError where a row is missing."""
-    metrics = {row.n: row for row in attempt.metrics.all()}
-    output = {(row.stream, row.offset): row for row in attempt.output.all()}
-    attempt.refresh_from_db()
+    entries = list(entries)
+    types = {entry["type"] for entry in entries}
+    metrics = {row.n: row for row in attempt.metrics.all()} if contract.METRIC in types else {}
+    output = {(row.stream, row.offset): row for row in attempt.output.all()} if contract.OUTPUT in types else {}
     stored = []
     for entry in entries:
         held: dict[str, Any] | None = None
@@ -205,6 +217,16 @@ def _as_stored(attempt: Attempt, entries: Iterable[contract.Entry]) -> list[cont
     return stored
 
 
+class _PromptServer(uvicorn.Server):
+    """uvicorn that notices within 10 ms instead of 100 ms that it shall end; the suite ends one per case."""
+
+    async def main_loop(self) -> None:
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks = (ticks + 1) % 864000
+            await asyncio.sleep(0.01)
+
+
 class _WebServer:
     """uvicorn on a port of loopback, in a thread, with the keepers' application; ``note`` learns of each good report.
 
@@ -216,7 +238,7 @@ class _WebServer:
         self._application = KeeperApplication()
         listening = socket.create_server(("127.0.0.1", port), backlog=128)
         self.port = int(listening.getsockname()[1])
-        self._server = uvicorn.Server(uvicorn.Config(
+        self._server = _PromptServer(uvicorn.Config(
             self._serve, interface="asgi3", lifespan="off", ws="none", log_config=None,
             access_log=False, timeout_graceful_shutdown=10))
         self._thread = threading.Thread(target=self._server.run, args=[[listening]], name="nniweb-for-keepers",
