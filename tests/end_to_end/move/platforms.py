@@ -1,0 +1,52 @@
+"""Where the moving experiment runs. A new platform adds itself here: one function, one line in PLATFORMS.
+
+A function brings up what the platform needs on this machine (a fake server, an SSH daemon ...) below
+the empty folder it is given, yields the ``Place``, and takes everything down again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Place:
+    """One platform, ready: the ``trainingService`` section, and what the server must find in its environment."""
+
+    section: Mapping[str, Any]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def local(folder: Path) -> Iterator[Place]:
+    yield Place({"platform": "local"})
+
+
+@contextmanager
+def local_snapshot(folder: Path) -> Iterator[Place]:
+    yield Place({"platform": "local", "snapshotCode": True})
+
+
+@contextmanager
+def scripted(folder: Path) -> Iterator[Place]:
+    yield Place({"platform": "scripted", "folder": str(folder)})
+
+
+@contextmanager
+def scripted_at_once(folder: Path) -> Iterator[Place]:
+    """Its keepers fetch job and code from the server, as in a pod; each container is started twice."""
+    yield Place({"platform": "scripted_at_once", "folder": str(folder), "fetchesJob": True,
+                 "behaviours": {"*": {"restartAfter": 0}}})
+
+
+#: Name in the test's id -> what brings the platform up. The first one is what all others are compared with.
+PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
+    "local": local,
+    "local_snapshot": local_snapshot,
+    "scripted": scripted,
+    "scripted_at_once": scripted_at_once,
+}
