@@ -21,9 +21,9 @@ from trainingservice.report_reading import read_report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 
-#: Holds the services that rigs register, by name. Not this file: the suite has several modules named conftest.
-services = types.ModuleType("services_of_rigs")
-sys.modules[services.__name__] = services
+#: Holds the services that rigs register, by name. Not this file: the suite has several modules named conftest, and
+#: this one may be loaded under two names.
+services = sys.modules.setdefault("services_of_rigs", types.ModuleType("services_of_rigs"))
 
 
 @pytest.fixture(scope="session")
