@@ -6,6 +6,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.parsing import parse_experiment_config
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.launching import launch
@@ -37,14 +38,18 @@ def demo_folder() -> Path:
     return Path(settings.BASE_DIR) / "examples" / name
 
 
+def launch_example(owner: User) -> Experiment:
+    """Launch the bundled example. Raises ConfigInvalid, Refused or OSError, with a sentence."""
+    folder = demo_folder()
+    return launch(parse_experiment_config((folder / "config.yml").read_text(), folder), owner)
+
+
 def launch_demo(owner: User) -> Experiment | None:
-    """Launch the bundled demo if nothing was ever launched here; None where there is nothing to do."""
+    """Launch the bundled example if nothing was ever launched here; None where there is nothing to do."""
     if not settings.DEMO or Experiment.objects.exists():
         return None
-    folder = demo_folder()
     try:
-        parsed = parse_experiment_config((folder / "config.yml").read_text(), folder)
-        return launch(parsed, owner)
-    except (Refused, OSError, ValueError) as error:
-        logger.warning("the demo in %s could not be launched: %s", folder, error)
+        return launch_example(owner)
+    except (ConfigInvalid, Refused, OSError, ValueError) as error:
+        logger.warning("the demo in %s could not be launched: %s", demo_folder(), error)
         return None

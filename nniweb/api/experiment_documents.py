@@ -11,6 +11,7 @@ from rest_framework import serializers
 
 from nniweb.api.fields import DurationField, StrictSerializer, TagsField
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
+from nniweb.experiments.explanation import explanations_of
 from nniweb.experiments.models import Experiment, ExperimentEvent
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.progress import Progress, progress_of
@@ -44,7 +45,8 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     status = serializers.ChoiceField(choices=ExperimentStatus.choices)
     target = serializers.ChoiceField(choices=ExperimentTarget.choices, help_text="What is wanted of it.")
-    message = serializers.CharField(help_text="Why it is as it is, where there is something to say.")
+    message = serializers.SerializerMethodField(
+        help_text="Why it is as it is, where there is something to say; also that no worker is there.")
     owner = serializers.CharField(source="owner.username", allow_null=True, default=None)
     group = serializers.CharField(source="group.name", allow_null=True, default=None,
                                   help_text="Whose members see and steer it too.")
@@ -62,6 +64,10 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     revision = serializers.IntegerField(help_text="Grows with each change of the experiment or its trials.")
+
+    @extend_schema_field({"type": "string"})
+    def get_message(self, experiment: Experiment) -> str:
+        return str(self.context["explanations"][experiment.pk])
 
     @extend_schema_field(ProgressSerializer)
     def get_progress(self, experiment: Experiment) -> dict[str, Any]:
@@ -93,14 +99,17 @@ NOT_IN_LISTS = ("description", "notes", "search_space", "tuner", "assessor", "co
 def summaries(experiments: Iterable[Experiment], now: datetime | None = None) -> list[dict[str, Any]]:
     """The documents of a page of experiments, whose progress is asked for at once."""
     page = list(experiments)
-    context = {"progress": progress_of(page, now or timezone.now())}
-    return list(ExperimentSummarySerializer(page, many=True, context=context).data)
+    return list(ExperimentSummarySerializer(page, many=True, context=_context(page, now or timezone.now())).data)
 
 
 def document(experiment: Experiment, now: datetime | None = None) -> dict[str, Any]:
     """The whole document of one experiment."""
-    context = {"progress": progress_of([experiment], now or timezone.now())}
-    return dict(ExperimentSerializer(experiment, context=context).data)
+    return dict(ExperimentSerializer(experiment, context=_context([experiment], now or timezone.now())).data)
+
+
+def _context(experiments: list[Experiment], now: datetime) -> dict[str, Any]:
+    progress = progress_of(experiments, now)
+    return {"progress": progress, "explanations": explanations_of(experiments, progress, now)}
 
 
 class ExperimentChangesSerializer(StrictSerializer):

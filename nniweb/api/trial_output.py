@@ -5,15 +5,20 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.db.models.functions import Length
+from django.http import HttpResponse
+from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
 from rest_framework.exceptions import NotFound
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from nniweb.api.fields import LARGEST_REVISION, Query
+from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.api.trials import trial_of
-from nniweb.experiments.models import Attempt, TrialOutput
+from nniweb.experiments.models import Attempt, Trial, TrialOutput
 from trialkeeper import contract
 
 DEFAULT_LIMIT = 64 * 1024
@@ -57,19 +62,63 @@ class TrialOutputView(generics.GenericAPIView[TrialOutput]):
     def get(self, request: Request, trial_id: str) -> Response:
         """A part of what the trial wrote. Ask again with `next_offset` for what came since."""
         wanted = OutputQuery.of(request)
-        trial = trial_of(request, trial_id)
-        attempts = Attempt.objects.filter(trial=trial).order_by("-number").only("number", "stage")
-        if "attempt" in wanted:
-            attempts = attempts.filter(number=wanted["attempt"])
-        attempt = attempts.first()
+        attempt = _attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
         if attempt is None:
-            if "attempt" in wanted:
-                raise NotFound(f"The trial has no attempt {wanted['attempt']}.")
             return Response({"attempt": 0, "stream": wanted["stream"], "offset": wanted["offset"],
                              "next_offset": wanted["offset"], "text": "", "gaps": [], "size": 0})
         rows = TrialOutput.objects.filter(attempt=attempt, stream=wanted["stream"])
         part = read_part(rows, wanted["offset"], wanted["limit"], may_grow=attempt.stage != Attempt.Stage.ENDED)
         return Response({"attempt": attempt.number, "stream": wanted["stream"], "offset": wanted["offset"], **part})
+
+
+class OutputTextQuery(Query):
+    stream = serializers.ChoiceField(choices=["stdout", "stderr"], default="stdout")
+    attempt = serializers.IntegerField(min_value=1, max_value=10**9, required=False,
+                                       help_text="The latest one if left out.")
+
+
+class TrialOutputTextView(generics.GenericAPIView[TrialOutput]):
+    serializer_class = OutputSerializer
+    queryset = TrialOutput.objects.none()
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> tuple[BaseRenderer, str]:
+        """Any ``Accept`` will do: the content is what it is, and errors are JSON."""
+        return ExactJSONRenderer(), ExactJSONRenderer.media_type
+
+    @extend_schema(operation_id="trials_output_text", parameters=[OutputTextQuery],
+                   responses={(200, "text/plain"): OpenApiTypes.STR})
+    def get(self, request: Request, trial_id: str) -> HttpResponse:
+        """All of a stream that has arrived, as a file. Where bytes stayed on the trial machine a line says so."""
+        wanted = OutputTextQuery.of(request)
+        attempt = _attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
+        parts: list[bytes] = []
+        rows = TrialOutput.objects.filter(attempt=attempt, stream=wanted["stream"]).order_by("offset")
+        for data, skipped in rows.values_list("data", "skipped"):  # keepers send at most some hundred KiB by default
+            if skipped:
+                parts.append(f"\n[{skipped} bytes stayed on the trial machine]\n".encode())
+            parts.append(bytes(data))
+        number = f"-{attempt.number}" if attempt and attempt.number > 1 else ""
+        name = f"{trial_id}{number}-{wanted['stream']}.txt"
+        return HttpResponse(b"".join(parts), content_type="text/plain; charset=utf-8", headers={
+            "Content-Disposition": content_disposition_header(True, name) or "attachment",
+            "Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"})
+
+
+def _attempt_of(trial: Trial, number: int | None) -> Attempt | None:
+    """The attempt of this number, or the latest; None before the first. Raises NotFound for a wrong number."""
+    attempts = Attempt.objects.filter(trial=trial).order_by("-number").only("number", "stage")
+    if number is not None:
+        attempts = attempts.filter(number=number)
+    attempt = attempts.first()
+    if attempt is None and number is not None:
+        raise NotFound(f"The trial has no attempt {number}.")
+    return attempt
+
+
+def stream_size(rows: QuerySet[TrialOutput]) -> int:
+    """End of what has arrived of a stream, in bytes."""
+    last = rows.annotate(length=Length("data")).order_by("-offset").values_list("offset", "length").first()
+    return last[0] + last[1] if last else 0
 
 
 def read_part(rows: QuerySet[TrialOutput], offset: int, limit: int, *, may_grow: bool) -> dict[str, Any]:
@@ -78,8 +127,7 @@ def read_part(rows: QuerySet[TrialOutput], offset: int, limit: int, *, may_grow:
     A character that is cut at the end is left for the next part, if there will be one. Offsets that
     pieces step over without ``skipped`` were metric lines: no output, and no gap.
     """
-    last = rows.annotate(length=Length("data")).order_by("-offset").values_list("offset", "length").first()
-    size = last[0] + last[1] if last else 0
+    size = stream_size(rows)
     near = rows.filter(offset__gt=offset - contract.MAX_OUTPUT_PIECE_BYTES, offset__lt=offset + limit)
     pieces = list(near.order_by("offset").values_list("offset", "data", "skipped"))
     if not any(start + len(data) > offset for start, data, _ in pieces):

@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, TextField
+from django.db.models.functions import Cast
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -44,7 +45,8 @@ class TrialQuery(Query):
     tag = serializers.CharField(required=False)
     min_final_value = serializers.FloatField(required=False)
     max_final_value = serializers.FloatField(required=False)
-    q = serializers.CharField(required=False, help_text="Start of the trial's id, or its sequence number.")
+    q = serializers.CharField(required=False, help_text=(
+        "The trial's sequence number; or the start of its id, or text in its message or parameters."))
     since_revision = RevisionField(required=False, help_text="Only trials that changed after this revision.")
     order = serializers.ChoiceField(choices=[*ORDERS, *(f"-{name}" for name in ORDERS)], default="sequence_id",
                                     help_text="Those without the value come last, either way; running trials have no "
@@ -104,7 +106,9 @@ def filtered(trials: QuerySet[Trial], wanted: dict[str, Any]) -> QuerySet[Trial]
         if text.isascii() and text.isdigit() and len(text) < 10:
             trials = trials.filter(sequence_id=int(text))
         else:
-            trials = trials.filter(public_id__startswith=text)
+            parameters = TrialParameters.objects.annotate(text=Cast("value", TextField())).filter(
+                trial=OuterRef("pk"), text__icontains=text)
+            trials = trials.filter(Q(public_id__startswith=text) | Q(message__icontains=text) | Exists(parameters))
     if "since_revision" in wanted:
         trials = trials.filter(revision__gt=wanted["since_revision"])
     return trials

@@ -8,6 +8,7 @@ from rest_framework.views import APIView
 
 from nniweb.api import (
     clusters,
+    experiment_chart,
     experiments,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
@@ -39,6 +40,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/actions/pause/", experiments.ExperimentPauseView.as_view()),
     path(f"{EXPERIMENT}/actions/resume/", experiments.ExperimentResumeView.as_view()),
     path(f"{EXPERIMENT}/actions/stop/", experiments.ExperimentStopView.as_view()),
+    path(f"{EXPERIMENT}/chart/", experiment_chart.ExperimentChartView.as_view()),
     path(f"{EXPERIMENT}/events/", experiments.ExperimentEventsView.as_view()),
     path(f"{EXPERIMENT}/trials/", trials.ExperimentTrialsView.as_view()),
     path(f"{TRIAL}/", trials.TrialDetailView.as_view()),
@@ -47,6 +49,7 @@ urlpatterns = [
     path(f"{TRIAL}/metrics/", trials.TrialMetricsView.as_view()),
     path(f"{TRIAL}/events/", trials.TrialEventsView.as_view()),
     path(f"{TRIAL}/output/", trial_output.TrialOutputView.as_view()),
+    path(f"{TRIAL}/output/text/", trial_output.TrialOutputTextView.as_view()),
     path(f"{TRIAL}/parameters/", trials.TrialParametersView.as_view()),
     path(f"{TRIAL}/files/", trial_files.TrialFilesView.as_view()),
     path(f"{TRIAL}/files/<int:file_id>/", trial_files.TrialFileView.as_view()),

@@ -6,7 +6,9 @@ from nniweb.dashboard import pages, sign_in
 
 urlpatterns = [
     path("", pages.experiments, name="experiments"),
+    path("demo/", pages.launch_demo, name="launch-demo"),
     path("experiments/<slug:public_id>/", pages.experiment, name="experiment"),
+    path("experiments/<slug:public_id>/config/", pages.experiment_config, name="experiment-config"),
     path("trials/<slug:public_id>/", pages.trial, name="trial"),
     path("sign-in/", sign_in.SignIn.as_view(), name="sign-in"),
     path("sign-in/<str:secret>/", sign_in.by_link, name="sign-in-link"),

@@ -1,10 +1,11 @@
-"""Whether anybody works: asked by pages and commands, to say so where nobody does."""
+"""Whether anybody works: asked by pages, REST and commands, to say so where nobody does."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from nniweb.experiments.models import Worker
+from nniweb.experiments.models import Cluster, Worker
 
 #: A worker heard within this time is alive; it reports every 5 s.
 ALIVE_FOR = timedelta(seconds=15)
@@ -13,4 +14,27 @@ HOW_TO_START = "Start the server (make run, or python manage.py serve), or a wor
 
 
 def worker_is_alive(now: datetime | None = None) -> bool:
-    return Worker.objects.filter(heard_at__gte=(now or timezone.now()) - ALIVE_FOR).exists()
+    return bool(alive_hosts(now))
+
+
+def alive_hosts(now: datetime | None = None) -> frozenset[str]:
+    """Names of the hosts on which a worker is alive. One query."""
+    heard = Worker.objects.filter(heard_at__gte=(now or timezone.now()) - ALIVE_FOR)
+    return frozenset(heard.values_list("host", flat=True))
+
+
+def absence_of(cluster: Cluster, hosts: Collection[str], now: datetime) -> str:
+    """Why nobody drives this cluster, as a sentence; "" where somebody does or is about to.
+
+    ``hosts`` are those of ``alive_hosts``.
+    """
+    if not cluster.enabled:
+        return f"The cluster {cluster.name} is disabled; an administrator can enable it."
+    if not hosts:
+        return f"No worker is alive, so nothing is started. {HOW_TO_START}"
+    pinned = cluster.pinned_host
+    leased = bool(cluster.lease_holder) and cluster.lease_expires_at is not None and cluster.lease_expires_at > now
+    if pinned and pinned not in hosts and not leased:
+        return f"The worker on host {pinned} is away, and only it can run trials on {cluster.name}. Start the " \
+               "server there."
+    return ""

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 NOT_SIGNED_IN = 4401
 #: Shortest pause between two frames for a list of experiments, in seconds.
 LIST_PAUSE = 0.5
+#: Rows of a list that are compared with what a page shows.
+MOST_ROWS = 200
 #: Things one browser watches at the same time.
 MOST_WATCHES = 16
 
@@ -68,7 +70,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
             return
         kind, _, public_id = topic.partition("/")
         if kind == "experiments":
-            self._watch_list()
+            self._watch_list(_shown(message.get("rows")))
         elif kind == "experiment":
             pk = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
             await self._watch(topic, pk, since, pk and _reader(frames.experiment_frame, pk))
@@ -85,20 +87,26 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         watch = self._watches[topic] = _Watch(self, topic, experiment_pk, max(0, since))
         hub().watch(experiment_pk, watch, read)
 
-    def _watch_list(self) -> None:
+    def _watch_list(self, shown: dict[str, int]) -> None:
         if self._list_task is None:
-            self._list_task = asyncio.get_running_loop().create_task(self._follow_list())
+            self._list_task = asyncio.get_running_loop().create_task(self._follow_list(shown))
 
-    async def _follow_list(self) -> None:
+    async def _follow_list(self, shown: dict[str, int]) -> None:
         changes = hub().watch_list()
         try:
+            pks = await database_sync_to_async(frames.changed_since)(self.scope["user"], shown)
             while True:
-                pks = {await changes.get()}
+                if not pks:
+                    pks = {await changes.get()}
                 while not changes.empty():
                     pks.add(changes.get_nowait())
-                frame = await database_sync_to_async(frames.list_frame)(self.scope["user"], pks)
-                if frame["experiments"] or frame["gone"]:
-                    await self.say({"topic": "experiments", **frame})
+                try:
+                    frame = await database_sync_to_async(frames.list_frame)(self.scope["user"], pks)
+                    pks = set()
+                    if frame["experiments"] or frame["gone"]:
+                        await self.say({"topic": "experiments", **frame})
+                except Exception:
+                    logger.exception("a frame about the list of experiments could not be read; it is tried again")
                 await asyncio.sleep(LIST_PAUSE)
         finally:
             hub().unwatch_list(changes)
@@ -106,6 +114,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
     async def say(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(RuntimeError):  # the browser has gone in the meantime
             await self.send(text_data=ExactJSONRenderer().render(message).decode())
+
+
+def _shown(rows: Any) -> dict[str, int]:
+    """The ids and revisions of the rows a page shows, as far as they can be understood."""
+    if not isinstance(rows, dict):
+        return {}
+    return {str(public_id): revision for public_id, revision in list(rows.items())[:MOST_ROWS]
+            if isinstance(revision, int)}
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -1,6 +1,7 @@
 """What changed since a revision, read from the rows. Blocking; called on threads."""
 
-from collections.abc import Iterable
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db.models import QuerySet
@@ -10,6 +11,7 @@ from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
 from nniweb.api.trial_documents import MetricSerializer, TrialEventSerializer, TrialSerializer, with_details
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialEvent, TrialOutput, User
 from nniweb.experiments.visibility import visible_experiments, visible_trials
+from nniweb.experiments.worker_presence import worker_is_alive
 
 #: A frame carries at most so many trials; a page that missed more asks for its rows anew.
 MOST_TRIALS = 200
@@ -59,37 +61,51 @@ def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
 
 def trial_frame(trial_pk: int, since: int) -> Frame | None:
     """One trial as it is now, and its metrics, output and events after ``since``; None where it is gone."""
-    trial = with_details(Trial.objects.filter(pk=trial_pk)).first()
+    trial = with_details(Trial.objects.filter(pk=trial_pk, experiment__deleted_at=None)).first()
     if trial is None:
         return None
     revision = Experiment.objects.values_list("revision", flat=True).get(pk=trial.experiment_id)
     newer = {"attempt__trial": trial_pk, "revision__gt": since, "revision__lte": revision}
     metrics = Metric.objects.filter(**newer).select_related("attempt").order_by("attempt", "n")[: MOST_METRICS + 1]
     documents = MetricSerializer(metrics, many=True).data
-    complete = len(documents) <= MOST_METRICS
+    output = _output_since(newer)
+    complete = len(documents) <= MOST_METRICS and output is not None
     events = TrialEvent.objects.filter(trial=trial_pk).select_related("actor").order_by("pk")[:MOST_METRICS]
     return {"revision": revision, "since": since,
             "trial": TrialSerializer(trial, context={"now": timezone.now()}).data,
-            "metrics": documents if complete else [], "complete": complete,
-            "output": _output_since(newer), "events": TrialEventSerializer(events, many=True).data}
+            "metrics": documents if complete else [], "output": output if complete else [], "complete": complete,
+            "events": TrialEventSerializer(events, many=True).data}
 
 
-def _output_since(newer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Pieces of output as text, in order; the newest where there are too many."""
+def _output_since(newer: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Pieces of output in order; None where there are too many.
+
+    As bytes, in base64: a character may begin in one piece and end in the next.
+    """
     pieces, size = [], 0
-    rows = TrialOutput.objects.filter(**newer).order_by("-revision", "-offset").values_list(
-        "stream", "offset", "data", "skipped")
-    for stream, offset, data, skipped in rows:
+    rows = TrialOutput.objects.filter(**newer).order_by("attempt__number", "stream", "offset").values_list(
+        "attempt__number", "stream", "offset", "data", "skipped")
+    for attempt, stream, offset, data, skipped in rows.iterator(8):
         size += len(data)
         if size > MOST_OUTPUT:
-            break
-        pieces.append({"stream": stream, "offset": offset, "size": len(data), "skipped": skipped,
-                       "text": bytes(data).decode("utf-8", "replace")})
-    return sorted(pieces, key=lambda piece: (piece["stream"], piece["offset"]))
+            return None
+        pieces.append({"attempt": attempt, "stream": stream, "offset": offset, "skipped": skipped,
+                       "base64": b64encode(data).decode("ascii")})
+    return pieces
 
 
 def list_frame(user: User, experiment_pks: Iterable[int]) -> Frame:
     """Those of the experiments this person sees, as a list shows them, and the ids of those that are gone."""
     pks = list(experiment_pks)
     gone = Experiment.objects.filter(pk__in=pks, deleted_at__isnull=False).values_list("public_id", flat=True)
-    return {"experiments": _summary_of(visible_experiments(user).filter(pk__in=pks)), "gone": list(gone)}
+    return {"experiments": _summary_of(visible_experiments(user).filter(pk__in=pks)), "gone": list(gone),
+            "worker_alive": worker_is_alive()}
+
+
+def changed_since(user: User, shown: Mapping[str, int]) -> set[int]:
+    """Primary keys of the experiments that are at another revision than the page shows, by public id."""
+    found = Experiment.objects.filter(public_id__in=list(shown)).values_list(
+        "pk", "public_id", "revision", "deleted_at")
+    changed = {pk for pk, public_id, revision, deleted_at in found if deleted_at or revision != shown[public_id]}
+    visible = visible_experiments(user).filter(pk__in=changed).values_list("pk", flat=True)
+    return set(visible) | {pk for pk, _, _, deleted_at in found if deleted_at}

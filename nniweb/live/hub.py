@@ -8,6 +8,7 @@ file changed. Everything but the frames' reading happens on the loop.
 import asyncio
 import logging
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from django.db import connection
 
 from nniweb.experiments import doorbell
 from nniweb.experiments.models import Experiment
+from nniweb.experiments.worker_presence import alive_hosts
 from nniweb.live import frames
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,10 @@ class _Watched:
     task: "asyncio.Task[None] | None" = None
     #: The highest revision that has been read for all watchers.
     revision: int = 0
+    #: Those that have had their first frame, which comes even if it holds nothing new.
+    told: "weakref.WeakSet[Watcher]" = field(default_factory=weakref.WeakSet)
+    #: Tell all watchers once more although no row of the experiment changed.
+    forced: bool = False
 
 
 class Hub:
@@ -104,10 +110,13 @@ class Hub:
             try:
                 await self._tell_all(watched)
             except Exception:
-                logger.exception("a frame about experiment %d could not be read", experiment_pk)
+                logger.exception("a frame about experiment %d could not be read; it is tried again", experiment_pk)
+                watched.rung.set()
+                await asyncio.sleep(LOOK_SECONDS)
             await asyncio.sleep(max(0.0, FRAME_PAUSE - (time.monotonic() - began)))
 
     async def _tell_all(self, watched: _Watched) -> None:
+        forced, watched.forced = watched.forced, False
         groups: dict[tuple[Any, int], list[Watcher]] = {}
         for watcher, read in watched.watchers.items():
             groups.setdefault((read, watcher.seen), []).append(watcher)
@@ -116,10 +125,13 @@ class Hub:
             if frame is not None:
                 watched.revision = max(watched.revision, frame["revision"])
             for watcher in watchers:
-                if frame is not None:
-                    if frame["revision"] == since and since > 0:
-                        continue
+                if frame is None:
+                    watched.watchers.pop(watcher, None)  # it is told once
+                elif frame["revision"] == since and watcher in watched.told and not forced:
+                    continue
+                else:
                     watcher.seen = frame["revision"]
+                    watched.told.add(watcher)
                 await watcher.tell(frame)
 
     # --- bells -----------------------------------------------------------------------------
@@ -151,24 +163,34 @@ class Hub:
             queue.put_nowait(experiment_pk)
 
     async def _compare_revisions(self) -> None:
-        known: dict[int, int] = {}
+        known: dict[int, int] = {}  # of all listed experiments, at the last look while a list was watched
+        hosts: frozenset[str] | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                if not await database_sync_to_async(_database_moved)():
+                present = await database_sync_to_async(alive_hosts)()
+                worker_changed, hosts = hosts != present, present
+                if not await database_sync_to_async(_database_moved)() and not worker_changed:
                     continue
+                listed = bool(self._list_watchers)
                 watched = {pk: entry.revision for pk, entry in self._watched.items()}
-                wanted = None if self._list_watchers else list(watched)
-                revisions = await database_sync_to_async(_revisions)(wanted)
+                revisions = await database_sync_to_async(_revisions)(None if listed else list(watched))
             except Exception:
-                logger.exception("revisions could not be compared")
+                logger.exception("revisions could not be compared; they will be two seconds later")
+                _seen_log.clear()
                 continue
+            if worker_changed:  # why experiments are as they are may read differently now
+                for entry in self._watched.values():
+                    entry.forced = True
             for pk, revision in revisions.items():
-                if revision > known.get(pk, 0 if known else revision) or revision > watched.get(pk, revision):
+                first_look = listed and not known
+                if worker_changed or first_look or revision > known.get(pk, watched.get(pk, -1)) \
+                        or revision > watched.get(pk, revision):
                     self._wake(pk)
-            for pk in watched.keys() - revisions.keys():
-                self._wake(pk)  # it was deleted
-            known = revisions
+            for pk in watched.keys() | known.keys():
+                if pk not in revisions:
+                    self._wake(pk)  # it was deleted
+            known = revisions if listed else {}
 
 
 def _revisions(wanted: list[int] | None) -> dict[int, int]:

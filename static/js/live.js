@@ -7,8 +7,8 @@
  *
  * A handler gets each frame of its topic: `frame.gone` where the thing is gone, `frame.complete === false`
  * where more changed than a frame carries (fetch the rows over REST). Revisions are kept here: after a
- * break each topic is asked for with the last one seen. The list of experiments has none; its handler is
- * called with `{again: true}` after a break and must fetch what it shows anew.
+ * break each topic is asked for with the last one seen. The list of experiments has none (`live.watchList`):
+ * the page tells the revisions of the rows it shows, and the handler is called with `{again: true}` after a break.
  */
 
 /** Closing code: nobody is signed in any more. */
@@ -19,7 +19,7 @@ const LONGEST_PAUSE = 15_000;
 /** After so long without a connection the page says since when it is stale. */
 const STALE_AFTER = 8_000;
 
-/** @typedef {{since: number, handler: (frame: any) => void}} Watch */
+/** @typedef {{since: number, rows?: () => Record<string, number>, handler: (frame: any) => void}} Watch */
 
 export class Live {
   /** @param {HTMLElement | null} light  where to say how fresh the page is */
@@ -33,6 +33,7 @@ export class Live {
     /** When the connection was lost; null while there is one, and before the first. @type {Date | null} */
     this.lostAt = null;
     this.everConnected = false;
+    this.signedOut = false;
     /** @type {number | undefined} */
     this.retry = undefined;
     /** @type {number | undefined} */
@@ -52,14 +53,32 @@ export class Live {
    * @param {(frame: any) => void} handler
    */
   watch(topic, since, handler) {
-    this.watches.set(topic, { since, handler });
+    this.begin(topic, { since, handler });
+  }
+
+  /**
+   * Watch the list of experiments.
+   * @param {() => Record<string, number>} rows  ids and revisions of the rows that are shown
+   * @param {(frame: any) => void} handler
+   */
+  watchList(rows, handler) {
+    this.begin("experiments", { since: 0, rows, handler });
+  }
+
+  /**
+   * @param {string} topic
+   * @param {Watch} watch
+   */
+  begin(topic, watch) {
+    this.watches.set(topic, watch);
     if (this.socket?.readyState === WebSocket.OPEN) this.ask(topic);
     else if (!this.socket && this.retry === undefined) this.connect();
   }
 
   /** @param {string} topic */
   ask(topic) {
-    this.socket?.send(JSON.stringify({ watch: topic, since: this.watches.get(topic)?.since ?? 0 }));
+    const watch = this.watches.get(topic);
+    if (watch) this.socket?.send(JSON.stringify({ watch: topic, since: watch.since, rows: watch.rows?.() }));
   }
 
   connectNow() {

@@ -1,0 +1,60 @@
+"""An experiment's results for a chart: columns instead of rows, thinned where there are thousands."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.experiments import experiment_of
+from nniweb.experiments.models import Experiment
+from nniweb.experiments.models.trial import TRIAL_STATUSES
+from nniweb.experiments.result_chart import MOST_POINTS, chart_of
+from trainingservice.trial_job_status import TrialJobStatus
+
+#: ``status`` of a point is the place of its status in this list.
+STATUSES = [status.value for status in TrialJobStatus]
+
+
+class ExperimentChartSerializer(serializers.Serializer[Any]):
+    """One column per subject, all of the same length, in order of sequence."""
+
+    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
+    statuses = serializers.ListField(child=serializers.ChoiceField(choices=TRIAL_STATUSES),
+                                     help_text="What the numbers in `status` stand for.")
+    sequence_id = serializers.ListField(child=serializers.IntegerField())
+    id = serializers.ListField(child=serializers.CharField())
+    status = serializers.ListField(child=serializers.IntegerField())
+    value = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
+        "The final result, else the latest intermediate one; null for a trial that failed or ended without any."))
+    at = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
+        "When it ended (or began), in seconds since the epoch."))
+    final = serializers.ListField(child=serializers.IntegerField(), help_text=(
+        "1 where the value is a final result that counts for the best."))
+    left_out = serializers.IntegerField(help_text=(
+        f"Trials that are not here: at most about {MOST_POINTS} are. None of them was the best of its time."))
+
+
+class ExperimentChartView(generics.GenericAPIView[Experiment]):
+    serializer_class = ExperimentChartSerializer
+    queryset = Experiment.objects.none()
+
+    @extend_schema(operation_id="experiments_chart", responses=ExperimentChartSerializer)
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """What a chart of all results needs: thinned so that the line of the best so far is exact."""
+        return Response(chart_document(experiment_of(request, experiment_id)))
+
+
+def chart_document(experiment: Experiment) -> dict[str, Any]:
+    """The chart's columns."""
+    chart = chart_of(experiment)
+    place = {status: number for number, status in enumerate(STATUSES)}
+    return {"revision": chart.revision, "statuses": STATUSES,
+            "sequence_id": [point.sequence_id for point in chart.points],
+            "id": [point.id for point in chart.points],
+            "status": [place[point.status] for point in chart.points],
+            "value": [point.value for point in chart.points],
+            "at": [None if point.at is None else round(point.at, 1) for point in chart.points],
+            "final": [int(point.counts) for point in chart.points],
+            "left_out": chart.left_out}

@@ -1,0 +1,69 @@
+"""The part of an address after "?": filters, order and page, the same names as over REST."""
+
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Model, QuerySet
+from django.http import QueryDict
+
+from nniweb.api.fields import CommaListField, Query
+
+M = TypeVar("M", bound=Model)
+
+
+class PageQuery:
+    """What an address asks for. Words that are not understood are left out: a mistyped link still shows something."""
+
+    def __init__(self, form: type[Query], given: QueryDict) -> None:
+        fields = form().fields
+        data: dict[str, Any] = {name: given.getlist(name) if isinstance(fields[name], CommaListField) else given[name]
+                                for name in given if name in fields and any(given.getlist(name))}
+        query = form(data=data)
+        if not query.is_valid():
+            data = {name: value for name, value in data.items() if name not in query.errors}
+            query = form(data=data)
+            query.is_valid(raise_exception=True)
+        #: Checked values, defaults included.
+        self.values: dict[str, Any] = dict(query.validated_data)
+        self._given = {name: ",".join(value) if isinstance(value, list) else value for name, value in data.items()}
+        self._page = given.get("page")
+
+    def __getitem__(self, name: str) -> str:
+        """What was given for this name, "" for nothing. For forms in templates."""
+        return str(self._given.get(name, ""))
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether anything is filtered away that is usually there."""
+        return any(name != "order" for name in self._given)
+
+    @property
+    def order(self) -> str:
+        return str(self.values["order"])
+
+    def with_(self, **changes: str) -> str:
+        """The address with these changes, from the first page; "" takes a name out."""
+        kept = {name: value for name, value in {**self._given, **changes}.items() if value}
+        return f"?{urlencode(kept)}"
+
+    def page_of(self, rows: QuerySet[M], size: int) -> Page[M]:
+        """The page asked for; the nearest there is."""
+        return Paginator(rows, size).get_page(self._page)
+
+    @property
+    def without_page(self) -> str:
+        """For links to other pages: everything else, ready for "&page=2"."""
+        return urlencode(self._given)
+
+
+class Column:
+    """A table's column heading that sorts: the first click as people want it, the second the other way round."""
+
+    def __init__(self, query: PageQuery, title: str, name: str = "", *, falls_first: bool = False,
+                 number: bool = False) -> None:
+        self.title, self.name, self.number = title, name, number
+        first, second = (f"-{name}", name) if falls_first else (name, f"-{name}")
+        #: For aria-sort; "" where the table is in another order.
+        self.sorted = {name: "ascending", f"-{name}": "descending"}.get(query.order, "") if name else ""
+        self.link = query.with_(order=second if query.order == first else first) if name else ""

@@ -1,0 +1,114 @@
+"""All that a trial's page shows when it is opened."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.utils import timezone
+
+from nniweb.api.trial_documents import TrialEventSerializer, TrialSerializer, last_attempt, with_details
+from nniweb.api.trial_output import read_part, stream_size
+from nniweb.experiments.best_so_far import evenly
+from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialEvent, TrialFile, TrialOutput
+from trialkeeper import contract
+
+#: Bytes of a stream that the page begins with; what is before can be downloaded.
+SHOWN_OUTPUT = 64 * 1024
+#: Most points of the metric's curve that the page begins with.
+MOST_POINTS = 1000
+MOST_EVENTS = 200
+#: Colours, cursor movements and titles that programs send to terminals.
+TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
+
+
+def without_terminal_codes(text: str) -> str:
+    return TERMINAL_CODES.sub("", text)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The end of stdout or stderr."""
+
+    name: str
+    #: (bytes missing before it, text)
+    parts: list[tuple[int, str]]
+    #: Bytes before the first part, which are on the server.
+    before: int
+    next_offset: int
+
+
+class TrialReport:
+    def __init__(self, trial: Trial) -> None:
+        self._trial = with_details(Trial.objects.filter(pk=trial.pk)).get()
+        # read before what it covers: what comes in between is sent again by the live connection
+        self.revision = Experiment.objects.values_list("revision", flat=True).get(pk=trial.experiment_id)
+        self.document: dict[str, Any] = dict(TrialSerializer(self._trial, context={"now": timezone.now()}).data)
+        self._attempt = last_attempt(self._trial)
+
+    @cached_property
+    def attempt(self) -> Attempt | None:
+        """The latest attempt with everything that is known of it."""
+        return Attempt.objects.get(pk=self._attempt.pk) if self._attempt else None
+
+    @cached_property
+    def events(self) -> Sequence[TrialEvent]:
+        events = TrialEvent.objects.filter(trial=self._trial).select_related("actor").order_by("-pk")[:MOST_EVENTS]
+        return list(reversed(events))
+
+    @cached_property
+    def files(self) -> Sequence[TrialFile]:
+        return list(TrialFile.objects.filter(attempt__trial=self._trial).order_by("attempt__number", "name"))
+
+    @cached_property
+    def previous(self) -> str | None:
+        """Public id of the trial before this one."""
+        return self._neighbour(sequence_id__lt=self._trial.sequence_id, order="-sequence_id")
+
+    @cached_property
+    def next(self) -> str | None:
+        return self._neighbour(sequence_id__gt=self._trial.sequence_id, order="sequence_id")
+
+    def _neighbour(self, *, order: str, **where: int) -> str | None:
+        near = Trial.objects.filter(experiment=self._trial.experiment_id, **where).order_by(order)
+        return near.values_list("public_id", flat=True).first()
+
+    @cached_property
+    def streams(self) -> list[Stream]:
+        return [self._stream(name) for name in ("stdout", "stderr")]
+
+    def _stream(self, name: str) -> Stream:
+        rows = TrialOutput.objects.filter(attempt=self._attempt, stream=name)
+        start = max(0, stream_size(rows) - SHOWN_OUTPUT)
+        may_grow = self._attempt is not None and not self._trial.is_finished
+        part = read_part(rows, start, SHOWN_OUTPUT, may_grow=may_grow)
+        parts, position, missing = [], 0, 0
+        for gap in part["gaps"]:
+            parts.append((missing, without_terminal_codes(part["text"][position:gap["position"]])))
+            position, missing = gap["position"], gap["skipped"]
+        parts.append((missing, without_terminal_codes(part["text"][position:])))
+        return Stream(name, [part for part in parts if part[0] or part[1]], start, part["next_offset"])
+
+    @cached_property
+    def _metrics(self) -> list[tuple[int, str, int, float | None]]:
+        metrics = Metric.objects.filter(attempt=self._attempt, kind__in=(contract.PERIODICAL, contract.FINAL))
+        return list(metrics.order_by("n").values_list("n", "kind", "sequence", "number"))
+
+    @cached_property
+    def curve(self) -> list[tuple[int, float]]:
+        """(sequence, value) of intermediate results: of each sequence the last, without those that are no number."""
+        last = {sequence: number for _, kind, sequence, number in self._metrics
+                if kind == contract.PERIODICAL and number is not None}
+        return sorted(last.items())
+
+    def for_script(self) -> dict[str, Any]:
+        curve = evenly(self.curve, MOST_POINTS)
+        return {
+            "trial": self.document, "revision": self.revision, "curve": curve,
+            "left_out": len(self.curve) - len(curve),
+            "streams": {stream.name: stream.next_offset for stream in self.streams},
+            "events": TrialEventSerializer(self.events, many=True).data,
+            "optimize_mode": Experiment.objects.values_list("optimize_mode", flat=True).get(
+                pk=self._trial.experiment_id),
+        }

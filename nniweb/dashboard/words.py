@@ -1,0 +1,109 @@
+"""Template filters: numbers, durations and times as people read them. The scripts have the same in words.js."""
+
+import json
+import math
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+#: Significant digits of a number.
+DIGITS = 4
+
+
+@register.filter
+def digits(value: Any) -> str:
+    """A number with four significant digits, "–" for none."""
+    if value is None or isinstance(value, str | bool):
+        return "–" if value in (None, "") else str(value)
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 10_000:
+        return str(int(value))
+    if 1e-3 <= abs(value) < 1e6:
+        exponent = math.floor(math.log10(abs(value)))
+        text = f"{value:.{max(0, DIGITS - 1 - exponent)}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    mantissa, _, exponent_text = f"{value:.{DIGITS - 1}e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent_text)}"
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """Seconds as "3 min 5 s": the two greatest units; "–" for none."""
+    if not isinstance(seconds, int | float):
+        return "–"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    if left < 60:
+        return f"{left} s"
+    if left >= 86400:
+        return _with_rest(left, 86400, "d", 3600, "h")
+    if left >= 3600:
+        return _with_rest(left, 3600, "h", 60, "min")
+    return _with_rest(left, 60, "min", 1, "s")
+
+
+def _with_rest(left: int, size: int, name: str, smaller: int, part: str) -> str:
+    rest = left % size // smaller
+    return f"{left // size} {name} {rest} {part}" if rest else f"{left // size} {name}"
+
+
+@register.filter
+def duration_or_unlimited(seconds: float | None) -> str:
+    return "∞" if seconds is None else duration(seconds)
+
+
+@register.filter
+def duration_as_given(seconds: float | None) -> str:
+    """Seconds as a config file and a form take them."""
+    return "" if seconds is None else f"{seconds:g}s"
+
+
+@register.filter
+def unlocalized(number: Any) -> str:
+    """A number for a script or an attribute: a point, no spaces."""
+    return str(number)
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """For a data attribute, which escapes it."""
+    return json.dumps(value)
+
+
+@register.filter
+def moment(at: datetime | None) -> SafeString | str:
+    """A time element, which the page's script turns into local time; "–" for none."""
+    if at is None:
+        return "–"
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), at.isoformat(" ", "seconds"),
+                       at.strftime("%Y-%m-%d %H:%M UTC"))
+
+
+@register.filter
+def instant(text: str | None) -> SafeString | str:
+    """As ``moment``, for a time in a REST document."""
+    return moment(datetime.fromisoformat(text) if text else None)
+
+
+@register.filter
+def value_of(values: dict[str, Any] | None, name: str) -> Any:
+    """The value of this name, "" where there is none."""
+    return (values or {}).get(name, "")
+
+
+@register.filter
+def parameter(value: Any) -> str:
+    """A parameter's value in a table."""
+    if isinstance(value, float):
+        return digits(value)
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

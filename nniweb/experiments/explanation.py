@@ -1,0 +1,52 @@
+"""Why an experiment is as it is, in one sentence for a person."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.progress import Progress
+from nniweb.experiments.worker_presence import absence_of, alive_hosts
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Progress], now: datetime
+                    ) -> dict[int, str]:
+    """A sentence for each experiment, by primary key; "" where there is nothing to explain.
+
+    What the worker wrote down comes first, then that nobody works, then what follows from status
+    and counts. At most two queries; the experiments' clusters should have been selected with them.
+    """
+    experiments = list(experiments)
+    unfinished = [experiment for experiment in experiments if not experiment.is_finished]
+    hosts = alive_hosts(now) if unfinished else frozenset()
+    found = {experiment.pk: experiment.message for experiment in experiments}
+    for experiment in unfinished:
+        absent = absence_of(experiment.cluster, hosts, now)
+        found[experiment.pk] = absent or experiment.message or _of_status(experiment, progress[experiment.pk])
+    stuck = [experiment.pk for experiment in unfinished if not found[experiment.pk]
+             and progress[experiment.pk].counts[TrialJobStatus.WAITING.value]
+             and not progress[experiment.pk].counts[TrialJobStatus.RUNNING.value]]
+    if stuck:
+        waiting = Trial.objects.filter(experiment__in=stuck, status=TrialJobStatus.WAITING.value).exclude(message="")
+        for key, message in waiting.order_by("-sequence_id").values_list("experiment", "message"):
+            found[key] = f"No trial runs yet: {message[:1].lower()}{message[1:]}"
+    return found
+
+
+def _of_status(experiment: Experiment, progress: Progress) -> str:
+    left = progress.total - progress.ended
+    trials = "1 unfinished trial" if left == 1 else f"{left} unfinished trials"
+    match experiment.status:
+        case ExperimentStatus.INITIALIZED:
+            return "A worker is about to take it up."
+        case ExperimentStatus.PAUSED:
+            going_on = f"; {trials} may still go on to the end" if left else ""
+            return f"Nothing new is started until it is resumed{going_on}."
+        case ExperimentStatus.NO_MORE_TRIAL:
+            return f"All trials its limits allow were submitted; it is done when {trials} ended." if left else ""
+        case ExperimentStatus.TUNER_NO_MORE_TRIAL:
+            return f"The tuner has nothing more to try for now; {trials} left." if left else ""
+        case ExperimentStatus.STOPPING:
+            return f"It is being stopped; {trials} left to end." if left else "It is being stopped."
+    return ""

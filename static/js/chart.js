@@ -1,0 +1,67 @@
+/**
+ * Charts by ECharts in the page's own colours. Tooltips are rich text on the canvas: the HTML ones write
+ * style attributes, which the pages' Content-Security-Policy forbids.
+ */
+
+/** The common build has lines, points and all that goes with them; it names itself globally. */
+const LIBRARY = "/static/echarts/echarts.common.min.js";
+
+/** @returns {Promise<any>} ECharts */
+async function library() {
+  await import(LIBRARY);
+  return /** @type {any} */ (globalThis).echarts;
+}
+
+/** @param {string} name of a custom property */
+export function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/**
+ * A chart in an element. `options()` is asked for everything, also again when the theme changes.
+ * @param {HTMLElement} element
+ * @param {() => any} options
+ */
+export async function makeChart(element, options) {
+  const echarts = await library();
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const chart = echarts.init(element, null, { renderer: "canvas" });
+  const draw = () => chart.setOption({ ...base(), animation: false, ...options() }, { notMerge: true, lazyUpdate: !still });
+  new ResizeObserver(() => chart.resize()).observe(element);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  let asked = false;
+  draw();
+  return {
+    chart,
+    /** Draw again, at most once a frame of the screen. */
+    redraw() {
+      if (asked) return;
+      asked = true;
+      requestAnimationFrame(() => {
+        asked = false;
+        draw();
+      });
+    },
+  };
+}
+
+function base() {
+  return {
+    backgroundColor: "transparent",
+    textStyle: { color: colour("--quiet"), fontFamily: "system-ui, sans-serif" },
+    grid: { left: 8, right: 16, top: 16, bottom: 4, containLabel: true },
+    tooltip: {
+      renderMode: "richText", confine: true, backgroundColor: colour("--raised"), borderColor: colour("--line"),
+      textStyle: { color: colour("--ink"), fontSize: 12 },
+    },
+  };
+}
+
+/** @param {any} more */
+export function axis(more) {
+  return {
+    axisLine: { lineStyle: { color: colour("--line") } }, axisTick: { show: false },
+    axisLabel: { color: colour("--quiet"), hideOverlap: true }, splitLine: { lineStyle: { color: colour("--line"), opacity: 0.6 } },
+    nameTextStyle: { color: colour("--quiet") }, ...more,
+  };
+}

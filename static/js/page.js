@@ -1,0 +1,20 @@
+/** What every page gets: local times, and filters that apply when one is chosen. */
+
+import { localizeTimes } from "./words.js";
+
+localizeTimes(document);
+
+for (const form of document.querySelectorAll("form.filters")) {
+  form.addEventListener("change", (event) => {
+    if (event.target instanceof HTMLSelectElement) /** @type {HTMLFormElement} */ (form).requestSubmit();
+  });
+  form.addEventListener("submit", () => {
+    // what is empty need not stand in the address
+    for (const field of /** @type {HTMLFormElement} */ (form).elements) {
+      if ((field instanceof HTMLInputElement || field instanceof HTMLSelectElement) && !field.value) field.disabled = true;
+    }
+  });
+}
+window.addEventListener("pageshow", () => {
+  for (const field of document.querySelectorAll("form.filters :disabled")) field.removeAttribute("disabled");
+});

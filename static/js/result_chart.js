@@ -1,0 +1,179 @@
+/** The chart of an experiment's results: a point for every trial, the best so far as a line, failures on the axis. */
+
+import { axis, colour, makeChart } from "./chart.js";
+import { rest } from "./rest.js";
+import { isEnd } from "./status.js";
+import { digits } from "./words.js";
+
+/** With more points than this the server is asked to thin them again. */
+const MOST_POINTS = 5_000;
+
+/** @typedef {{id: string, sequence: number, status: string, value: number | null, at: number | null, final: boolean}} Point */
+
+export class ResultChart {
+  /**
+   * @param {HTMLElement} element
+   * @param {{id: string, optimize_mode: string}} experiment
+   */
+  constructor(element, experiment) {
+    this.element = element;
+    this.experiment = experiment;
+    /** By sequence. @type {Map<number, Point>} */
+    this.points = new Map();
+    this.leftOut = 0;
+    this.byTime = false;
+    this.logarithmic = false;
+    /** Until the first answer, frames wait here. @type {any[] | null} */
+    this.early = [];
+    this.loading = false;
+  }
+
+  /** Fetch the points and draw. */
+  async start() {
+    const drawn = makeChart(this.element, () => this.options());
+    await this.load();
+    const { chart, redraw } = await drawn;
+    this.redraw = redraw;
+    chart.on("click", (/** @type {any} */ event) => {
+      if (event.data?.id) location.assign(`/trials/${event.data.id}/`);
+    });
+    redraw();
+  }
+
+  /** Take all points anew. */
+  async load() {
+    if (this.loading) return;
+    this.loading = true;
+    try {
+      const columns = await rest("GET", `experiments/${this.experiment.id}/chart/`);
+      this.points.clear();
+      columns.sequence_id.forEach((/** @type {number} */ sequence, /** @type {number} */ index) => {
+        this.points.set(sequence, {
+          id: columns.id[index], sequence, status: columns.statuses[columns.status[index]], value: columns.value[index],
+          at: columns.at[index], final: columns.final[index] === 1,
+        });
+      });
+      this.leftOut = columns.left_out;
+      const early = this.early ?? [];
+      this.early = null;
+      early.forEach((trial) => this.take(trial));
+    } finally {
+      this.loading = false;
+    }
+    this.note();
+    this.redraw?.();
+  }
+
+  /**
+   * Trials of a frame.
+   * @param {any[]} trials
+   */
+  heard(trials) {
+    if (this.early) {
+      this.early.push(...trials);
+      return;
+    }
+    trials.forEach((trial) => this.take(trial));
+    if (this.points.size > MOST_POINTS) this.load();
+    else this.redraw?.();
+    this.note();
+  }
+
+  /** @param {any} trial */
+  take(trial) {
+    const final = trial.final_number !== null && ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status);
+    const value = ["FAILED", "WAITING"].includes(trial.status) ? null : trial.final_number ?? trial.latest_number;
+    if (value === null && !isEnd(trial.status)) return;
+    const at = trial.ended_at ?? trial.started_at;
+    this.points.set(trial.sequence_id, {
+      id: trial.id, sequence: trial.sequence_id, status: trial.status, value, final,
+      at: at ? Date.parse(at) / 1000 : null,
+    });
+  }
+
+  /** Say what is not shown, and offer what is possible. */
+  note() {
+    const words = [];
+    if (this.leftOut) words.push(`${this.leftOut.toLocaleString()} of ${(this.leftOut + this.points.size).toLocaleString()} trials are left out here; the line of the best is exact.`);
+    const note = document.getElementById("chart-note");
+    if (note) note.textContent = words.join(" ");
+    const values = [...this.points.values()].filter((point) => point.value !== null);
+    const choice = document.getElementById("log-choice");
+    if (choice) choice.hidden = values.length === 0 || values.some((point) => /** @type {number} */ (point.value) <= 0);
+  }
+
+  /** The best so far at each point that counts, in the order of the horizontal axis. */
+  best() {
+    const sign = this.experiment.optimize_mode === "maximize" ? 1 : -1;
+    /** @type {[number, number][]} */
+    const line = [];
+    let best = -Infinity;
+    let last = null;
+    for (const point of this.ordered()) {
+      last = point;
+      if (!point.final || point.value === null || sign * point.value <= best) continue;
+      best = sign * point.value;
+      line.push([this.x(point), point.value]);
+    }
+    if (last && line.length) line.push([this.x(last), line[line.length - 1][1]]);
+    return line;
+  }
+
+  ordered() {
+    const points = [...this.points.values()].filter((point) => !this.byTime || point.at !== null);
+    return points.sort((one, other) => this.x(one) - this.x(other));
+  }
+
+  /** @param {Point} point */
+  x(point) {
+    return this.byTime ? (point.at ?? 0) * 1000 : point.sequence;
+  }
+
+  options() {
+    /** @type {{value: [number, number], id: string, point: Point}[]} */
+    const ended = [];
+    /** @type {typeof ended} */
+    const going = [];
+    /** @type {{value: [number, number], id: string, point: Point}[]} */
+    const marks = [];
+    for (const point of this.ordered()) {
+      const item = { value: /** @type {[number, number]} */ ([this.x(point), point.value ?? 0]), id: point.id, point };
+      if (point.value === null) marks.push(item);
+      else if (point.final) ended.push(item);
+      else going.push(item);
+    }
+    const tooltip = (/** @type {any} */ event) => {
+      const point = /** @type {Point | undefined} */ (event.data?.point);
+      if (!point) return "";
+      const value = point.value === null ? "no result" : `${point.final ? "" : "so far "}${digits(point.value)}`;
+      return `trial ${point.sequence}\n${value}\n${point.status}`;
+    };
+    const horizontal = this.byTime
+      ? { type: "time" }
+      : { type: "value", name: "trial", nameLocation: "end", nameGap: 4, minInterval: 1, min: 0 };
+    return {
+      tooltip: {
+        trigger: "item", renderMode: "richText", confine: true, formatter: tooltip,
+        backgroundColor: colour("--raised"), borderColor: colour("--line"), textStyle: { color: colour("--ink"), fontSize: 12 },
+      },
+      legend: {
+        top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"),
+        data: ["result", "running", "best so far", "failed"].filter((name) => name !== "running" || going.length)
+          .filter((name) => name !== "failed" || marks.length),
+      },
+      grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
+      xAxis: axis({ ...horizontal, splitLine: { show: false } }),
+      yAxis: [
+        axis({ type: this.logarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+        // the marks' own: they sit on the axis whatever the values are
+        { type: "value", min: 0, max: 1, show: false },
+      ],
+      series: [
+        { name: "result", type: "scatter", data: ended, symbolSize: ended.length > 500 ? 4 : 7, itemStyle: { color: colour("--chart-point"), opacity: 0.75 }, cursor: "pointer" },
+        { name: "running", type: "scatter", data: going, symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: colour("--chart-running"), borderWidth: 1.5 }, cursor: "pointer" },
+        { name: "best so far", type: "line", step: "end", data: this.best(), showSymbol: false, silent: true, lineStyle: { color: colour("--chart-best"), width: 2 }, itemStyle: { color: colour("--chart-best") } },
+        { name: "failed", type: "scatter", yAxisIndex: 1, data: marks.map((mark) => ({ ...mark, value: [mark.value[0], 0] })), symbol: "path://M0 0L4 4M4 0L0 4", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-failed"), borderWidth: 2 }, cursor: "pointer" },
+      ],
+    };
+  }
+}

@@ -1,0 +1,93 @@
+/** Numbers, durations and times as people read them: the same as nniweb/dashboard/words.py. */
+
+/** Significant digits of a number. */
+const DIGITS = 4;
+
+/**
+ * A number with four significant digits, "–" for none.
+ * @param {unknown} value
+ */
+export function digits(value) {
+  if (value === null || value === undefined || value === "") return "–";
+  if (typeof value !== "number" || !Number.isFinite(value)) return String(value);
+  if (Number.isInteger(value) && Math.abs(value) < 10_000) return String(value);
+  const size = Math.abs(value);
+  if (size >= 1e-3 && size < 1e6) {
+    const text = value.toFixed(Math.max(0, DIGITS - 1 - Math.floor(Math.log10(size))));
+    return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+  }
+  const [mantissa, exponent] = value.toExponential(DIGITS - 1).split("e");
+  return `${mantissa.replace(/\.?0+$/, "")}e${Number(exponent)}`;
+}
+
+/**
+ * Seconds as "3 min 5 s": the two greatest units.
+ * @param {number | null | undefined} seconds
+ */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const left = Math.round(seconds);
+  if (left < 60) return `${left} s`;
+  if (left >= 86400) return withRest(left, 86400, "d", 3600, "h");
+  if (left >= 3600) return withRest(left, 3600, "h", 60, "min");
+  return withRest(left, 60, "min", 1, "s");
+}
+
+/**
+ * @param {number} left
+ * @param {number} size
+ * @param {string} name
+ * @param {number} smaller
+ * @param {string} part
+ */
+function withRest(left, size, name, smaller, part) {
+  const rest = Math.floor((left % size) / smaller);
+  return `${Math.floor(left / size)} ${name}${rest ? ` ${rest} ${part}` : ""}`;
+}
+
+/**
+ * A parameter's value in a table.
+ * @param {unknown} value
+ */
+export function parameter(value) {
+  if (value === null) return "None";
+  if (value === undefined) return "";
+  if (typeof value === "number") return digits(value);
+  if (typeof value === "boolean") return value ? "True" : "False";
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length <= 60 ? text : `${text.slice(0, 59)}…`;
+}
+
+/**
+ * A time element, local, with the full time on hover.
+ * @param {string | Date | null} at
+ */
+export function moment(at) {
+  if (!at) return document.createTextNode("–");
+  const element = document.createElement("time");
+  element.dateTime = at instanceof Date ? at.toISOString() : at;
+  return localized(element);
+}
+
+/**
+ * Show a time element's time: the clock for today, the day for earlier.
+ * @param {HTMLTimeElement} element
+ */
+export function localized(element) {
+  const at = new Date(element.dateTime);
+  if (Number.isNaN(at.getTime())) return element;
+  const today = at.toDateString() === new Date().toDateString();
+  const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: today ? "2-digit" : undefined });
+  element.textContent = today ? clock : `${at.toLocaleDateString([], { month: "short", day: "numeric" })} ${clock}`;
+  element.title = at.toLocaleString([], { dateStyle: "full", timeStyle: "long" });
+  return element;
+}
+
+/**
+ * Show all times below an element.
+ * @param {ParentNode} root
+ */
+export function localizeTimes(root) {
+  for (const element of root.querySelectorAll("time[datetime]")) localized(/** @type {HTMLTimeElement} */ (element));
+}
