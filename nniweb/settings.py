@@ -78,7 +78,7 @@ SESSION_COOKIE_AGE = 30 * 24 * 3600
 
 INSTALLED_APPS = [
     "daphne",
-    "django.contrib.admin",
+    "nniweb.admin_site.NniWebAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -141,8 +141,9 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-if (BASE_DIR / "node_modules" / "echarts" / "dist").is_dir():
-    STATICFILES_DIRS.append(("echarts", BASE_DIR / "node_modules" / "echarts" / "dist"))  # type: ignore[arg-type]
+for _prefix, _folder in (("echarts", "echarts/dist"), ("swagger-ui", "swagger-ui-dist")):
+    if (BASE_DIR / "node_modules" / _folder).is_dir():
+        STATICFILES_DIRS.append((_prefix, BASE_DIR / "node_modules" / _folder))  # type: ignore[arg-type]
 STATIC_ROOT = data_folder.prepare(DATA_FOLDER / "static")
 WHITENOISE_USE_FINDERS = True
 # files kept for experiments (code archives): never served as they are

@@ -1,5 +1,6 @@
 """What the OpenAPI schema cannot find out by itself."""
 
+import re
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -29,10 +30,12 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
 
 def add_errors(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Every operation may answer with an error, always of the one form."""
+    """Every operation has a summary, and may answer with an error, always of the one form."""
     answer = {"description": "An error: not signed in, not allowed, not found, wrong input ...", "content": {
         "application/json": {"schema": {"$ref": "#/components/schemas/Errors"}}}}
     for operations in result["paths"].values():
         for operation in operations.values():
             operation["responses"].setdefault("default", answer)
+            # lists of operations show summaries: the first sentence of the description is one
+            operation.setdefault("summary", re.split(r"[.;:]\s|\.$", operation.get("description", ""), maxsplit=1)[0])
     return result

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from nniweb.dashboard import pages, sign_in
+from nniweb.dashboard import api_pages, clusters, new_experiment, pages, sign_in
 
 urlpatterns = [
     path("", pages.experiments, name="experiments"),
@@ -13,4 +13,8 @@ urlpatterns = [
     path("sign-in/", sign_in.SignIn.as_view(), name="sign-in"),
     path("sign-in/<str:secret>/", sign_in.by_link, name="sign-in-link"),
     path("sign-out/", sign_in.SignOut.as_view(), name="sign-out"),
+    path("new/", new_experiment.NewExperiment.as_view(), name="new-experiment"),
+    path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/<slug:public_id>/", clusters.one_cluster, name="cluster"),
+    path("api/docs/", api_pages.api_pages, name="api-pages"),
 ]

@@ -83,14 +83,19 @@ def change_settings(cluster: Cluster, settings: dict[str, Any]) -> None:
     element is otherwise the same, so that no machine ever gets another machine's password. A secret
     given as null is removed.
     """
-    platform = load_platform(cluster.platform)
-    old = settings_secrets(cluster, platform)
-    kept = {path: secret for path, secret in old.items() if _stays(path, cluster.settings, settings)}
-    section = read_settings(cluster.platform, settings, kept)
+    section = read_changed_settings(cluster, settings)
+    old = settings_secrets(cluster, load_platform(cluster.platform))
     with transaction.atomic():
         _bump(cluster, settings=without_secrets(section.settings))
         cluster.metadata.filter(key__in=old).delete()
         _store_secrets(cluster, section.secrets)
+
+
+def read_changed_settings(cluster: Cluster, settings: dict[str, Any]) -> PlatformSection:
+    """The new settings with the secrets that stay, changing nothing. Raises ConfigInvalid."""
+    old = settings_secrets(cluster, load_platform(cluster.platform))
+    kept = {path: secret for path, secret in old.items() if _stays(path, cluster.settings, settings)}
+    return read_settings(cluster.platform, settings, kept)
 
 
 def _stays(path: str, old: Any, new: Any) -> bool:
@@ -163,14 +168,8 @@ def named(experiments: Iterable[Experiment]) -> str:
 
 def set_metadata(cluster: Cluster, key: str, value: str) -> None:
     """Set one metadata key, after the platform has taken it for good. Raises Refused and ClusterBusy."""
+    check_metadata(cluster, key, value)
     platform = load_platform(cluster.platform)
-    _may_be_set(cluster, platform, key)
-    try:
-        build_service(cluster, replacing={key: value}).clean_up()
-    except InvalidMetadata as invalid:
-        raise Refused(invalid.message, "value" if invalid.field.startswith(key) else invalid.field) from None
-    except TrainingServiceError as error:
-        raise Refused(str(error), "value") from None
     is_secret = key in platform.secret_metadata_keys
     with transaction.atomic():
         _bump(cluster)
@@ -178,9 +177,22 @@ def set_metadata(cluster: Cluster, key: str, value: str) -> None:
             "value": "" if is_secret else value, "sealed_value": seal(value) if is_secret else None})
 
 
+def check_metadata(cluster: Cluster, key: str, value: str | None) -> None:
+    """Whether a key may be set to a value, or removed (None), now. Raises Refused and ClusterBusy."""
+    _may_be_set(cluster, load_platform(cluster.platform), key)
+    if value is None:
+        return
+    try:
+        build_service(cluster, replacing={key: value}).clean_up()
+    except InvalidMetadata as invalid:
+        raise Refused(invalid.message, "value" if invalid.field.startswith(key) else invalid.field) from None
+    except TrainingServiceError as error:
+        raise Refused(str(error), "value") from None
+
+
 def remove_metadata(cluster: Cluster, key: str) -> None:
     """Forget one metadata key; harmless where it was not set. Raises Refused and ClusterBusy."""
-    _may_be_set(cluster, load_platform(cluster.platform), key)
+    check_metadata(cluster, key, None)
     with transaction.atomic():
         _bump(cluster)
         cluster.metadata.filter(key=key).delete()

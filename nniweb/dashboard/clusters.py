@@ -1,0 +1,141 @@
+"""The clusters' pages: how they are, who drives them, what runs and waits there and why."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, OuterRef, Subquery
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from nniweb.api.cluster_documents import gpu_holders
+from nniweb.api.cluster_metadata import metadata_documents
+from nniweb.api.clusters import metadata_keys
+from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
+from nniweb.experiments.visibility import may_change_cluster, visible_clusters, visible_experiments
+from nniweb.experiments.worker_presence import ALIVE_FOR
+from trainingservice.errors import TrainingServiceError
+from trainingservice.platforms import load_platform
+
+#: Trials that a cluster's page lists.
+SHOWN_TRIALS = 50
+
+
+@require_GET
+def clusters(request: HttpRequest) -> HttpResponse:
+    user = _user(request)
+    found = list(visible_clusters(user).select_related("owner", "group").prefetch_related("machines").order_by("name"))
+    counts = _unfinished(found)
+    machines = [machine for cluster in found for machine in cluster.machines.all()]
+    holders = gpu_holders(machines, user)
+    rows = []
+    for cluster in found:
+        gpus = [gpu for machine in cluster.machines.all() for gpu in gpus_of(machine, holders, {})]
+        rows.append({"cluster": cluster, "counts": counts.get(cluster.pk, Counter()), "gpus": len(gpus),
+                     "held": sum(gpu.is_held for gpu in gpus)})
+    return render(request, "dashboard/clusters.html", {"rows": rows, "now": timezone.now()})
+
+
+@require_GET
+def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
+    user = _user(request)
+    found = get_object_or_404(visible_clusters(user).select_related("owner", "group").prefetch_related(
+        "machines", "metadata"), public_id=public_id)
+    machines = sorted(found.machines.all(), key=lambda machine: machine.name)
+    holders = gpu_holders(machines, user)
+    trials = {trial.public_id: trial for trial in Trial.objects.filter(public_id__in={
+        holder["trial"] for held in holders.values() for holder in held}).select_related("experiment")}
+    unfinished = Trial.objects.unfinished().filter(experiment__cluster=found)
+    latest = Attempt.objects.filter(trial=OuterRef("pk")).order_by("-number").values("machine_name")[:1]
+    seen = unfinished.filter(experiment__in=visible_experiments(user)).select_related("experiment").annotate(
+        machine_name=Subquery(latest))
+    counts = _unfinished([found]).get(found.pk, Counter())
+    running = list(seen.exclude(status="WAITING").order_by("started_at", "pk")[:SHOWN_TRIALS])
+    waiting = list(seen.filter(status="WAITING").order_by("pk")[:SHOWN_TRIALS])
+    keys = metadata_keys(found.platform)
+    return render(request, "dashboard/cluster.html", {
+        "cluster": found, "driver": driver_of(found), "counts": counts, "running": running, "waiting": waiting,
+        "unlisted": sum(counts.values()) - len(running) - len(waiting), "now": timezone.now(),
+        "machines": [{"machine": machine, "gpus": gpus_of(machine, holders, trials)} for machine in machines],
+        "metadata": _metadata(found), "may_change": may_change_cluster(user, found), "is_admin": user.is_admin,
+        "secrets": sorted(row.key for row in found.metadata.all() if row.is_secret and row.key not in keys),
+        "experiments": Experiment.objects.filter(cluster=found, deleted_at=None).unfinished().count(),
+        "can_rehearse": user.may_change})
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU of a machine and who holds it. Memory in bytes."""
+
+    index: int
+    name: str
+    utilization: int | None
+    memory_used: int | None
+    memory_total: int | None
+    #: Trials the reader may see.
+    trials: list[Trial]
+    #: How many trials hold it that the reader may not see.
+    hidden: int
+    #: Processes on it; others' where no trial holds it.
+    processes: int
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self.trials) or self.hidden > 0
+
+
+def gpus_of(machine: Machine, holders: dict[str, list[dict[str, Any]]], trials: dict[str, Trial]) -> list[Gpu]:
+    """``trials`` are those that may be named, by public id; whoever is not in it is counted."""
+    found = []
+    for summary in machine.gpu_summary:
+        held = [holder["trial"] for holder in holders.get(machine.identity, [])
+                if summary.get("index") in (holder["gpu_indices"] or ())]
+        named = [trials[public_id] for public_id in held if public_id in trials]
+        found.append(Gpu(int(summary.get("index", 0)), str(summary.get("name") or "GPU"), summary.get("utilization"),
+                         summary.get("memory_used"), summary.get("memory_total"), named, len(held) - len(named),
+                         int(summary.get("processes") or 0)))
+    return found
+
+
+def driver_of(cluster: Cluster) -> str:
+    """A sentence: which worker process drives the cluster, or why none does."""
+    now = timezone.now()
+    if not cluster.enabled:
+        return "Nobody drives it: it is disabled."
+    if cluster.lease_holder and cluster.lease_expires_at and cluster.lease_expires_at > now:
+        worker = Worker.objects.filter(pk=cluster.lease_holder).first()
+        where = f"process {worker.pid} on {worker.host}" if worker else cluster.lease_holder
+        return f"Driven by the worker {where}."
+    alive = Worker.objects.filter(heard_at__gte=now - ALIVE_FOR)
+    if cluster.pinned_host and not alive.filter(host=cluster.pinned_host).exists():
+        return f"Nobody drives it: no worker is alive on {cluster.pinned_host}, which it belongs to."
+    if not alive.exists():
+        return "Nobody drives it: no worker is alive."
+    return "Nobody drives it at the moment; a worker takes it up when an experiment needs it."
+
+
+def _unfinished(found: Iterable[Cluster]) -> dict[int, Counter[str]]:
+    """Unfinished trials by status, for each cluster. One query."""
+    counts: dict[int, Counter[str]] = {}
+    rows = Trial.objects.unfinished().filter(experiment__cluster__in=list(found)).order_by().values_list(
+        "experiment__cluster", "status").annotate(Count("pk"))
+    for pk, status, count in rows:
+        counts.setdefault(pk, Counter())["WAITING" if status == "WAITING" else "RUNNING"] += count
+    return counts
+
+
+def _metadata(cluster: Cluster) -> list[dict[str, object]]:
+    """Every key the platform knows; none where the platform is not installed any more."""
+    try:
+        load_platform(cluster.platform)
+    except TrainingServiceError:
+        return []
+    return metadata_documents(cluster)
+
+
+def _user(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # the middleware lets nobody else in
+    return request.user

@@ -1,0 +1,121 @@
+"""Clusters in the admin: set up, changed, rehearsed; their metadata beside them."""
+
+import socket
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.forms import ModelForm
+from django.http import HttpRequest
+from django.urls import reverse
+
+from nniweb.experiments import clusters
+from nniweb.experiments.admin.access import ForAdministrators
+from nniweb.experiments.admin.cluster_form import ClusterForm, MetadataForm, MetadataFormSet
+from nniweb.experiments.clusters import ClusterBusy
+from nniweb.experiments.models import Cluster, ClusterMetadata, User
+from nniweb.experiments.rehearsal import OnAnotherHost, rehearse
+from trainingservice.errors import TrainingServiceError
+from trainingservice.platforms import load_platform
+
+#: Rehearsals take up to half a minute each, and the browser waits for all of them.
+MOST_REHEARSALS = 5
+
+
+def metadata_keys(cluster: Cluster) -> list[str]:
+    """The platform's metadata keys; none where the platform is not installed any more."""
+    try:
+        return sorted(load_platform(cluster.platform).metadata_keys)
+    except TrainingServiceError:
+        return []
+
+
+class MetadataInline(ForAdministrators, admin.StackedInline):  # type: ignore[type-arg]
+    """What the platform's ``set_cluster_metadata`` receives. Secrets of the settings are not among it."""
+
+    model = ClusterMetadata
+    form = MetadataForm
+    formset = MetadataFormSet
+    extra = 0
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ClusterMetadata]:
+        assert request.resolver_match is not None
+        cluster = Cluster.objects.filter(pk=request.resolver_match.kwargs["object_id"]).first()
+        return super().get_queryset(request).filter(key__in=metadata_keys(cluster) if cluster else [])
+
+
+@admin.register(Cluster)
+class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
+    form = ClusterForm
+    list_display = ["name", "platform", "health", "message", "enabled", "is_private", "owner", "group"]
+    list_select_related = ["owner", "group"]
+    list_filter = ["platform", "health", "enabled", "is_private"]
+    search_fields = ["name"]
+    ordering = ["name"]
+    autocomplete_fields = ["owner", "group"]
+    actions = ["rehearse"]
+    _STATE = ["health", "message", "pinned_host", "lease_holder", "lease_epoch", "lease_expires_at", "secrets_set",
+              "public_id", "settings_revision", "created_at"]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Cluster | None = None) -> Any:
+        own = [(None, {"fields": ["name", "platform", "enabled", "settings"]}),
+               ("For whom", {"fields": ["is_private", "owner", "group"]})]
+        return [*own, ("State", {"fields": self._STATE})] if obj else own
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Cluster | None = None) -> Any:
+        return ["platform", *self._STATE] if obj else []
+
+    def get_inlines(self, request: HttpRequest, obj: Cluster | None) -> Any:
+        return [MetadataInline] if obj and metadata_keys(obj) else []
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        # one by one: each removal checks whether experiments belong to the cluster
+        return {name: action for name, action in super().get_actions(request).items() if name != "delete_selected"}
+
+    def view_on_site(self, obj: Cluster) -> str:
+        return reverse("cluster", args=[obj.public_id])
+
+    @admin.display(description="secrets of the settings")
+    def secrets_set(self, cluster: Cluster) -> str:
+        keys = metadata_keys(cluster)
+        return ", ".join(f"{row.key}: set" for row in cluster.metadata.all() if row.is_secret and row.key not in keys) \
+            or "none"
+
+    @admin.action(description="Rehearse: try everything a trial will need", permissions=["change"])
+    def rehearse(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
+        chosen = list(queryset.prefetch_related("metadata")[:MOST_REHEARSALS + 1])
+        for cluster in chosen[:MOST_REHEARSALS]:
+            try:
+                findings = rehearse(cluster)
+            except OnAnotherHost as error:
+                messages.warning(request, f'"{cluster.name}": {error}')
+                continue
+            for finding in findings:
+                level = messages.SUCCESS if finding.ok else messages.WARNING if finding.temporary else messages.ERROR
+                messages.add_message(request, level, f'"{cluster.name}": {finding.message}')
+        if len(chosen) > MOST_REHEARSALS:
+            messages.warning(request, f"Only the first {MOST_REHEARSALS} were rehearsed; choose fewer at a time.")
+
+    def save_model(self, request: HttpRequest, obj: Cluster, form: "ModelForm[Any]", change: bool) -> None:
+        wish = form.cleaned_data
+        if not change:
+            owner = wish["owner"] or request.user
+            assert isinstance(owner, User)
+            made = clusters.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=owner,
+                                           is_private=wish["is_private"], group=wish["group"],
+                                           host=socket.gethostname())
+            if not wish["enabled"]:
+                clusters.change_cluster(made, {"enabled": False})
+            obj.pk, obj.public_id, obj.settings = made.pk, made.public_id, made.settings
+            return
+        if "settings" in form.changed_data:
+            clusters.change_settings(obj, wish["settings"])
+        own = {name: wish[name] for name in form.changed_data if name != "settings" and name in wish}
+        if own:
+            clusters.change_cluster(obj, own)
+
+    def delete_model(self, request: HttpRequest, obj: Cluster) -> None:
+        try:
+            clusters.delete_cluster(obj)
+        except ClusterBusy as error:
+            messages.error(request, str(error))
