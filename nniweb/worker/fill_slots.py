@@ -49,6 +49,9 @@ def fill_slots(work: ClusterWork, experiment: Experiment) -> None:
         if free > 0:
             free -= _start_waiting(work, experiment, min(free, MOST_AT_ONCE))
         if free > 0 and experiment.status == ExperimentStatus.RUNNING:
+            # one that ended since the step before: what is asked next shall follow from its result, too
+            free -= Trial.objects.not_taught().filter(experiment=experiment).count()
+        if free > 0 and experiment.status == ExperimentStatus.RUNNING:
             _ask(work, experiment, free)
     _submit(work, experiment)
 

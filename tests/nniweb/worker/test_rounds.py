@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from nniweb.experiments import intents
 from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent
+from nniweb.worker import fill_slots, teach_tuner
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -276,6 +277,22 @@ def test_a_tuner_that_raises_stops_its_own_experiment_with_the_reason_and_no_oth
     assert "NoSuchTuner" in broken.message
     rig.submitted(sound, 1)
     assert status_of(sound) == "RUNNING"
+
+
+def test_the_tuner_hears_of_an_end_before_it_is_asked_for_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    experiment.refresh_from_db()
+    teach_tuner.teach_tuner(rig.runner.work, experiment)
+    report(trial, 0.5)  # just between two steps of a round
+    with monkeypatch.context() as patch:
+        asked: list[int] = []
+        patch.setattr(rig.runner.work.tuners, "ask", lambda experiment, number, count, done: asked.append(number))
+        fill_slots.fill_slots(rig.runner.work, experiment)
+    assert asked == []
+    rig.submitted(experiment, 2)
+    events = TunerEvent.objects.order_by("number").values_list("data__event", "data__number")
+    assert list(events) == [("ask", 0), ("tell", 0), ("ask", 1)]
 
 
 def test_a_tuner_process_that_dies_is_rebuilt_and_suggests_the_same(rig: Rig) -> None:
