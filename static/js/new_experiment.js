@@ -4,12 +4,13 @@
  * sent as it is.
  */
 
+import { confirmed } from "./confirm.js";
+
 const form = /** @type {HTMLFormElement} */ (document.getElementById("launch"));
 const text = /** @type {HTMLTextAreaElement} */ (document.getElementById("config"));
 const gutter = /** @type {HTMLElement} */ (document.getElementById("gutter"));
 const doing = /** @type {HTMLElement} */ (document.getElementById("doing"));
 const upload = /** @type {HTMLProgressElement} */ (document.getElementById("upload"));
-const replace = /** @type {HTMLDialogElement} */ (document.getElementById("replace"));
 const outcome = () => /** @type {HTMLElement} */ (document.getElementById("outcome"));
 let untouched = text.value;
 
@@ -160,13 +161,9 @@ function busy(is) {
 // --- starting from something else ------------------------------------------------------------
 
 /** Whether what was typed may go: true where nothing was. */
-function mayReplace() {
-  if (text.value === untouched || text.value.trim() === "") return Promise.resolve(true);
-  return new Promise((resolve) => {
-    replace.returnValue = "keep";
-    replace.addEventListener("close", () => resolve(replace.returnValue === "replace"), { once: true });
-    replace.showModal();
-  });
+async function mayReplace() {
+  if (text.value === untouched || text.value.trim() === "") return true;
+  return confirmed({ title: "Replace what you typed?", text: "It is not kept anywhere.", action: "Replace it" });
 }
 
 for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll(".starts a"))) {
