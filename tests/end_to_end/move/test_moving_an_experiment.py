@@ -14,6 +14,9 @@ import yaml
 from tests.end_to_end.move.platforms import PLATFORMS
 from tests.end_to_end.running_server import RunningServer
 
+#: The first test waits for all the experiments of this file.
+pytestmark = pytest.mark.timeout(300)
+
 EXPERIMENT = Path(__file__).parent / "experiment"
 #: With one trial at a time each proposal of TPE follows from the results before it.
 TUNERS: dict[str, dict[str, Any]] = {
@@ -43,7 +46,7 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[s
                    {**config, "tuner": TUNERS[tuner], "trainingService": dict(place.section)}, EXPERIMENT)
                for platform, place in places.items() for tuner in TUNERS}
         for experiment in ids.values():
-            server.wait_for_experiment(experiment, patience=100)
+            server.wait_for_experiment(experiment, patience=200)
         yield {key: history(server, experiment) for key, experiment in ids.items()}
 
 
@@ -62,7 +65,7 @@ def history(server: RunningServer, experiment: str) -> History:
 @pytest.mark.parametrize("tuner", TUNERS)
 def test_the_experiment_does_its_work(histories: dict[tuple[str, str], History], tuner: str) -> None:
     trials = histories[REFERENCE, tuner]
-    assert [trial["sequence_id"] for trial in trials] == list(range(10))
+    assert [trial["sequence_id"] for trial in trials] == list(range(8))
     for trial in trials:
         assert trial["status"] == "SUCCEEDED", trial["message"]
         assert [metric["kind"] for metric in trial["metrics"]] == ["PERIODICAL"] * 5 + ["FINAL"]
@@ -70,7 +73,7 @@ def test_the_experiment_does_its_work(histories: dict[tuple[str, str], History],
         final = json.loads(trial["final_value"])
         assert final == {"default": trial["final_number"], "sequence": trial["sequence_id"]}
         assert "done" in trial["stdout"]
-    assert len({json.dumps(trial["parameters"]) for trial in trials}) == 10
+    assert len({json.dumps(trial["parameters"]) for trial in trials}) == 8
 
 
 def test_the_tuners_propose_different_things(histories: dict[tuple[str, str], History]) -> None:
