@@ -13,6 +13,8 @@ register = template.Library()
 
 #: Significant digits of a number.
 DIGITS = 4
+#: Whole numbers below this are written in full.
+WHOLE_BELOW = 10_000_000
 
 
 @register.filter
@@ -20,11 +22,9 @@ def digits(value: Any) -> str:
     """A number with four significant digits, "–" for none."""
     if value is None or isinstance(value, str | bool):
         return "–" if value in (None, "") else str(value)
-    if isinstance(value, int):
-        return str(value)
     if not math.isfinite(value):
         return str(value)
-    if value == int(value) and abs(value) < 10_000:
+    if value == int(value) and abs(value) < WHOLE_BELOW:
         return str(int(value))
     if 1e-3 <= abs(value) < 1e6:
         exponent = math.floor(math.log10(abs(value)))

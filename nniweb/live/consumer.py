@@ -10,6 +10,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 
+from nniweb.api.fields import LARGEST_REVISION
 from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.live import frames
 from nniweb.live.hub import hub
@@ -63,12 +64,15 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         try:
             message = json.loads(text_data or "")
             topic, since = str(message["watch"]), int(message.get("since", 0))
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             await self.say({"error": "a message must be a JSON object with watch and since"})
             return
         if topic in self._watches or len(self._watches) >= MOST_WATCHES:
             return
+        since = min(max(since, 0), LARGEST_REVISION)
         kind, _, public_id = topic.partition("/")
+        if not public_id.isascii():
+            public_id = ""  # there is none such, and a database may not take it
         if kind == "experiments":
             self._watch_list(_shown(message.get("rows")))
         elif kind == "experiment":
@@ -84,7 +88,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         if experiment_pk is None:
             await self.say({"topic": topic, "gone": True})
             return
-        watch = self._watches[topic] = _Watch(self, topic, experiment_pk, max(0, since))
+        watch = self._watches[topic] = _Watch(self, topic, experiment_pk, since)
         hub().watch(experiment_pk, watch, read)
 
     def _watch_list(self, shown: dict[str, int]) -> None:
@@ -121,7 +125,7 @@ def _shown(rows: Any) -> dict[str, int]:
     if not isinstance(rows, dict):
         return {}
     return {str(public_id): revision for public_id, revision in list(rows.items())[:MOST_ROWS]
-            if isinstance(revision, int)}
+            if isinstance(revision, int) and public_id.isascii()}
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -2,6 +2,8 @@
 
 /** Significant digits of a number. */
 const DIGITS = 4;
+/** Whole numbers below this are written in full. */
+const WHOLE_BELOW = 10_000_000;
 
 /**
  * A number with four significant digits, "–" for none.
@@ -10,7 +12,7 @@ const DIGITS = 4;
 export function digits(value) {
   if (value === null || value === undefined || value === "") return "–";
   if (typeof value !== "number" || !Number.isFinite(value)) return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 10_000) return String(value);
+  if (Number.isInteger(value) && Math.abs(value) < WHOLE_BELOW) return String(value);
   const size = Math.abs(value);
   if (size >= 1e-3 && size < 1e6) {
     const text = value.toFixed(Math.max(0, DIGITS - 1 - Math.floor(Math.log10(size))));
@@ -53,7 +55,7 @@ function withRest(left, size, name, smaller, part) {
 export function parameter(value) {
   if (value === null) return "None";
   if (value === undefined) return "";
-  if (typeof value === "number") return digits(value);
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : digits(value);
   if (typeof value === "boolean") return value ? "True" : "False";
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text.length <= 60 ? text : `${text.slice(0, 59)}…`;

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.end_to_end.running_server import RunningServer
 
@@ -80,6 +80,7 @@ def chromium() -> Iterator[Browser]:
     """The browser. Not for the whole run: while Playwright is open, Django refuses to use the database here."""
     if not CHROMIUM.exists():
         pytest.skip("chromium is not installed")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS, env={
             name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")})

@@ -1,0 +1,265 @@
+"""The pages of experiments and trials in a real browser: they change by themselves, and they steer."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.running_server import RunningServer
+
+#: Set on the page before something shall change; a reload would lose it.
+MARK = "window.markOfTheTest = true"
+
+
+def not_reloaded(page: Any) -> bool:
+    return bool(page.evaluate("window.markOfTheTest === true"))
+
+
+def row(page: Any, number: int) -> Any:
+    return page.locator("#trials-table tbody tr").filter(has=page.locator("[data-cell=number]", has_text=re.compile(
+        rf"^{number}$")))
+
+
+def test_an_empty_list_offers_the_example_and_one_click_launches_it(make_server: Any, open_page: Any) -> None:
+    server = make_server().start()
+    page = open_page(server)
+    expect(page.get_by_text("Nothing was launched here yet.")).to_be_visible()
+    onlooker = open_page(server, "/")
+    expect(onlooker.locator("#live")).to_have_text("● live")
+    page.get_by_role("button", name="Launch the example").click()
+    page.wait_for_url("**/experiments/*/")
+    expect(page.locator("h1")).not_to_be_empty()
+    expect(page.locator("#trials-table tbody tr").first).to_be_visible()
+    expect(onlooker.locator("#experiments tr[data-id]")).to_have_count(1)
+
+
+def test_an_experiment_page_changes_without_being_reloaded(server: RunningServer, open_page: Any,
+                                                           tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
+    expect(page.locator("[data-cell=ended]")).to_have_text("0")
+    page.evaluate(MARK)
+    trials.tell(0, "metric 0.25")
+    expect(row(page, 0).locator("[data-cell=latest]")).to_have_text("0.25")
+    trials.tell(0, "final 0.75", "end")
+    expect(row(page, 0).locator(".status")).to_have_text("SUCCEEDED")
+    expect(row(page, 0).locator("[data-cell=result]")).to_have_text("0.75")
+    expect(page.locator("[data-cell=ended]")).to_have_text("1")
+    expect(page.locator("dd [data-cell=best]")).to_have_text("0.75")
+    expect(page.locator("#counts li[data-status=SUCCEEDED] b")).to_have_text("1")
+    expect(row(page, 1).locator(".status")).to_have_text("RUNNING")  # a row that was not there
+    expect(page.locator("#result-chart canvas")).to_be_visible()
+    assert not_reloaded(page)
+
+
+def test_a_trial_is_canceled_from_the_table_after_one_question(server: RunningServer, open_page: Any,
+                                                               tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    cancel = row(page, 0).get_by_role("button", name="Cancel")
+    cancel.click()
+    page.get_by_role("dialog").get_by_role("button", name="Keep it as it is").click()
+    expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
+    page.evaluate(MARK)
+    cancel.click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the trial").click()
+    expect(row(page, 0).locator(".status")).to_have_text("USER_CANCELED")
+    row(page, 0).get_by_role("button", name="Rerun").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run it again").click()
+    expect(page.locator("#trials-table tbody tr")).to_have_count(3)
+    assert not_reloaded(page)
+
+
+def test_concurrency_is_changed_beside_where_it_stands(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(page.locator("[data-cell=running]")).to_have_text("1")
+    edit = page.locator("details[data-field=trial_concurrency]")
+    edit.locator("summary").click()
+    edit.get_by_label("Trials at once").fill("2")
+    edit.get_by_role("button", name="Save").click()
+    expect(edit.locator("summary")).to_have_text("2")
+    expect(page.locator("[data-cell=running]")).to_have_text("2")
+    expect(page.locator("#events")).to_contain_text("trialConcurrency = 2")
+    page.allow("status of 400")
+    edit = page.locator("details[data-field=max_duration]")
+    edit.locator("summary").click()
+    edit.get_by_label("Longest duration").fill("soon")
+    edit.get_by_role("button", name="Save").click()
+    expect(edit.locator(".error")).to_contain_text("must be a duration such as")
+    expect(edit.get_by_label("Longest duration")).to_be_focused()
+
+
+def test_pause_resume_and_stop(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    status = page.locator(".headline .status")
+    page.get_by_role("button", name="Pause").click()
+    expect(status).to_have_text("PAUSED")
+    expect(page.locator("#why")).to_contain_text("Nothing new is started until it is resumed")
+    page.get_by_role("button", name="Resume").click()
+    expect(status).to_have_text("RUNNING")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("dialog")).to_contain_text("unfinished trial")
+    page.get_by_role("dialog").get_by_role("button", name="Stop it").click()
+    expect(status).to_have_text("STOPPED")
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+
+
+def test_a_failed_trial_says_why(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "print \\x1b[31mred\\x1b[0m words\\n", "fail no such data set")
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(row(page, 0).locator("[data-cell=message]")).to_contain_text("no such data set")
+    row(page, 0).locator("a").click()
+    expect(page.locator(".headline .status")).to_have_text("FAILED")
+    expect(page.locator("#why")).to_contain_text("exit code 1")
+    expect(page.locator("#why")).to_contain_text("no such data set")
+    expect(page.locator("[data-stream=stdout] pre")).to_have_text("red words\n")
+    with page.expect_download() as download:
+        page.locator("[data-stream=stdout]").get_by_role("link", name="Download").click()
+    assert Path(download.value.path()).read_text() == "\x1b[31mred\x1b[0m words\n"
+
+
+def test_a_trial_page_shows_output_metrics_and_the_end_as_they_come(server: RunningServer, open_page: Any,
+                                                                    tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    row(page, 0).locator("a").click()
+    expect(page.locator(".headline .status")).to_have_text("RUNNING")
+    expect(page.locator("#no-metric")).to_be_visible()
+    page.evaluate(MARK)
+    output = page.locator("[data-stream=stdout] pre")
+    trials.tell(0, "print first line\\n")
+    expect(output).to_have_text("first line\n")
+    trials.tell(0, "print \\x1b[1mgr\\u00fc\\u00dfe\\x1b[0m\\n", "metric 0.125", "metric 0.5")
+    expect(output).to_have_text("first line\ngrüße\n")
+    expect(page.locator("[data-cell=latest]")).to_have_text("latest of 2: 0.5")
+    expect(page.locator("#metric-chart canvas")).to_be_visible()
+    trials.tell(0, "print " + "\\n".join(f"line {number}" for number in range(200)) + "\\n")
+    expect(output).to_contain_text("line 199")
+    assert output.evaluate("pre => pre.scrollHeight - pre.scrollTop - pre.clientHeight < 24"), "it follows the end"
+    trials.tell(0, "final 0.875", "end")
+    expect(page.locator(".headline .status")).to_have_text("SUCCEEDED")
+    expect(page.locator("[data-cell=result]")).to_have_text("0.875")
+    expect(page.locator("[data-cell=exit_code]")).to_have_text("0")
+    expect(page.locator("#events")).to_contain_text("SUCCEEDED")
+    assert not_reloaded(page)
+
+
+def test_the_list_changes_by_itself_and_is_filtered_by_its_address(server: RunningServer, open_page: Any,
+                                                                   tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, experimentName="needle", maxTrialNumber=1)
+    page = open_page(server, "/?q=needle")
+    rows = page.locator("#experiments tr[data-id]")
+    expect(rows).to_have_count(1)
+    expect(rows.locator(".status")).to_have_text("NO_MORE_TRIAL")  # its one trial was submitted
+    page.evaluate(MARK)
+    trials.tell(0, "final 0.5", "end")
+    expect(rows.locator(".status")).to_have_text("DONE")
+    expect(rows.locator("[data-cell=best]")).to_have_text("0.5")
+    expect(rows.locator("[data-cell=trials]")).to_have_text("1 / 1")
+    expect(rows.locator(".sparkline svg")).to_have_count(1)
+    assert not_reloaded(page)
+    rows.get_by_role("button", name="Archive").click()
+    expect(page.get_by_text("No experiment fits this filter.")).to_be_visible()
+    page.locator("select[name=archived]").select_option("true")
+    page.wait_for_url("**/?*archived=true*")
+    expect(rows).to_have_count(1)
+
+
+def test_a_page_that_was_open_while_the_server_was_away_catches_up(make_server: Any, open_page: Any,
+                                                                   tmp_path: Path) -> None:
+    server = make_server().start()
+    trials = LedTrials(server, tmp_path / "code")
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page.allow("WebSocket connection|ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE")
+    expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
+    expect(page.locator("#live")).to_have_text("● live")
+    page.evaluate(MARK)
+    server.stop()
+    expect(page.locator("#live")).to_have_text(re.compile("reconnecting|stale since"))
+    trials.tell(0, "metric 0.25", "final 0.5", "end")
+    expect(page.locator("#live")).to_have_text(re.compile(r"stale since \d"))
+    expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
+    server.start()
+    expect(row(page, 0).locator(".status")).to_have_text("SUCCEEDED", timeout=60_000)
+    expect(page.locator("#live")).to_have_text("● live")
+    expect(row(page, 1).locator(".status")).to_have_text("RUNNING", timeout=60_000)
+    expect(page.locator("#why")).to_have_text("")  # it does not go on saying that no worker is there
+    assert not_reloaded(page)
+
+
+def test_who_is_signed_out_elsewhere_gets_a_link_to_sign_in(make_server: Any, open_page: Any) -> None:
+    server = make_server().start()
+    page = open_page(server)
+    expect(page.locator("#live")).to_have_text("● live")
+    server.manage("shell", "-c", "from django.contrib.sessions.models import Session; Session.objects.all().delete()")
+    page.evaluate("window.dispatchEvent(new Event('offline'))")
+    expect(page.locator("#live a")).to_have_attribute("href", re.compile("^/sign-in/"))
+
+
+MANY = 10_000
+FILL = """
+import random
+from django.utils import timezone
+from nniweb.experiments.models import Experiment, Trial, TrialParameters
+chance = random.Random(5)
+experiment = Experiment.objects.get(public_id="{experiment}")
+now = timezone.now()
+trials = Trial.objects.bulk_create([Trial(
+    experiment=experiment, sequence_id=number, status="FAILED" if number % 50 == 7 else "SUCCEEDED", taught=True,
+    final_number=None if number % 50 == 7 else chance.random(), created_at=now, started_at=now, ended_at=now,
+    revision=1)
+    for number in range(10, {many} + 10)], batch_size=1000)
+TrialParameters.objects.bulk_create([TrialParameters(trial=trial, parameter_id=trial.sequence_id, value={{"x": 0.5}})
+                                     for trial in trials], batch_size=1000)
+Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id={many} + 10)
+"""
+
+
+def test_ten_thousand_trials_open_without_ten_thousand_rows(server: RunningServer, open_page: Callable[..., Any],
+                                                            tmp_path: Path) -> None:
+    experiment = LedTrials(server, tmp_path).experiment
+    server.post(f"experiments/{experiment}/actions/stop/")
+    server.wait_for_experiment(experiment, "STOPPED")
+    server.manage("shell", "-c", FILL.format(experiment=experiment, many=MANY))
+    finals = [trial["final_number"] for trial in server.get(
+        f"experiments/{experiment}/trials/", order="-final_value", page_size=1)["results"]]
+    chart = server.get(f"experiments/{experiment}/chart/")
+    assert max(value for value in chart["value"] if value is not None) == finals[0], "the best is exact"
+    assert len(chart["id"]) <= 2_500
+    assert chart["left_out"] + len(chart["id"]) >= MANY
+    page = open_page(server, "/sign-in/")
+    sizes: dict[str, int] = {}
+    page.on("response", lambda response: sizes.__setitem__(response.url, len(response.body())))
+    began = time.monotonic()
+    page.goto(f"/experiments/{experiment}/", wait_until="commit")
+    expect(page.locator("#trials-table tbody tr").first).to_be_visible()
+    rows_after = time.monotonic() - began
+    expect(page.locator("#result-chart canvas")).to_be_visible()
+    expect(page.locator("#chart-note")).to_contain_text("left out")
+    chart_after = time.monotonic() - began
+    assert page.locator("#trials-table tbody tr").count() == 50
+    total = sum(sizes.values())
+    assert total < 1_000_000, sizes
+    assert rows_after <= chart_after < 10, "far above what it takes, for a busy machine"
+    page.get_by_role("link", name="Result").click()  # sorted on the server
+    expect(page.locator("#trials-table tbody tr").first.locator("[data-cell=result]")).to_have_text(
+        f"{finals[0]:.4g}")
+
+
+def test_a_metric_reaches_the_page_soon(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    from benchmarks.live_latency import latencies
+
+    page = open_page(server, "/")
+    measured = sorted(latencies(server, page, tmp_path, count=20))
+    assert len(measured) == 20
+    assert measured[10] < 1.5, "the median is far below half a second on a quiet machine"

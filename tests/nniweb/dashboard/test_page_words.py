@@ -1,0 +1,52 @@
+"""Numbers and times on pages; the scripts write them the same way."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nniweb.dashboard.trial_report import without_terminal_codes
+from nniweb.dashboard.words import digits, duration, parameter
+
+SCRIPTS = Path(__file__).resolve().parents[3] / "static" / "js"
+NUMBERS = [0, 1, -3, 12345, 0.5, 0.123456, 1 / 3, 1234.5678, 99999.9, 123456.7, 1e-3, 0.00012345, 1.5e-9, 1e6, 2.5e12,
+           -0.98765, 100.0, 9999.0, 3.0]
+SECONDS = [0, 0.04, 9.94, 10, 59.4, 60, 61, 185, 3599, 3600, 3725, 86400, 90061, None]
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (None, "–"), (0.123456, "0.1235"), (1234.5678, "1235"), (0.00012345, "1.234e-4"), (2.5e12, "2.5e12"), (3.0, "3"),
+    (float("nan"), "nan"), (12345, "12345")])
+def test_numbers_have_four_significant_digits(value: float | None, text: str) -> None:
+    assert digits(value) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [
+    (None, "–"), ("", "–"), (3.14159, "3.1 s"), (42.4, "42 s"), (185, "3 min 5 s"), (1800, "30 min"),
+    (3725, "1 h 2 min"), (90061, "1 d 1 h")])
+def test_durations_have_two_units(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_parameters_are_short() -> None:
+    assert parameter(0.123456) == "0.1235"
+    assert parameter("x" * 100) == "x" * 59 + "…"
+
+
+def test_the_scripts_say_the_same(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    assert node, "npm brings the browser libraries, and node comes with npm"
+    shutil.copy(SCRIPTS / "words.js", module := tmp_path / "words.mjs")  # whose name says that it is a module
+    program = (f"import {{ digits, duration }} from {json.dumps(module.as_uri())};"
+               f"console.log(JSON.stringify([{json.dumps(NUMBERS)}.map(digits), {json.dumps(SECONDS)}.map(duration)]))")
+    done = subprocess.run([node, "--input-type=module", "-e", program], capture_output=True, text=True, timeout=60,
+                          check=True)
+    numbers, durations = json.loads(done.stdout)
+    assert numbers == [digits(value) for value in NUMBERS]
+    assert durations == [duration(seconds) for seconds in SECONDS]
+
+
+def test_terminal_codes_are_taken_out() -> None:
+    assert without_terminal_codes("\x1b[31;1mred\x1b[0m \x1b]0;title\x07x\x1b(B") == "red x"

@@ -1,0 +1,312 @@
+"""One browser's websocket, spoken with as a browser does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from channels.db import database_sync_to_async
+from channels.testing import WebsocketCommunicator
+from django.test import Client
+from django.utils import timezone
+
+from nniweb.asgi import application
+from nniweb.experiments import doorbell
+from nniweb.experiments.models import Attempt, Experiment, Trial, User, Worker
+from nniweb.experiments.revisions import next_revision
+from nniweb.live import frames
+from nniweb.live import hub as hub_module
+from nniweb.live.consumer import NOT_SIGNED_IN
+from nniweb.live.hub import FRAME_PAUSE
+
+# the connection's threads have database connections of their own, so rows must be committed
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ORIGIN = b"http://localhost"
+#: Seconds a message may take.
+PATIENCE = 10.0
+
+
+@pytest.fixture
+def transactional(transactional_db: None, admin: User) -> User:
+    return admin
+
+
+def cookie_of(user: User) -> bytes:
+    client = Client()
+    client.force_login(user)
+    return f"sessionid={client.cookies['sessionid'].value}".encode()
+
+
+@asynccontextmanager
+async def browser(cookie: bytes, origin: bytes = ORIGIN) -> AsyncIterator[WebsocketCommunicator]:
+    """A connected websocket that has been greeted."""
+    communicator = WebsocketCommunicator(application, "/live/", headers=[
+        (b"cookie", cookie), (b"origin", origin), (b"host", b"localhost")])
+    connected, _ = await communicator.connect(timeout=PATIENCE)
+    assert connected
+    assert await communicator.receive_json_from(timeout=PATIENCE) == {"hello": True}
+    yield communicator
+    await communicator.disconnect()
+
+
+async def hear(communicator: WebsocketCommunicator) -> Any:
+    return await communicator.receive_json_from(timeout=PATIENCE)
+
+
+async def watch(communicator: WebsocketCommunicator, topic: str, **more: Any) -> Any:
+    """Watch, and return the first frame."""
+    await communicator.send_json_to({"watch": topic, **more})
+    return await hear(communicator)
+
+
+@database_sync_to_async
+def change(experiment: Experiment, *trials: Trial) -> None:
+    revision = next_revision(experiment.pk)
+    Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, message=f"at {revision}")
+    doorbell.ring(experiment.pk)
+
+
+def run(scenario: Any) -> None:
+    asyncio.run(scenario)
+
+
+def test_the_first_frame_comes_at_once_and_changes_follow(transactional: User,
+                                                          make_attempt: Callable[..., Attempt]) -> None:
+    trial = make_attempt(revision=1).trial
+    experiment, cookie = trial.experiment, cookie_of(transactional)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            topic = f"experiment/{experiment.public_id}"
+            first = await watch(page, topic)
+            assert (first["topic"], first["since"], len(first["trials"])) == (topic, 0, 1)
+            await change(experiment, trial)
+            frame = await hear(page)
+            assert frame["revision"] == first["revision"] + 1
+            assert [row["message"] for row in frame["trials"]] == [f"at {frame['revision']}"]
+
+    run(scenario())
+
+
+def test_who_comes_back_gets_just_what_was_missed(transactional: User, make_attempt: Callable[..., Attempt]) -> None:
+    old = make_attempt(revision=1).trial
+    new = make_attempt(old.experiment, revision=5).trial
+    Experiment.objects.update(revision=5)
+    cookie = cookie_of(transactional)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            frame = await watch(page, f"experiment/{old.experiment.public_id}", since=4)
+            assert (frame["since"], frame["revision"]) == (4, 5)
+            assert [row["id"] for row in frame["trials"]] == [new.public_id]
+        async with browser(cookie) as page:
+            frame = await watch(page, f"experiment/{old.experiment.public_id}", since=5)
+            assert (frame["revision"], frame["trials"]) == (5, []), "it comes although nothing is new"
+
+    run(scenario())
+
+
+def test_a_trial_is_watched(transactional: User, make_attempt: Callable[..., Attempt]) -> None:
+    trial = make_attempt(revision=1).trial
+    cookie = cookie_of(transactional)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            assert (await watch(page, f"trial/{trial.public_id}"))["trial"]["id"] == trial.public_id
+            await change(trial.experiment, trial)
+            assert (await hear(page))["trial"]["message"].startswith("at ")
+
+    run(scenario())
+
+
+def test_a_burst_of_changes_costs_few_frames(transactional: User, make_attempt: Callable[..., Attempt]) -> None:
+    trial = make_attempt(revision=1).trial
+    cookie = cookie_of(transactional)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            await watch(page, f"experiment/{trial.experiment.public_id}")
+            began, frames_heard, last = time.monotonic(), 0, 0
+            for _ in range(60):
+                await change(trial.experiment, trial)
+            while last < 60:
+                last = (await hear(page))["revision"]
+                frames_heard += 1
+            most = (time.monotonic() - began) / FRAME_PAUSE + 2
+            assert frames_heard <= most
+            assert frames_heard < 60
+
+    run(scenario())
+
+
+def test_several_watchers_share_one_reading(transactional: User, make_attempt: Callable[..., Attempt],
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_attempt(revision=1).trial
+    cookie = cookie_of(transactional)
+    readings: list[int] = []
+    real = frames.experiment_frame
+
+    def counted(pk: int, since: int) -> Any:
+        readings.append(since)
+        return real(pk, since)
+
+    monkeypatch.setattr(frames, "experiment_frame", counted)
+
+    async def scenario() -> None:
+        topic = f"experiment/{trial.experiment.public_id}"
+        async with browser(cookie) as one, browser(cookie) as two, browser(cookie) as three:
+            pages = (one, two, three)
+            revisions = {(await watch(page, topic))["revision"] for page in pages}
+            assert len(revisions) == 1
+            readings.clear()
+            await change(trial.experiment, trial)
+            assert len({(await hear(page))["revision"] for page in pages}) == 1
+            assert len(readings) == 1
+
+    run(scenario())
+
+
+def test_a_change_nobody_rang_for_is_found(transactional: User, make_attempt: Callable[..., Attempt],
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_attempt(revision=1).trial
+    cookie = cookie_of(transactional)
+    monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(hub_module, "_database_moved", lambda: True)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page, browser(cookie) as listing:
+            first = await watch(page, f"experiment/{trial.experiment.public_id}")
+            await listing.send_json_to({"watch": "experiments", "rows": {trial.experiment.public_id: 0}})
+
+            def elsewhere() -> None:
+                Experiment.objects.update(revision=first["revision"] + 1)
+
+            await database_sync_to_async(elsewhere)()
+            while (await hear(page))["revision"] == first["revision"]:
+                pass  # frames of the first look
+            while (await hear(listing))["experiments"][0]["revision"] == first["revision"]:
+                pass
+
+    run(scenario())
+
+
+def test_a_reading_that_failed_is_made_up_for(transactional: User, make_attempt: Callable[..., Attempt],
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_attempt(revision=1).trial
+    cookie = cookie_of(transactional)
+    monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.1)
+    real, failures = frames.experiment_frame, [RuntimeError("the database is locked")]
+
+    def failing_once(pk: int, since: int) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(pk, since)
+
+    monkeypatch.setattr(frames, "experiment_frame", failing_once)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            assert (await watch(page, f"experiment/{trial.experiment.public_id}"))["trials"]
+
+    run(scenario())
+
+
+def test_that_the_worker_went_is_told_although_no_row_of_the_experiment_changed(
+        transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_attempt(revision=1).trial
+    now = timezone.now()
+    Worker.objects.create(id="w", host="here", pid=1, started_at=now, heard_at=now)
+    cookie = cookie_of(transactional)
+    monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.1)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            first = await watch(page, f"experiment/{trial.experiment.public_id}")
+            assert "worker" not in first["experiment"]["message"]
+            await database_sync_to_async(Worker.objects.all().delete)()
+            while "No worker is alive" not in (await hear(page))["experiment"]["message"]:
+                pass
+
+    run(scenario())
+
+
+def test_what_is_deleted_is_said_once(transactional: User, make_attempt: Callable[..., Attempt]) -> None:
+    trial = make_attempt(revision=1).trial
+    cookie = cookie_of(transactional)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            topic = f"experiment/{trial.experiment.public_id}"
+            await watch(page, topic)
+            await database_sync_to_async(Experiment.objects.update)(deleted_at=timezone.now())
+            await change(trial.experiment)
+            assert await hear(page) == {"topic": topic, "gone": True}
+            await change(trial.experiment)
+            assert await page.receive_nothing(timeout=3 * FRAME_PAUSE)
+
+    run(scenario())
+
+
+def test_what_a_person_may_not_see_is_gone_for_them(transactional: User, make_attempt: Callable[..., Attempt]) -> None:
+    trial = make_attempt(revision=1).trial
+    cookie = cookie_of(User.objects.create_user("mia"))
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            for topic in (f"experiment/{trial.experiment.public_id}", f"trial/{trial.public_id}", "trial/nothing"):
+                assert await watch(page, topic) == {"topic": topic, "gone": True}
+            await page.send_json_to({"watch": "experiments", "rows": {trial.experiment.public_id: 0}})
+            await change(trial.experiment, trial)
+            assert await page.receive_nothing(timeout=1)
+
+    run(scenario())
+
+
+def test_what_cannot_be_understood_gets_a_sentence(transactional: User) -> None:
+    cookie = cookie_of(transactional)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            for text in ("nonsense", "[]", '{"watch": "experiments", "since": "x"}', "[" * 5000,
+                         '{"watch": "experiments", "since": 1e999}'):
+                await page.send_to(text_data=text)
+                assert "error" in await hear(page)
+            await page.send_to(bytes_data=b"\xff")
+            assert "error" in await hear(page)
+            assert "error" in await watch(page, "weather")
+            assert (await watch(page, "trial/\ud800"))["gone"]
+            await page.send_json_to({"watch": "experiments", "rows": {"\ud800": 1, "a": "b", "c": 10**40}})
+            assert (await watch(page, "trial/none", since=10**40))["gone"], "the connection lives"
+
+    run(scenario())
+
+
+def test_who_is_not_signed_in_is_told_with_a_code_the_page_knows(transactional: User) -> None:
+    async def scenario() -> None:
+        communicator = WebsocketCommunicator(application, "/live/", headers=[
+            (b"origin", ORIGIN), (b"host", b"localhost")])
+        assert (await communicator.connect(timeout=PATIENCE))[0]
+        closed = await communicator.receive_output(timeout=PATIENCE)
+        assert (closed["type"], closed["code"]) == ("websocket.close", NOT_SIGNED_IN)
+        await communicator.send_to(text_data=json.dumps({"watch": "experiments"}))
+        assert await communicator.receive_nothing(timeout=0.3)
+
+    run(scenario())
+
+
+def test_pages_of_other_origins_are_refused(transactional: User) -> None:
+    cookie = cookie_of(transactional)
+
+    async def scenario() -> None:
+        communicator = WebsocketCommunicator(application, "/live/", headers=[
+            (b"cookie", cookie), (b"origin", b"http://evil.example"), (b"host", b"localhost")])
+        connected, _ = await communicator.connect(timeout=PATIENCE)
+        assert not connected
+
+    run(scenario())
