@@ -96,3 +96,19 @@ def test_a_trial_that_can_never_run_and_one_that_fails_say_why(running_server: R
         [trial] = server.get_all(f"experiments/{experiment}/trials/")
         assert trial["status"] == "FAILED"
         assert all(word in trial["message"] for word in words), trial["message"]
+
+
+def test_variables_reach_the_trial_and_kept_files_come_back(running_server: RunningServer, tmp_path: Path) -> None:
+    server = running_server
+    experiment = server.launch({
+        "trialCommand": "mkdir -p out && printf \"$GREETING\" > out/model.bin && echo left > out/rest.txt",
+        "trialCodeDirectory": str(tmp_path), "trialConcurrency": 1, "maxTrialNumber": 1,
+        "environment": {"GREETING": "it's me"}, "keepFiles": ["out/*.bin"], "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trainingService": {"platform": "local"}}, tmp_path)
+    server.wait_for_experiment(experiment)
+    [trial] = server.get_all(f"experiments/{experiment}/trials/")
+    [file] = server.get_all(f"trials/{trial['id']}/files/")
+    assert (file["name"], file["size"]) == ("out/model.bin", 7)
+    content = server.request("GET", f"trials/{trial['id']}/files/{file['id']}/")
+    assert content.content == b"it's me"
+    assert "attachment" in content.headers["Content-Disposition"]

@@ -106,6 +106,15 @@ def test_a_locked_data_folder_gets_a_sentence(running_server: RunningServer) -> 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", [("token", "admin"), ("experiments", "list"), ("launch", "config.yml")])
+def test_commands_on_a_data_folder_that_was_never_served_say_what_to_do(make_server, command: tuple[str, ...]) -> None:
+    done = make_server().manage(*command, check=False)
+    assert done.returncode == 1
+    assert "make run" in done.stderr
+    assert "NNIWEB_DATA" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_data_folder_and_its_keys_are_private(running_server: RunningServer) -> None:
     assert running_server.data_folder.stat().st_mode & 0o777 == 0o700
     for key in (running_server.data_folder / "keys").iterdir():

@@ -80,6 +80,11 @@ class ExperimentDocument(SettingsModel):
         None, description="What a trial runs, as shell text. Required here or in the trainingService section.")
     trial_code_directory: Path | None = Field(
         None, description="Folder of the trial's code; the file's own folder if left out.")
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+        {}, description="Variables that each trial finds in its environment: names and texts. (Not in NNI.)")
+    keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
+        [], max_length=100, description="Patterns, such as out/*.bin, of files in the trial's working directory that "
+                                        "the server keeps when the trial has ended. (Not in NNI.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. Left out: GPUs are not looked at; 0: it sees none.")

@@ -120,6 +120,8 @@ class _Reading:
             search_space=search_space,
             trial_command=command,
             trial_code_directory=folder,
+            environment=dict(document.environment),
+            keep_files=tuple(document.keep_files),
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
             max_experiment_duration=document.max_experiment_duration,

@@ -21,6 +21,8 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "searchSpace": settings.search_space,
         "trialCommand": settings.trial_command,
         "trialCodeDirectory": None if settings.trial_code_directory is None else str(settings.trial_code_directory),
+        "environment": settings.environment or None,
+        "keepFiles": list(settings.keep_files) or None,
         "trialConcurrency": settings.trial_concurrency,
         "trialGpuNumber": settings.trial_gpu_number,
         "maxExperimentDuration": _duration(settings.max_experiment_duration),

@@ -39,6 +39,10 @@ class ExperimentSettings(BaseModel):
     trial_command: str
     #: None where no folder was named and there was none to start from (the code was uploaded).
     trial_code_directory: Path | None = None
+    #: Variables for each trial's environment.
+    environment: dict[str, str] = {}
+    #: Patterns of files to keep from each trial's working directory.
+    keep_files: tuple[str, ...] = ()
     trial_concurrency: int
     #: None: GPUs are not looked at; 0: the trial sees none.
     trial_gpu_number: int | None = None

@@ -14,6 +14,7 @@ from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.experiments.progress import progress_of
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.following import best_trial_lines, progress_line, readable_seconds
+from nniweb.management.served_before import require_served_before
 from trainingservice.trial_job_status import TrialJobStatus
 
 STEERING: dict[str, tuple[Callable[[Experiment, User | None], None], str]] = {
@@ -42,6 +43,7 @@ class Command(BaseCommand):
         export.add_argument("--intermediate", action="store_true", help="with intermediate results")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require_served_before()
         verb = options["verb"] or "list"
         if verb == "list":
             self._list(options.get("everything", False))

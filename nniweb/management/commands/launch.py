@@ -16,6 +16,7 @@ from nniweb.experiments.models.account import Role
 from nniweb.experiments.visibility import visible_clusters
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.following import Follower
+from nniweb.management.served_before import require_served_before
 
 #: What shells report of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -31,6 +32,7 @@ class Command(BaseCommand):
         parser.add_argument("--user", help="whose experiment it is (the first administrator's)")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require_served_before()
         experiment = self._launch(options["config"], _owner(options["user"]))
         self.stdout.write(f"Launched {experiment.name!r}, id {experiment.public_id}")
         self.stdout.write(addresses.experiment_page(experiment.public_id))

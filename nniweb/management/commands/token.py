@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from nniweb.experiments.models import ApiToken, User
+from nniweb.management.served_before import require_served_before
 
 
 class Command(BaseCommand):
@@ -15,6 +16,7 @@ class Command(BaseCommand):
         parser.add_argument("--name", default="", help="what the token is for, shown in the admin")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require_served_before()
         user = User.objects.filter(username=options["user"], is_active=True).first()
         if user is None:
             names = ", ".join(User.objects.filter(is_active=True).order_by("username")
