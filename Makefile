@@ -13,6 +13,7 @@ help:
 	@echo "make test-all     the same with the slow tests; run it before you call a piece of work done"
 	@echo "make bench        measure what we claim about speed (minutes; on a quiet machine)"
 	@echo "make lint         only the linters: ruff, mypy, import-linter"
+	@echo "make screenshots  take the pictures in docs/screenshots from a demo that runs (needs chromium)"
 	@echo "make constraints  write requirements/constraints.txt from what is installed in .venv"
 
 run:
@@ -37,3 +38,6 @@ bench: packages
 
 constraints:
 	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py constraints
+
+screenshots: packages
+	$(PYTHON_IN_VENV) scripts/screenshots.py

@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 from rest_framework import serializers
 
 from nniweb.api.fields import StrictSerializer
+from nniweb.experiments.clusters import NAME_PATTERN, NAME_RULE
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
 from nniweb.experiments.visibility import visible_experiments
 
@@ -70,8 +71,7 @@ class ClusterNameField(serializers.RegexField):
     """What experiment files name a cluster by."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(r"^[^\s/]([^/\r\n\t]*[^\s/])?$", max_length=100, error_messages={
-            "invalid": "must not hold a slash, a tab or a line break, nor begin or end with a space."}, **kwargs)
+        super().__init__(NAME_PATTERN, max_length=100, error_messages={"invalid": NAME_RULE}, **kwargs)
 
 
 class NewClusterSerializer(StrictSerializer):

@@ -18,6 +18,9 @@ from trainingservice.base import TrainingService
 from trainingservice.errors import InvalidMetadata, TrainingServiceError
 from trainingservice.platforms import load_platform
 
+#: What a cluster may be named: experiment files name it by this.
+NAME_PATTERN = r"^[^\s/]([^/\r\n\t]*[^\s/])?$"
+NAME_RULE = "must not hold a slash, a tab or a line break, nor begin or end with a space."
 #: How many names a sentence lists.
 _NAMES = 5
 

@@ -1,6 +1,6 @@
 /**
- * The clusters' pages. They hold no state of their own: when something changed, the part #fresh is taken
- * anew from the server, at most every two seconds.
+ * The clusters' pages. They hold no state of their own: when something changed, the parts #fresh and #health are
+ * taken anew from the server, at most every two seconds.
  */
 
 import { confirmed } from "./confirm.js";
@@ -22,7 +22,7 @@ function refresh() {
     lastReading = Date.now();
     const focused = document.activeElement?.closest("#fresh a")?.getAttribute("href");
     try {
-      await refreshParts(["fresh"]);
+      await refreshParts(["fresh", "health"]);
     } catch {
       return; // the server is away: the light says so, and a change after its return brings this up to date
     }

@@ -26,6 +26,7 @@ class SettingsField(forms.JSONField):
 
 
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
+    name = forms.RegexField(clusters.NAME_PATTERN, max_length=100, error_messages={"invalid": clusters.NAME_RULE})
     settings = SettingsField(required=False, initial=dict, help_text=(
         "A JSON object with the fields of a trainingService section, without the platform. Secrets in it are sealed "
         "and not shown again: a secret that is left out stays as it is, one given as null is removed."))
@@ -122,11 +123,6 @@ class MetadataFormSet(forms.BaseInlineFormSet):  # type: ignore[type-arg]
 
     def clean(self) -> None:
         super().clean()
-        keys = [form.cleaned_data["key"] for form in self.forms
-                if form not in self.deleted_forms and form.has_changed() | bool(form.instance.pk)
-                and "key" in getattr(form, "cleaned_data", {})]
-        if doubles := sorted({key for key in keys if keys.count(key) > 1}):
-            raise forms.ValidationError(f"{', '.join(doubles)}: given twice.")
         for form in self.deleted_forms:
             try:
                 clusters.check_metadata(self.instance, form.instance.key, None)

@@ -78,8 +78,8 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
     @admin.display(description="secrets of the settings")
     def secrets_set(self, cluster: Cluster) -> str:
         keys = metadata_keys(cluster)
-        return ", ".join(f"{row.key}: set" for row in cluster.metadata.all() if row.is_secret and row.key not in keys) \
-            or "none"
+        secrets = sorted(row.key for row in cluster.metadata.all() if row.is_secret and row.key not in keys)
+        return ", ".join(f"{key}: set" for key in secrets) or "none"
 
     @admin.action(description="Rehearse: try everything a trial will need", permissions=["change"])
     def rehearse(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:

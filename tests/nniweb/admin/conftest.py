@@ -1,0 +1,37 @@
+"""Rita is the administrator by role, Max a member, and there is a platform with secrets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from nniweb.experiments.models import User
+from nniweb.experiments.models.account import Role
+from trainingservice.platforms import register, unregister
+
+
+@pytest.fixture(autouse=True)
+def data_folder(settings: Any, tmp_path: Path) -> Path:
+    settings.DATA_FOLDER = tmp_path
+    return tmp_path
+
+
+@pytest.fixture
+def rita(db: None) -> User:
+    """By role alone: no superuser, no staff."""
+    return User.objects.create_user("rita", role=Role.ADMIN)
+
+
+@pytest.fixture
+def browser(client: Client, rita: User) -> Client:
+    client.force_login(rita)
+    return client
+
+
+@pytest.fixture
+def vault() -> Iterator[None]:
+    register("vault", "tests.nniweb.api.vault_platform:VaultTrainingService")
+    yield
+    unregister("vault")
