@@ -9,6 +9,7 @@ be open at once. ``on_event`` and ``on_closed`` are called in the reading thread
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import threading
@@ -67,6 +68,7 @@ class FolderState(TypedDict, total=False):
     pid: int | None
     working_directory: str
     delivered: bool
+    way_home: str  #: by which way its keeper was answered last: "direct", "relay", "files", "" before
 
 
 class AgentError(TemporaryError):
@@ -82,12 +84,16 @@ class AgentClient:
 
     def __init__(self, reader: ByteReader, writer: ByteWriter, *,
                  on_event: Callable[[str, FolderState], None] | None = None,
-                 on_closed: Callable[[], None] | None = None, name: str = "agent") -> None:
-        """``on_event`` hears each state event (folder, state); ``on_closed`` is called once, when the agent is gone."""
+                 on_closed: Callable[[], None] | None = None,
+                 on_relay: Callable[[dict[str, Any]], None] | None = None, name: str = "agent") -> None:
+        """``on_event`` hears each state event (folder, state), ``on_relay`` each relay event (as the agent sent it);
+        ``on_closed`` is called once, when the agent is gone.
+        """
         self._reader = reader
         self._writer = writer
         self._on_event = on_event
         self._on_closed = on_closed
+        self._on_relay = on_relay
         self._name = name
         self._lock = threading.Lock()
         self._write_lock = threading.Lock()
@@ -162,6 +168,15 @@ class AgentClient:
         """What the machine is: machine_id, host, python, cpu_count, memory_total, bash, nvidia_smi, disk_free."""
         return self.request("machine", timeout, paths=list(paths))
 
+    def relay(self, file: str, timeout: float = 30.0) -> None:
+        """Have the agent take requests of keepers, on a socket that ``file`` (on its machine) names."""
+        self.request("relay", timeout, file=file)
+
+    def answer(self, relay: int, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """The server's answer to a relayed request. Raises AgentGone."""
+        self._send({"id": None, "do": "answer", "relay": relay, "status": status, "headers": dict(headers),
+                    "data": base64.b64encode(body).decode("ascii")})
+
     def request(self, verb: str, timeout: float, **fields: Any) -> dict[str, Any]:
         """One request and its reply. Raises AgentError (its sentence), AgentGone."""
         reply: Future[dict[str, Any]] = Future()
@@ -171,22 +186,26 @@ class AgentClient:
             number = self._next_id
             self._next_id += 1
             self._open[number] = reply
-        line = json.dumps({"id": number, "do": verb, **fields}).encode() + b"\n"
         try:
-            with self._write_lock:
-                self._writer.write(line)
-                self._writer.flush()
+            self._send({"id": number, "do": verb, **fields})
             answer = reply.result(timeout)
         except FutureTimeout:
             raise AgentGone(f"the agent {self._name} did not answer {verb!r} within {timeout:g} s") from None
-        except (OSError, ValueError) as error:  # ValueError: the stream was closed
-            raise AgentGone(f"the agent {self._name} has ended: {error}") from error
         finally:
             with self._lock:
                 self._open.pop(number, None)
         if not answer.get("ok"):
             raise AgentError(str(answer.get("error") or f"the agent {self._name} refused {verb!r} without a reason"))
         return answer
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        line = json.dumps(message).encode() + b"\n"
+        try:
+            with self._write_lock:
+                self._writer.write(line)
+                self._writer.flush()
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
+            raise AgentGone(f"the agent {self._name} has ended: {error}") from error
 
     @staticmethod
     def _state(reply: Mapping[str, Any]) -> FolderState:
@@ -245,10 +264,16 @@ class AgentClient:
                 self._on_event(message["folder"], message["state"])
             except Exception:
                 logger.exception("an event of the agent %s could not be handled", self._name)
+        elif event == "relay" and self._on_relay is not None:
+            try:
+                self._on_relay(message)
+            except Exception:
+                logger.exception("a request relayed by the agent %s could not be handled", self._name)
 
 
 def access_document(access: KeeperAccess) -> dict[str, Any]:
     """How the keeper reaches the server, as the agent is told."""
     return {"urls": list(access.urls), "token": access.token,
             "url_file": None if access.url_file is None else str(access.url_file),
-            "ca_file": None if access.ca_file is None else str(access.ca_file)}
+            "ca_file": None if access.ca_file is None else str(access.ca_file),
+            "relay_file": access.relay_file}

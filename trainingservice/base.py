@@ -36,6 +36,9 @@ class ServiceContext:
     on_change: Callable[[str], None] = lambda job_name: None
     #: Seconds since 1970.
     clock: Callable[[], float] = time.time
+    #: Addresses at which this process itself reaches the server of the keepers, for platforms that pass keepers'
+    #: reports on. () where there is none.
+    relay_urls: Callable[[], tuple[str, ...]] = lambda: ()
 
 
 @dataclass(frozen=True)

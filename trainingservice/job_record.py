@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from trainingservice.errors import TrainingServiceError
 from trainingservice.trial_job import HyperParameters, Timestamp, TrialJobDetail
 from trainingservice.trial_job_status import MOVES, TrialJobStatus
 
@@ -66,6 +67,8 @@ class JobRecord:
     delivered_indices: set[int] = field(default_factory=set)
     #: What the platform told by itself while the job was STARTING: newer than the start's own answer.
     noted: list[Observation] = field(default_factory=list)
+    #: The platform gave it back while it was STARTING.
+    given_back: TrainingServiceError | None = None
     #: ``job_ended`` was called.
     end_announced: bool = False
 

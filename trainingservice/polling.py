@@ -131,6 +131,32 @@ class PollingTrainingService(TrainingService):
         if changed:
             self._announce([record])
 
+    def give_back(self, job_name: str, fault: TrainingServiceError) -> None:
+        """A job that ``start_job`` took over could not be handed over after all, and certainly does not run.
+
+        It is queued again and free for another place; after a PermanentError it is FAILED. From any thread.
+        """
+        with self._lock:
+            record = self._jobs.get(job_name)
+            if record is None or record.stage not in (Stage.STARTING, Stage.SUBMITTED) or record.detail.status.is_end:
+                return
+            if record.stage is Stage.STARTING:  # start_job has not returned yet
+                record.given_back = fault
+                return
+            self._take_back(record, fault)
+        self._announce([record])
+        self._wake.set()
+
+    def _take_back(self, record: JobRecord, fault: TrainingServiceError) -> None:
+        """The lock is held."""
+        record.given_back = None
+        record.detail = replace(record.detail, machine="", gpu_indices=None, url="", platform_state={})
+        if not isinstance(fault, TemporaryError):
+            record.apply(Observation(TrialJobStatus.FAILED, message=str(fault), ended_by_itself=True),
+                         self.context.clock())
+            return
+        self._put_back(record, fault, self._monotonic(), of_the_cluster=False)
+
     def ask_soon(self) -> None:
         """Something has happened on the platform: put the question now."""
         with self._lock:
@@ -388,6 +414,8 @@ class PollingTrainingService(TrainingService):
                 record.say("")  # why it waited until now
                 for observation in (seen, *noted):
                     record.apply(observation, self.context.clock())
+                if record.given_back is not None:
+                    self._take_back(record, record.given_back)
                 self._next_question = min(self._next_question, now + self.poll_interval[0])
                 self._question_pause = self.poll_interval[0]
             elif refusal is not None:
@@ -400,8 +428,8 @@ class PollingTrainingService(TrainingService):
         self._deliver_waiting(record)
         return refusal
 
-    def _put_back(self, record: JobRecord, fault: TemporaryError, now: float) -> None:
-        """A job could not be handed over now (the lock is held)."""
+    def _put_back(self, record: JobRecord, fault: TemporaryError, now: float, *, of_the_cluster: bool = True) -> None:
+        """A job could not be handed over now (the lock is held). ``of_the_cluster``: others would fare no better."""
         record.stage = Stage.QUEUED
         record.say(str(fault))
         if record.canceled:
@@ -415,8 +443,8 @@ class PollingTrainingService(TrainingService):
             record.failures += 1
             pause = self._pause_after(record.failures, fault)
             record.next_try = now + pause
-            self._faults_in_a_row += 1
-            if self._faults_in_a_row >= CLUSTER_FAULT_AFTER:
+            self._faults_in_a_row += of_the_cluster
+            if of_the_cluster and self._faults_in_a_row >= CLUSTER_FAULT_AFTER:
                 self._no_start_before = now + self._pause_after(self._faults_in_a_row - CLUSTER_FAULT_AFTER + 1, fault)
 
     def _pause_after(self, failures: int, fault: TemporaryError) -> float:

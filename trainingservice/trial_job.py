@@ -46,6 +46,8 @@ class KeeperAccess:
     url_file: Path | None = None
     #: PEM file of a private certificate authority.
     ca_file: Path | None = None
+    #: On the trial machine: the file that says where the machine's agent passes requests on (set by platforms).
+    relay_file: str | None = None
 
 
 @dataclass(frozen=True)

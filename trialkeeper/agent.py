@@ -9,6 +9,7 @@ pipes. One thread only, so that forking is safe; what may take long (nvidia-smi,
 done in a forked child, whose answer is passed on.
 """
 
+import base64
 import contextlib
 import gc
 import json
@@ -36,6 +37,7 @@ from trialkeeper.attempt_folder import (
     write_file,
 )
 from trialkeeper.keeper import Keeper
+from trialkeeper.relay import Relay
 
 AGENT_VERSION = 1
 #: Seconds between two looks at attempts whose keepers are not children of this agent.
@@ -67,6 +69,7 @@ class Agent:
         self._children: Dict[str, _Child] = {}
         self._told: Dict[str, FolderState] = {}  # watched folders and what was said of them last
         self._finishers: Dict[str, int] = {}
+        self._relay: Optional[Relay] = None
         self._closing = False
 
     def run(self) -> int:
@@ -95,6 +98,8 @@ class Agent:
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + LOOK_EVERY
                 self._look_at_all()
+        if self._relay is not None:
+            self._relay.close()
         signal.set_wakeup_fd(-1)
         return 0
 
@@ -198,6 +203,25 @@ class Agent:
             raise Refused("machine needs paths: a list of paths")
         self._in_child(request["id"], lambda: machine.description(paths))
         return None
+
+    def _do_relay(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """relay {file} -> {}: take requests of keepers on a socket that ``file`` names; they come as relay events.
+
+        A request is ``{"event": "relay", "relay": n, "method", "path", "headers", "length"}``, then, until so many
+        bytes have come, ``{"event": "relay", "relay": n, "data": base64}``; ``gone`` true: the keeper went away.
+        """
+        file = request.get("file")
+        if not isinstance(file, str) or not os.path.isabs(file):
+            raise Refused("relay needs file: an absolute path")
+        if self._relay is None:
+            self._relay = Relay(file, self._selector, self._send)
+        return {}
+
+    def _do_answer(self, request: Dict[str, Any]) -> None:
+        """answer {relay, status, headers, data}: what the server said to a relayed request. Is not answered itself."""
+        if self._relay is not None:
+            self._relay.answer(request["relay"], request["status"], request["headers"],
+                               base64.b64decode(request["data"]))
 
     # --- attempts --------------------------------------------------------------------------
 

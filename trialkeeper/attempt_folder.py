@@ -116,7 +116,8 @@ def folder_state(folder: str, starting_pid: Optional[int] = None) -> FolderState
     else:
         state = ABSENT
     return {"state": state, "exit": exit_document, "keeper_pid": keeper, "pid": trial.get("pid"),
-            "working_directory": trial.get("working_directory", ""), "delivered": delivered}
+            "working_directory": trial.get("working_directory", ""), "delivered": delivered,
+            "way_home": (read_text(os.path.join(folder, contract.WAY_FILE)) or "").strip()}
 
 
 def needs_finishing(folder: str) -> bool:

@@ -53,11 +53,14 @@ KEEPER_FILE = "keeper.json"
 TRIAL_FILE = "trial.json"
 #: ``{"exit_code", "signal", "reason", "message", "duration", "at"}``: how the trial ended.
 EXIT_FILE = "exit.json"
-#: ``{"urls", "token", "url_file", "ca_file"}`` (0600): how the keeper reaches the server, for
+#: ``{"urls", "token", "url_file", "ca_file", "relay_file"}`` (0600): how the keeper reaches the server, for
 #: keepers that are started by the machine's agent and for those that finish an attempt.
 ACCESS_FILE = "access.json"
 #: Id of the installation that gave the first good answer (text).
 INSTALLATION_FILE = "installation"
+#: By which way the keeper was answered last: "direct", "relay" (the machine's agent) or, written by a platform that
+#: collects the journal, "files" (text).
+WAY_FILE = "way_home"
 #: A tombstone: where it exists nothing is started any more.
 CANCELED_FILE = "canceled"
 STDOUT_FILE = "stdout"

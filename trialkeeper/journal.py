@@ -63,7 +63,7 @@ def read_entries(path: str, after: int = 0) -> Tuple[str, List[contract.Entry]]:
         lines = stream.read().split(b"\n")[:-1]
     if not lines:
         return "", []
-    entries = [json.loads(_without_position(line)) for line in lines[1:] if line]
+    entries = [json.loads(without_position(line)) for line in lines[1:] if line]
     return json.loads(lines[0])["journal_id"], [entry for entry in entries if entry["n"] > after]
 
 
@@ -121,7 +121,7 @@ class Journal:
                 if self._end_of(n) - begin > most_bytes:
                     break
                 end = self._end_of(n)
-            return [_without_position(line) for line in self._read_at(begin, end).splitlines()]
+            return [without_position(line) for line in self._read_at(begin, end).splitlines()]
 
     def _end_of(self, n: int) -> int:
         return self._offsets[n] if n < self.last_n else self._size
@@ -217,11 +217,12 @@ def _line(n: int, entry: contract.Entry) -> bytes:
     fields = {"n": n, "at": entry["at"], "type": entry["type"]}
     fields.update((name, value) for name, value in entry.items() if name not in ("n", "position"))
     if "position" in entry:
-        fields["position"] = entry["position"]  # the last one, see _without_position
+        fields["position"] = entry["position"]  # the last one, see without_position
     return json.dumps(fields).encode("ascii") + b"\n"
 
 
-def _without_position(line: bytes) -> bytes:
+def without_position(line: bytes) -> bytes:
+    """A line as it is sent: without how far the trial's file was read."""
     # inside a text the quotes before and after the word would be escaped, so this is the member itself
     before, found, _ = line.rpartition(_POSITION)
     return before + b"}" if found else line

@@ -87,6 +87,7 @@ class Reporter:
         self._files: List[KeptFile] = []
         self._is_gone = self._stopped = False
         self._batch_bytes = contract.REPORT_BATCH_BYTES
+        self._way = ""
         self._too_large = 0  # number of an entry that the server will not take
         self._gap_at = 0
 
@@ -205,6 +206,10 @@ class Reporter:
         self._failures, self._paused_until, self._heard_at = 0, 0.0, self._clock()
         if first:
             self._log("the server answers")
+        if self._connection.way != self._way:
+            self._way = self._connection.way
+            with contextlib.suppress(OSError):  # the disk is full: it is only shown to people
+                write_file(os.path.join(self._folder, contract.WAY_FILE), self._way)
 
     # --- reports ---------------------------------------------------------------------------
 

@@ -7,12 +7,13 @@ import contextlib
 import json
 import os
 import select
+import socket
 import sys
 from typing import IO, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
 from trialkeeper import contract
-from trialkeeper.access import Access
+from trialkeeper.access import RELAY, Access
 
 if "ssl" in sys.modules:
     import http.client as http_client
@@ -25,6 +26,8 @@ else:
 
 #: Seconds until a connection must stand, and until an answer must come.
 CONNECT_TIMEOUT, ANSWER_TIMEOUT = 10.0, 60.0
+#: Seconds to try an address while the agent's socket is there as another way.
+CONNECT_TIMEOUT_BESIDE_RELAY = 3.0
 #: Bodies longer than this are compressed.
 COMPRESS_FROM = 4096
 
@@ -61,6 +64,12 @@ class ServerConnection:
         self._access = access
         self._connection: Optional[http_client.HTTPConnection] = None
         self._url = ""
+        self._connect_timeout = CONNECT_TIMEOUT
+
+    @property
+    def way(self) -> str:
+        """By which way the last answer came: "direct" or "relay"; "" before the first."""
+        return "" if not self._url else "relay" if self._url.startswith(RELAY) else "direct"
 
     def call(self, method: str, path: str, counts: Callable[[Answer], str], body: Body = None,
              headers: Mapping[str, str] = {}, sink: Optional[IO[bytes]] = None) -> Answer:
@@ -73,6 +82,7 @@ class ServerConnection:
         if self._url in urls:
             urls.remove(self._url)
             urls.insert(0, self._url)  # what worked last is tried first
+        self._connect_timeout = CONNECT_TIMEOUT_BESIDE_RELAY if urls and urls[-1].startswith(RELAY) else CONNECT_TIMEOUT
         reasons: List[str] = []
         retry_after = 0.0
         for url in urls:
@@ -107,7 +117,7 @@ class ServerConnection:
         if self._connection is not None and (self._url != url or self._is_stale()):
             self.close()
         reused = self._connection is not None
-        target = urlsplit(url).path + contract.URL_PREFIX + path
+        target = ("" if url.startswith(RELAY) else urlsplit(url).path) + contract.URL_PREFIX + path
         try:
             return self._exchange(url, method, target, body, all_headers, sink)
         except (OSError, http_client.HTTPException):
@@ -144,13 +154,16 @@ class ServerConnection:
                       _seconds(response.headers.get("Retry-After")))
 
     def _connect(self, url: str) -> http_client.HTTPConnection:
+        if url.startswith(RELAY):
+            self._connection, self._url = _relay_connection(url[len(RELAY):]), url
+            return self._connection
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("is no address like http://host:port")
         if parts.scheme == "https":
-            connection = _https_connection(parts.hostname, parts.port, self._access.ca_file)
+            connection = _https_connection(parts.hostname, parts.port, self._access.ca_file, self._connect_timeout)
         else:
-            connection = http_client.HTTPConnection(parts.hostname, parts.port, timeout=CONNECT_TIMEOUT)
+            connection = http_client.HTTPConnection(parts.hostname, parts.port, timeout=self._connect_timeout)
         connection.connect()
         connection.sock.settimeout(ANSWER_TIMEOUT)
         self._connection, self._url = connection, url
@@ -162,7 +175,17 @@ class ServerConnection:
         return sock is None or bool(select.select([sock], [], [], 0)[0])
 
 
-def _https_connection(host: str, port: Optional[int], ca_file: Optional[str]) -> http_client.HTTPConnection:
+def _relay_connection(path: str) -> http_client.HTTPConnection:
+    """A connection to the agent's socket on this machine."""
+    connection = http_client.HTTPConnection("relay", timeout=ANSWER_TIMEOUT)
+    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.sock.settimeout(ANSWER_TIMEOUT)
+    connection.sock.connect(path)
+    return connection
+
+
+def _https_connection(host: str, port: Optional[int], ca_file: Optional[str],
+                      timeout: float) -> http_client.HTTPConnection:
     global http_client
     try:
         import ssl
@@ -173,7 +196,7 @@ def _https_connection(host: str, port: Optional[int], ca_file: Optional[str]) ->
         http_client = importlib.reload(http_client)  # this time with ssl
     if ca_file is not None and not os.path.isfile(ca_file):
         raise ValueError("the file %s with the certificate authority does not exist" % ca_file)
-    return http_client.HTTPSConnection(host, port, timeout=CONNECT_TIMEOUT,
+    return http_client.HTTPSConnection(host, port, timeout=timeout,
                                        context=ssl.create_default_context(cafile=ca_file))
 
 

@@ -27,6 +27,11 @@ def own_urls() -> tuple[str, ...]:
     return tuple(read_address_file(address_file()).get("urls", ())) or (f"http://127.0.0.1:{settings.PORT}",)
 
 
+def server_urls() -> tuple[str, ...]:
+    """Addresses at which the worker reaches the web server: on its own machine, or where it is public."""
+    return tuple(dict.fromkeys((*own_urls(), *keeper_urls())))
+
+
 def experiment_page(public_id: str) -> str:
     """The address of an experiment's page, as a person can open it."""
     return f"{settings.PUBLIC_URL or own_urls()[0]}/experiments/{public_id}/"

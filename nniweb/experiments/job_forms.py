@@ -1,7 +1,6 @@
 """From rows to what a platform is asked to run."""
 
 from pathlib import Path
-from typing import Any
 
 from nniweb.experiments import addresses, code_archives
 from nniweb.experiments.models import Attempt, Experiment, Trial
@@ -17,10 +16,11 @@ from trainingservice.trial_job import (
 
 
 def keeper_access(experiment: Experiment, service: type[TrainingService], token: str) -> KeeperAccess:
-    """How the keeper of a new submission calls home: by the public address, or on this machine by its file."""
-    if service.needs_public_url:
-        return KeeperAccess(urls=addresses.keeper_urls(experiment.callback_url), token=token)
-    return KeeperAccess(urls=addresses.own_urls(), token=token, url_file=addresses.address_file())
+    """How the keeper of a new submission calls home: on this machine by its file, elsewhere by public addresses."""
+    if service.pinned_to_host:
+        return KeeperAccess(urls=addresses.own_urls(), token=token, url_file=addresses.address_file())
+    # never our loopback address: on another machine somebody else may listen there and would be sent the token
+    return KeeperAccess(urls=addresses.keeper_urls(experiment.callback_url), token=token)
 
 
 def application_form(attempt: Attempt, service: type[TrainingService], access: KeeperAccess) -> JobApplicationForm:
@@ -40,7 +40,7 @@ def application_form(attempt: Attempt, service: type[TrainingService], access: K
         keeper=access,
         code=trial_code(experiment),
         gpu_number=experiment.trial_gpu_number,
-        environment=_text_values(experiment.config.get("environment")),
+        environment=dict(experiment.config.get("environment") or {}),
         options=service.options_model.model_validate(experiment.trial_options),
         limits=TrialLimits(max_trial_duration=experiment.max_trial_duration),
         keep_files=tuple(experiment.keep_files),
@@ -56,7 +56,3 @@ def trial_code(experiment: Experiment) -> TrialCode | None:
         archive=code_archives.local_path(archive) if archive else None,
         sha256=archive.sha256 if archive else None,
     )
-
-
-def _text_values(mapping: Any) -> dict[str, str]:
-    return {str(name): str(value) for name, value in mapping.items()} if isinstance(mapping, dict) else {}

@@ -6,6 +6,7 @@ from pathlib import Path
 from django.conf import settings
 
 from nniweb.data_folder import prepare
+from nniweb.experiments import addresses
 from nniweb.experiments.config.platform_section import parse_stored_section
 from nniweb.experiments.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Cluster
@@ -34,7 +35,7 @@ def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda jo
     folder = prepare(state_folder(cluster))
     service = platform(section.settings, ServiceContext(
         cluster_id=cluster.public_id, state_folder=folder, installation=settings.INSTALLATION_ID,
-        gpu_book=AttemptGpuBook(), on_change=on_change))
+        gpu_book=AttemptGpuBook(), on_change=on_change, relay_urls=addresses.server_urls))
     for key in texts.keys() - secrets.keys():
         service.set_cluster_metadata(key, texts[key])
     return service

@@ -84,7 +84,7 @@ def test_start_sends_job_and_access_and_returns_the_folder_s_state(agent):
     assert agent.request["folder"] == "/f"
     assert agent.request["job"] == {"job_name": "a"}
     assert agent.request["access"] == {"urls": ["http://127.0.0.1:8080"], "token": "secret-token", "url_file": None,
-                                       "ca_file": None}
+                                       "ca_file": None, "relay_file": None}
 
 
 def test_every_verb_has_the_documented_fields(agent):

@@ -134,7 +134,7 @@ def test_where_a_tombstone_stands_nothing_is_started(agent, attempt, server):
 
 def test_an_unknown_folder_is_absent(agent, tmp_path):
     assert agent.state(tmp_path / "nothing") == {"state": "absent", "exit": None, "keeper_pid": None, "pid": None,
-                                                 "working_directory": "", "delivered": False}
+                                                 "working_directory": "", "delivered": False, "way_home": ""}
 
 
 def test_keepers_outlive_the_agent_and_hold_none_of_its_pipes(agents, attempt, server):
@@ -254,7 +254,7 @@ def test_the_machine_is_described(agent, tmp_path):
 
 
 @pytest.mark.parametrize(("line", "why"), [
-    ('{"id": 1, "do": "dance"}', "known: deliver, gpus, machine, remove, start, state, stop"),
+    ('{"id": 1, "do": "dance"}', "known: answer, deliver, gpus, machine, relay, remove, start, state, stop"),
     ('{"id": 1, "do": "start", "folder": "relative"}', "absolute path"),
     ('{"id": 1, "do": "start", "folder": "/tmp/x"}', "job_name"),
     ('{"id": 1, "do": ["x"]}', "not known"), ("[1]", "JSON object"), ("{", "line 1")])

@@ -10,21 +10,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import ValidationError
 
 from trainingservice.agent_client import AgentClient, AgentError, FolderState
+from trainingservice.attempt_states import observed_state, remove_folders
 from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code_archive import pack_code
-from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.errors import InvalidMetadata, PermanentError, TrainingServiceError
 from trainingservice.gpu_slots import Assigned, GpuRequest, Impossible, choose_gpus
-from trainingservice.keeper_exit import observed_exit
+from trainingservice.gpu_watch import GpuWatch
 from trainingservice.local.agent_process import AgentProcess
 from trainingservice.local.config import LocalClusterSettings, LocalConfigMetadata, LocalTrialOptions
 from trainingservice.local.environment import allowed_environment, interpreter_path
-from trainingservice.local.gpus import GpuWatch
 from trainingservice.local.rehearsal import rehearse_local
 from trainingservice.polling import MustWait, Observation, PollingTrainingService
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialCode, TrialJobDetail, job_document
@@ -34,8 +34,6 @@ from trialkeeper import contract, machine
 logger = logging.getLogger(__name__)
 
 LOCAL_CONFIG = "local_config"
-#: A keeper that still reports is given this long to end before its folder is removed, in seconds.
-REMOVE_DEADLINE = 20.0
 
 
 class LocalTrainingService(PollingTrainingService):
@@ -156,7 +154,7 @@ class LocalTrainingService(PollingTrainingService):
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
         trials = self.context.state_folder / "trials" / experiment_id
         if trials.is_dir():
-            self._remove(self._agent.client(), sorted(trials.iterdir()))
+            remove_folders(self._agent.client(), sorted(map(str, trials.iterdir())), monotonic=self._monotonic)
             shutil.rmtree(trials, ignore_errors=True)
         shutil.rmtree(self._code_folder(experiment_id), ignore_errors=True)
         for job in jobs:
@@ -275,22 +273,7 @@ class LocalTrainingService(PollingTrainingService):
 
     def _seen(self, job: TrialJobDetail, state: FolderState) -> Observation | None:
         """What the state of an attempt's folder means; None where there is no attempt."""
-        kind = state["state"]
-        exit_document = state.get("exit")
-        seen: Observation | None
-        if kind == "absent":
-            return None
-        if kind == "ended" and exit_document is not None:
-            seen = observed_exit(exit_document)
-        elif kind == "canceled":
-            seen = Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
-        elif kind == "running" or job.status is TrialJobStatus.RUNNING:  # an answer may be older than an event
-            seen = Observation(TrialJobStatus.RUNNING)
-        else:
-            seen = Observation(TrialJobStatus.WAITING)
-        known: dict[str, Any] = {key: state[key] for key in ("keeper_pid", "pid") if state.get(key)}
-        return replace(seen, working_directory=state.get("working_directory") or "", machine=self._host,
-                       platform_state=known or None)
+        return observed_state(job, state, self._host)
 
     def _hear_agent(self, folder: str, state: FolderState) -> None:
         self._note_state(Path(folder).name, state)
@@ -303,25 +286,3 @@ class LocalTrainingService(PollingTrainingService):
         seen = self._seen(job, state)
         if seen is not None:
             self.note(job_name, seen)
-
-    def _remove(self, client: AgentClient, folders: list[Path]) -> None:
-        """Remove attempts' folders; keepers are ended first, all at the same time."""
-        deadline = self._monotonic() + REMOVE_DEADLINE
-        told_to_stop: set[Path] = set()
-        refusal = ""
-        while folders:
-            remaining = []
-            for folder in folders:
-                try:
-                    client.remove(str(folder), undelivered=True)
-                except AgentError as error:
-                    refusal = str(error)
-                    remaining.append(folder)
-                    if folder not in told_to_stop:
-                        told_to_stop.add(folder)
-                        client.stop(str(folder))  # in case its trial still runs, unknown to us
-            folders = remaining
-            if folders and self._monotonic() > deadline:
-                raise TemporaryError(f"{len(folders)} folder(s) cannot be removed yet: {refusal}", retry_after=30)
-            if folders:
-                time.sleep(0.1)

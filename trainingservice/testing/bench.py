@@ -81,6 +81,8 @@ class Bench:
         self._forms: list[JobApplicationForm] = []
         self._changed = threading.Condition()
         self._gpu_book = MemoryGpuBook()
+        #: Where the server is, as its own machine knows it.
+        self.server_urls: tuple[str, ...] = ()
         self.changes: list[str] = []  #: job names as ``on_change`` told them
 
     # --- services --------------------------------------------------------------------------
@@ -88,7 +90,8 @@ class Bench:
     def context(self) -> ServiceContext:
         """The same for each object on this cluster, as the host keeps it."""
         return ServiceContext(cluster_id="conformance", state_folder=self.folder / "state", installation="conformance",
-                              gpu_book=self._gpu_book, on_change=self._note_change)
+                              gpu_book=self._gpu_book, on_change=self._note_change,
+                              relay_urls=lambda: self.server_urls)
 
     def _note_change(self, job_name: str) -> None:
         with self._changed:
@@ -142,11 +145,13 @@ class Bench:
             command = command or f"{self.platform.python} trial.py"
         more.setdefault("code", self.code({"readme": "nothing to run here"}))
         quick = {"report_interval": 0.2, "grace_period": 1.0, "give_up_after": 60.0}
+        access = self.server.access_for(name)
+        self.server_urls = access.urls
         form = JobApplicationForm(
             job_name=name, trial_job_id=name, experiment_id=experiment or self.experiment,
             sequence_id=len(self._forms), command=command or "true",
             hyper_parameters=HyperParameters(parameter_text(parameters or {"x": 0.5}, len(self._forms))),
-            keeper=self.server.access_for(name), options=self.platform.options(),
+            keeper=access, options=self.platform.options(),
             limits=TrialLimits(**{**quick, **limits}), **more)
         self._forms.append(form)
         self.server.expect(form, platform="conformance", code=form.code)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvidia_smi import FakeNvidiaSmi
+from trainingservice import gpu_watch
 from trainingservice.keeper_receiver import KeeperReceiver
-from trainingservice.local import gpus
 from trainingservice.local.config import LocalClusterSettings, LocalTrialOptions
 from trainingservice.local.service import LocalTrainingService
 from trainingservice.testing.bench import Bench, PlatformUnderTest
@@ -40,7 +40,7 @@ def bench(tmp_path):
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch):
     """A machine with two GPUs that is looked at often."""
-    monkeypatch.setattr(gpus, "BUSY_INTERVAL", 0.3)
+    monkeypatch.setattr(gpu_watch, "BUSY_INTERVAL", 0.3)
     return FakeNvidiaSmi(tmp_path / "nvidia", monkeypatch)
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from trainingservice import gpu_watch
 from trainingservice.base import MachineDetail
-from trainingservice.local import gpus
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.testing.bench import new_id
 from trainingservice.trial_job import ResumedJob
@@ -120,7 +120,7 @@ def test_a_gpu_on_which_others_run_something_is_left_alone_until_it_is_free(benc
 
 def test_the_process_of_our_own_trial_that_was_seen_does_not_keep_its_gpu_busy(bench, nvidia_smi, service, gpu_job,
                                                                                monkeypatch):
-    monkeypatch.setattr(gpus, "BUSY_INTERVAL", 60.0)  # no further look
+    monkeypatch.setattr(gpu_watch, "BUSY_INTERVAL", 60.0)  # no further look
     first, second = gpu_job(1, gpu_indices=[0]), gpu_job(1, gpu_indices=[0])
     service.submit_trial_job(first)
     runs(bench, service, first)

@@ -1,4 +1,4 @@
-"""Readings of this machine's GPUs, kept fresh enough without asking nvidia-smi all the time."""
+"""Readings of a machine's GPUs, kept fresh enough without asking nvidia-smi all the time."""
 
 from __future__ import annotations
 
@@ -107,6 +107,6 @@ class GpuWatch:
                     self.look(max_age=0)
                     self._on_look()
                 except TemporaryError as error:
-                    logger.info("the GPUs of this machine cannot be read now: %s", error)
+                    logger.info("the GPUs of a machine cannot be read now: %s", error)
             # short enough to notice that GPUs have begun to matter
             self._soon.wait(BUSY_INTERVAL)

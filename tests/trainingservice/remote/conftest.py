@@ -1,0 +1,97 @@
+"""A bench with the remote platform on it: machines behind real sshds, trials that report to a KeeperReceiver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.ssh_machine import SshMachine
+from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.remote import machines as machines_module
+from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
+from trainingservice.remote.service import RemoteTrainingService
+from trainingservice.testing.bench import Bench, PlatformUnderTest
+
+
+class RemoteUnderTest(PlatformUnderTest):
+    """What is changed in ``machine_list`` and ``more`` before a service is opened, counts."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.machine_list: list = []
+        self.more: dict = {}
+
+    def new_service(self, context):
+        return RemoteTrainingService(RemoteClusterSettings(machine_list=tuple(self.machine_list), **self.more), context)
+
+    def options(self):
+        return RemoteTrialOptions()
+
+    def left_behind(self, experiment_id):
+        return [str(path) for path in self.folder.rglob("*") if experiment_id in path.parts]
+
+
+@pytest.fixture
+def make_machine(tmp_path_factory) -> Iterator[Callable[..., SshMachine]]:
+    """Makes machines; they and all that runs on them end with the test."""
+    folder = tmp_path_factory.mktemp("machines")
+    made: list[SshMachine] = []
+
+    def make(name: str = "ada", **more) -> SshMachine:
+        made.append(SshMachine(folder / name, name, **more))
+        return made[-1].start()
+
+    yield make
+    for machine in made:
+        machine.crash()
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch) -> Iterator[Bench]:
+    # what is slow on purpose, so that a broken machine is not pestered, would be slow in a test too
+    monkeypatch.setattr(machines_module, "RECONNECT", (0.1, 1.0))
+    monkeypatch.setattr(machines_module, "RECONNECT_AFTER_REFUSAL", (0.3, 2.0))
+    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
+        bench = Bench(RemoteUnderTest(tmp_path / "platform"), receiver, tmp_path)
+        yield bench
+        bench.close()
+
+
+@pytest.fixture
+def machine(bench, make_machine) -> SshMachine:
+    """The one machine of the cluster."""
+    machine = make_machine()
+    bench.platform.machine_list = [machine.settings()]
+    return machine
+
+
+@pytest.fixture
+def lasting(bench):
+    """Makes a form of a job that reports a metric each 50 ms until its file appears; and that file."""
+    script = """
+import os, sys, time, nni
+nni.get_next_parameter()
+n = 0
+while not os.path.exists(sys.argv[1]):
+    nni.report_intermediate_result(n)
+    n += 1
+    time.sleep(0.05)
+nni.report_final_result(n)
+"""
+
+    def make(**more):
+        go = bench.witness / f"go{len(bench._forms)}"
+        return bench.form(f'python3 trial.py "{go}"', script=script, **more), go
+    return make
+
+
+def assert_whole(bench, form) -> None:
+    """Every metric of a ``lasting`` trial came exactly once, in order, and it was started once."""
+    values = [entry["value"] for entry in bench.entries(form, "metric")]
+    assert values == [str(number) for number in range(len(values) - 1)] + [values[-1]]
+    assert values[-1] == str(len(values) - 1)
+    assert len(bench.entries(form, "started")) == 1
+    numbers = [entry["n"] for entry in bench.entries(form)]
+    assert numbers == list(range(1, len(numbers) + 1))

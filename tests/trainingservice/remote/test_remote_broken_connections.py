@@ -1,0 +1,174 @@
+"""A connection that is cut, stalls or is reset at every stage: no trial is lost or doubled, and no metric."""
+
+import contextlib
+
+import pytest
+
+from tests.fakes.tcp_proxy import TcpProxy
+from tests.trainingservice.remote.conftest import assert_whole
+from trainingservice.remote import machines as machines_module
+from trainingservice.remote import service as service_module
+from trainingservice.trial_job import ResumedJob
+from trainingservice.trial_job_status import TrialJobStatus
+
+RUNNING, UNKNOWN, SUCCEEDED, FAILED = (TrialJobStatus.RUNNING, TrialJobStatus.UNKNOWN, TrialJobStatus.SUCCEEDED,
+                                       TrialJobStatus.FAILED)
+
+
+@pytest.fixture
+def proxy(bench, machine, monkeypatch):
+    monkeypatch.setattr(machines_module, "ANSWER_TIMEOUT", 2.0)
+    monkeypatch.setattr(machines_module, "LOOK_EVERY", 0.5)
+    with TcpProxy(("127.0.0.1", machine.port)) as proxy:
+        bench.platform.machine_list = [machine.settings(port=proxy.port)]
+        yield proxy
+
+
+@pytest.mark.parametrize("how", ["reset", "cut", "stall"])
+def test_eight_trials_do_not_notice_that_their_connection_breaks(bench, proxy, lasting, how):
+    service = bench.open_service()
+    pairs = [lasting() for _ in range(8)]
+    for form, _ in pairs:
+        service.submit_trial_job(form)
+    for form, _ in pairs:
+        bench.wait_for_status(service, form, RUNNING)
+    getattr(proxy, how)()
+    bench.wait("it is noticed", lambda: not service.list_machines()[0].healthy)
+    for _, go in pairs[:4]:
+        go.touch()  # these end while nobody can look
+    for form, _ in pairs[:4]:
+        bench.wait("it has reported its end", lambda form=form: bench.entries(form, "ended"))
+    proxy.mend()
+    bench.wait("it is connected again", lambda: service.list_machines()[0].healthy)
+    for _, go in pairs[4:]:
+        go.touch()
+    for form, _ in pairs:
+        bench.wait_for_end(service, form)
+        assert_whole(bench, form)
+
+
+@pytest.mark.parametrize("position", [0.02, 0.3, 0.6, 0.9])
+def test_a_cut_during_the_upload_of_the_code_or_the_submission_starts_the_trial_once(bench, proxy, position):
+    service = bench.open_service()
+    first = bench.form("true")
+    service.submit_trial_job(first)
+    bench.wait_for_end(service, first)
+    import random
+    blob = random.Random(1).randbytes(3_000_000)
+    starts = bench.witness / "starts"
+    form = bench.form(f'echo start >> "{starts}"; sha256sum data.bin', code=bench.code({"data.bin": blob}))
+    proxy.cut_after = proxy.passed + int(position * 3_000_000)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert starts.read_text() == "start\n"
+    import hashlib
+    assert bench.output(form).startswith(hashlib.sha256(blob).hexdigest())
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_cut_at_any_byte_of_a_submission_starts_the_trial_once(bench, proxy, number):
+    service = bench.open_service()
+    code = bench.code({"readme": "x"})
+    first = bench.form("true", code=code)
+    service.submit_trial_job(first)
+    bench.wait_for_end(service, first)
+    starts = bench.witness / "starts"
+    form = bench.form(f'echo start >> "{starts}"', code=code)
+    proxy.cut_after = proxy.passed + 300 * number + 1
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert starts.read_text() == "start\n"
+    assert len(bench.entries(form, "started")) == 1
+
+
+def test_a_cancel_while_the_machine_is_away_is_carried_out_when_it_is_back(bench, proxy, lasting):
+    service = bench.open_service()
+    form, _ = lasting()
+    service.submit_trial_job(form)
+    bench.wait_for_status(service, form, RUNNING)
+    proxy.cut()
+    bench.wait("it is noticed", lambda: not service.list_machines()[0].healthy)
+    service.cancel_trial_job(form.job_name)
+    proxy.mend()
+    bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
+
+
+def test_a_trial_on_a_machine_that_cannot_be_asked_is_unknown_and_then_goes_on(bench, proxy, lasting, monkeypatch):
+    monkeypatch.setattr(service_module, "UNKNOWN_AFTER", 0.5)
+    monkeypatch.setattr(service_module, "ANSWER_PATIENCE", 0.2)
+    service = bench.open_service()
+    form, go = lasting()
+    service.submit_trial_job(form)
+    bench.wait_for_status(service, form, RUNNING)
+    proxy.cut()
+    bench.wait("it is unknown", lambda: service.get_trial_job(form.job_name).status is UNKNOWN)
+    assert "cannot be reached" in service.get_trial_job(form.job_name).message
+    proxy.mend()
+    bench.wait_for_status(service, form, RUNNING)
+    go.touch()
+    bench.wait_for_end(service, form)
+
+
+def test_a_trial_whose_machine_never_comes_back_has_failed_after_the_configured_time(bench, machine, make_machine,
+                                                                                     lasting, monkeypatch):
+    monkeypatch.setattr(service_module, "ANSWER_PATIENCE", 0.2)
+    bench.platform.machine_list = [machine.settings(max_trial_number=1), make_machine("bob").settings()]
+    bench.platform.more = {"lost_after": 2.0}
+    service = bench.open_service()
+    bench.wait("both are connected", lambda: all(found.healthy for found in service.list_machines()))
+    pairs = [lasting() for _ in range(3)]
+    for form, _ in pairs:
+        service.submit_trial_job(form)
+    for form, _ in pairs:
+        bench.wait_for_status(service, form, RUNNING)
+    lost = [form for form, _ in pairs if service.get_trial_job(form.job_name).platform_state["machine"]
+            == machine.settings().address]
+    assert len(lost) == 1
+    machine.crash()
+    detail = bench.wait_for_status(service, lost[0], FAILED)
+    assert "could not be reached for" in detail.message
+    assert "lostAfter" in detail.message
+    for form, go in pairs:
+        if form is not lost[0]:
+            go.touch()
+            bench.wait_for_end(service, form)
+            assert_whole(bench, form)
+    with contextlib.suppress(AssertionError):
+        machine.start()
+
+
+def test_a_machine_that_was_switched_off_and_on_tells_that_its_trial_was_lost(bench, machine, lasting):
+    service = bench.open_service()
+    form, _ = lasting()
+    service.submit_trial_job(form)
+    bench.wait_for_status(service, form, RUNNING)
+    machine.crash()
+    machine.start()
+    detail = bench.wait_for_end(service, form, FAILED)
+    assert "keeper was killed" in detail.message
+    assert bench.entries(form, "ended")[0]["reason"] == "lost"
+
+
+def test_the_next_service_finds_its_trials_on_whichever_machine_they_are(bench, machine, make_machine, lasting):
+    bench.platform.machine_list = [machine.settings(), make_machine("bob").settings()]
+    service = bench.open_service()
+    bench.wait("both are connected", lambda: all(found.healthy for found in service.list_machines()))
+    pairs = [lasting() for _ in range(4)]
+    details = []
+    for form, _ in pairs:
+        service.submit_trial_job(form)
+    for form, _ in pairs:
+        details.append(bench.wait_for_status(service, form, RUNNING))
+    bench.close_service(service)
+    from dataclasses import replace
+    # half of them as a host knows them that ended before it could note where they went
+    forgotten = [replace(detail, platform_state={}, machine="", status=TrialJobStatus.WAITING)
+                 for detail in details[2:]]
+    successor = bench.open_service([*map(ResumedJob, details[:2]),
+                                    *(ResumedJob(detail, submitted=False) for detail in forgotten)])
+    for form, go in pairs:
+        successor.submit_trial_job(form)
+        bench.wait_for_status(successor, form, RUNNING)
+        go.touch()
+        bench.wait_for_end(successor, form)
+        assert_whole(bench, form)

@@ -1,0 +1,71 @@
+"""The rehearsal finds what would go wrong, machine by machine, in sentences; and leaves nothing behind."""
+
+from tests.fakes.ssh_machine import free_port, new_key
+from trainingservice.remote import rehearsal
+
+
+def rehearse(bench, **arguments):
+    service = bench.platform.new_service(bench.context())
+    try:
+        return service.rehearse(**arguments)
+    finally:
+        service.clean_up()
+
+
+def by_check(findings):
+    return {finding.check: finding for finding in findings}
+
+
+def test_everything_is_tried_and_nothing_is_left_running(bench, machine):
+    findings = by_check(rehearse(bench))
+    assert set(findings) == {"connection", "host_key", "interpreter", "folder", "disk", "clock", "gpus", "way_home",
+                             "trial"}
+    assert [finding for finding in findings.values() if not finding.ok and not finding.temporary] == []
+    assert findings["trial"].message == "A trial that does nothing ran through."
+    assert list((machine.home / ".nniweb" / "clusters" / "conformance" / "rehearsal").iterdir()) == []
+    bench.wait("its agent has ended", lambda: machine.agent_pids() == [])
+
+
+def test_a_quick_one_starts_nothing(bench, machine):
+    findings = by_check(rehearse(bench, quick=True))
+    assert set(findings) == {"connection", "host_key", "interpreter", "folder", "disk", "clock"}
+    assert not (machine.home / ".nniweb" / "keepers").exists()
+
+
+def test_a_machine_that_is_away_may_come_back_and_a_wrong_key_needs_a_person(bench, machine, tmp_path):
+    bench.platform.machine_list = [machine.settings(port=free_port())]
+    away = by_check(rehearse(bench, quick=True))["connection"]
+    assert (away.ok, away.temporary, away.blocks) == (False, True, False)
+    bench.platform.machine_list = [machine.settings(ssh_key_file=new_key(tmp_path / "stranger"))]
+    refused = by_check(rehearse(bench, quick=True))["login"]
+    assert refused.blocks
+
+
+def test_one_machine_s_fault_does_not_block_while_another_is_well(bench, machine, make_machine, tmp_path):
+    other = make_machine("bob")
+    bench.platform.machine_list = [machine.settings(), other.settings(ssh_key_file=new_key(tmp_path / "stranger"))]
+    findings = rehearse(bench, quick=True)
+    assert [finding for finding in findings if finding.blocks] == []
+    assert "refuses the log-in" in next(finding for finding in findings if finding.check == "login").message
+
+
+def test_a_folder_that_cannot_be_made_blocks(bench, machine):
+    (machine.home / "file").write_text("in the way")
+    bench.platform.machine_list = [machine.settings(working_folder="~/file/below")]
+    finding = by_check(rehearse(bench, quick=True))["folder"]
+    assert finding.blocks
+    assert "workingFolder" in finding.message
+
+
+def test_too_little_disk_blocks_and_little_disk_warns(bench, machine, monkeypatch):
+    monkeypatch.setattr(rehearsal, "DISK_WARNS_BELOW", 1 << 60)
+    assert by_check(rehearse(bench, quick=True))["disk"].temporary
+    monkeypatch.setattr(rehearsal, "DISK_BLOCKS_BELOW", 1 << 60)
+    assert by_check(rehearse(bench, quick=True))["disk"].blocks
+
+
+def test_a_preparation_that_fails_is_found(bench, machine):
+    bench.platform.machine_list = [machine.settings(prepare_command="echo no such module >&2; false")]
+    finding = by_check(rehearse(bench))["trial"]
+    assert finding.blocks
+    assert "preparation command failed" in finding.message

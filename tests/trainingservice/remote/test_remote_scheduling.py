@@ -1,0 +1,254 @@
+"""Which machine gets a trial: slots, GPUs, machines that fail; real trials on several machines, fake GPUs."""
+
+import os
+import random
+
+import pytest
+
+from tests.fakes.nvidia_smi import FakeNvidiaSmi
+from tests.fakes.ssh_machine import needs_root
+from trainingservice import gpu_watch
+from trainingservice.remote import machines as machines_module
+from trainingservice.remote import service as service_module
+from trainingservice.testing.bench import new_id
+from trainingservice.trial_job_status import TrialJobStatus
+
+WAITING, RUNNING, FAILED, SUCCEEDED = (TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED,
+                                       TrialJobStatus.SUCCEEDED)
+
+
+class LoginVariables:
+    """Sets variables for who logs in on a machine; in the place of pytest's monkeypatch."""
+
+    def __init__(self, machine):
+        self.profile = machine.home / ".profile"
+
+    def setenv(self, name, value):
+        if name == "PATH":
+            value = f"{value.split(os.pathsep)[0]}:$PATH"
+        with self.profile.open("a") as stream:
+            stream.write(f'export {name}="{value}"\n')
+
+
+@pytest.fixture
+def make_gpu_machine(make_machine, monkeypatch):
+    monkeypatch.setattr(gpu_watch, "BUSY_INTERVAL", 0.3)
+
+    def make(name, gpus=4, **more):
+        machine = make_machine(name, **more)
+        machine.nvidia_smi = FakeNvidiaSmi(machine.folder / "nvidia", LoginVariables(machine), gpus)
+        return machine
+    return make
+
+
+def place_of(service, form):
+    return service.get_trial_job(form.job_name).platform_state.get("machine")
+
+
+def connected(bench, service):
+    bench.wait("all machines are connected", lambda: all(found.healthy for found in service.list_machines()))
+
+
+def test_trials_go_to_the_least_loaded_machine_and_wait_when_all_are_full(bench, make_machine, lasting):
+    first, second = make_machine("ada"), make_machine("bob")
+    bench.platform.machine_list = [first.settings(max_trial_number=2), second.settings(max_trial_number=2)]
+    service = bench.open_service()
+    connected(bench, service)
+    pairs = [lasting() for _ in range(5)]
+    for form, _ in pairs:
+        service.submit_trial_job(form)
+    for form, _ in pairs[:4]:
+        bench.wait_for_status(service, form, RUNNING)
+    places = [place_of(service, form) for form, _ in pairs[:4]]
+    assert places == [first.settings().address, second.settings().address] * 2
+    last = service.get_trial_job(pairs[4][0].job_name)
+    assert last.status is WAITING
+    assert last.message.count("runs 2 trial(s), as many as maxTrialNumber allows") == 2
+    pairs[1][1].touch()
+    bench.wait_for_end(service, pairs[1][0])
+    bench.wait_for_status(service, pairs[4][0], RUNNING)
+    assert place_of(service, pairs[4][0]) == second.settings().address
+    for form, go in pairs:
+        go.touch()
+        bench.wait_for_end(service, form)
+
+
+def test_three_machines_run_ten_trials_each_and_one_of_them_dies_in_the_middle(bench, make_machine, monkeypatch):
+    monkeypatch.setattr(service_module, "ANSWER_PATIENCE", 0.2)
+    machines = [make_machine(name) for name in ("ada", "bob", "cyd")]
+    bench.platform.machine_list = [machine.settings(max_trial_number=10) for machine in machines]
+    bench.platform.more = {"lost_after": 3.0}
+    service = bench.open_service()
+    connected(bench, service)
+    go = bench.witness / "go"
+    code = bench.code({"readme": "x"})
+    forms = [bench.form(f'until [ -e "{go}" ]; do sleep 0.2; done; echo done', code=code) for _ in range(30)]
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait_for_status(service, form, RUNNING)
+    dead = machines[1].settings().address
+    lost = [form for form in forms if place_of(service, form) == dead]
+    assert len(lost) == 10
+    machines[1].crash()
+    for form in lost:
+        detail = bench.wait_for_status(service, form, FAILED)
+        assert "could not be reached" in detail.message
+    go.touch()
+    for form in forms:
+        if form not in lost:
+            bench.wait_for_end(service, form)
+            assert bench.output(form) == "done\n"
+
+
+def test_gpus_are_shared_by_nobody_and_large_trials_do_not_starve(bench, make_gpu_machine, monkeypatch):
+    needs_root()
+    monkeypatch.setattr(service_module, "KEEP_AFTER", 0.5)
+    ada, bob = make_gpu_machine("ada", own_identity=True), make_gpu_machine("bob", own_identity=True)
+    bench.platform.machine_list = [ada.settings(), bob.settings()]
+    service = bench.open_service()
+    connected(bench, service)
+    assert len({found.identity for found in service.list_machines()}) == 2
+    log = bench.witness / "log"
+    code = bench.code({"readme": "x"})
+    other = new_id("e")
+    wanted = [1, 2, 1, 4, 1, 1, 2, 1, 4, 1, 2, 1, 1, 1, 2, 1]
+    forms = [bench.form(f'echo "begin {number} $(hostname) $CUDA_VISIBLE_DEVICES" >> "{log}"; sleep 0.4; '
+                        f'echo "end {number} $(hostname) $CUDA_VISIBLE_DEVICES" >> "{log}"', gpu_number=asked,
+                        code=code,
+                        experiment=other if number % 2 else None) for number, asked in enumerate(wanted)]
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait_for_end(service, form)
+    holding: dict[tuple[str, str], str] = {}
+    began = []
+    for line in log.read_text().splitlines():
+        word, number, host, gpus = line.split()
+        assert len(gpus.split(",")) == wanted[int(number)]
+        for gpu in gpus.split(","):
+            if word == "begin":
+                assert (host, gpu) not in holding, f"{line}, held by {holding}"
+                holding[host, gpu] = number
+            else:
+                assert holding.pop((host, gpu)) == number
+        began += [int(number)] if word == "begin" else []
+    assert sorted(began) == list(range(len(wanted)))
+    assert began.index(3) < len(wanted) - 1  # the first large one did not have to wait for all others
+
+
+def test_a_gpu_takes_as_many_trials_as_the_machine_says_and_no_more(bench, make_gpu_machine, lasting):
+    machine = make_gpu_machine("ada", gpus=1)
+    bench.platform.machine_list = [machine.settings(max_trial_number_per_gpu=2)]
+    service = bench.open_service()
+    pairs = [lasting(gpu_number=1) for _ in range(3)]
+    for form, _ in pairs:
+        service.submit_trial_job(form)
+    bench.wait("two run and one says why it waits",
+               lambda: [service.get_trial_job(form.job_name).status for form, _ in pairs].count(RUNNING) == 2
+               and any("GPU 0 is held by" in service.get_trial_job(form.job_name).message for form, _ in pairs))
+    for _, go in pairs:
+        go.touch()
+    for form, _ in pairs:
+        bench.wait_for_end(service, form)
+
+
+def test_two_clusters_that_name_the_same_machine_share_its_gpus(bench, make_gpu_machine, lasting):
+    machine = make_gpu_machine("ada", gpus=1)
+    bench.platform.machine_list = [machine.settings()]
+    first, second = bench.open_service(), bench.open_service()
+    one, go = lasting(gpu_number=1)
+    first.submit_trial_job(one)
+    bench.wait_for_status(first, one, RUNNING)
+    two, go_two = lasting(gpu_number=1)
+    second.submit_trial_job(two)
+    bench.wait("the second says who holds the GPU",
+               lambda: f"GPU 0 is held by {one.job_name}" in second.get_trial_job(two.job_name).message)
+    go.touch()
+    bench.wait_for_end(first, one)
+    bench.wait_for_status(second, two, RUNNING)
+    go_two.touch()
+    bench.wait_for_end(second, two)
+
+
+def test_more_gpus_than_any_machine_has_is_refused_with_what_there_is(bench, make_gpu_machine, make_machine):
+    bench.platform.machine_list = [make_gpu_machine("ada", gpus=2).settings(), make_machine("bob").settings()]
+    service = bench.open_service()
+    connected(bench, service)
+    form = bench.form("true", gpu_number=3)
+    service.submit_trial_job(form)
+    message = bench.wait_for_status(service, form, FAILED).message
+    assert "No machine can ever run this trial, which asks for 3 GPUs" in message
+    assert "has no nvidia-smi" in message
+    assert "has 2 GPUs" in message
+
+
+def test_a_machine_on_which_three_submissions_fail_is_set_aside_with_the_reason(bench, make_machine, monkeypatch):
+    monkeypatch.setattr(machines_module, "SET_ASIDE", (2.0, 2.0))
+    broken = make_machine("ada")
+    bench.platform.machine_list = [broken.settings()]
+    service = bench.open_service()
+    warm = bench.form("true")
+    service.submit_trial_job(warm)
+    bench.wait_for_end(service, warm)
+    trials = broken.home / ".nniweb" / "clusters" / "conformance" / "trials"
+    trials.rename(trials.with_name("moved"))
+    trials.write_text("in the way")
+    form = bench.form("echo ran")
+    service.submit_trial_job(form)
+    bench.wait("it is set aside", lambda: "set aside" in service.list_machines()[0].message)
+    assert "3 submissions in a row failed" in service.list_machines()[0].message
+    bench.wait("the trial says so", lambda: "set aside" in service.get_trial_job(form.job_name).message)
+    trials.unlink()
+    trials.with_name("moved").rename(trials)
+    bench.wait_for_end(service, form)
+
+
+def test_a_dead_machine_does_not_hold_up_the_others(bench, make_machine):
+    alive, dead = make_machine("ada"), make_machine("bob")
+    bench.platform.machine_list = [dead.settings(), alive.settings()]
+    dead.stop()
+    service = bench.open_service()
+    bench.wait("one is there", lambda: [found.healthy for found in service.list_machines()] == [False, True])
+    forms = [bench.form("true") for _ in range(5)]
+    random.Random(1).shuffle(forms)
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait_for_end(service, form)
+        assert place_of(service, form) == alive.settings().address
+    assert "refuses connections" in service.list_machines()[0].message
+
+
+def test_settings_of_the_machine_reach_its_trials(bench, make_machine):
+    machine = make_machine()
+    bench.platform.machine_list = [machine.settings(
+        environment={"LAB": "north wing"}, prepare_command="export PREPARED=yes\ncd sub", python_path="~/mine")]
+    service = bench.open_service()
+    form = bench.form('echo "$LAB|$PREPARED|${PWD##*/}|${PATH%%:*}|$HOME"', code=bench.code({"sub/readme": "x"}))
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == f"north wing|yes|sub|{machine.home}/mine|{machine.home}\n"
+    failing = machine.settings(prepare_command="exit 9")
+    bench.close_service(service)
+    bench.platform.machine_list = [failing]
+    service = bench.open_service()
+    form = bench.form("echo not reached")
+    service.submit_trial_job(form)
+    assert bench.wait_for_end(service, form, FAILED).exit_code == 9
+
+
+def test_old_code_is_cleaned_and_code_in_use_stays(bench, machine, lasting):
+    service = bench.open_service()
+    folder = machine.home / ".nniweb" / "clusters" / "conformance" / "code"
+    old = bench.form("true", experiment=new_id("e"), code=bench.code({"a": "1"}))
+    used, go = lasting()
+    for form in (old, used):
+        service.submit_trial_job(form)
+    bench.wait_for_end(service, old)
+    bench.wait_for_status(service, used, RUNNING)
+    assert len(list(folder.iterdir())) == 2
+    service.clean_up_experiment(old.experiment_id)
+    assert [path.name for path in folder.iterdir()] == [f"{used.code.sha256}.tar.gz"]
+    go.touch()
+    bench.wait_for_end(service, used)

@@ -1,0 +1,144 @@
+"""How reports come home: straight, through the agent, from files; and that every metric comes once, whatever breaks."""
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.ssh_machine import free_port
+from tests.trainingservice.remote.conftest import assert_whole
+from trainingservice.testing.processes import is_alive
+from trainingservice.trial_job_status import TrialJobStatus
+
+RUNNING = TrialJobStatus.RUNNING
+
+
+def unreachable(form):
+    """The same form for a machine from which the server's address cannot be reached."""
+    return replace(form, keeper=replace(form.keeper, urls=(f"http://127.0.0.1:{free_port()}",), url_file=None))
+
+
+def way(service):
+    return service.list_machines()[0].way_home
+
+
+def metrics(bench, form):
+    return len(bench.entries(form, "metric"))
+
+
+def test_a_machine_that_reaches_the_server_reports_straight(bench, machine, lasting):
+    service = bench.open_service()
+    form, go = lasting()
+    service.submit_trial_job(form)
+    bench.wait("metrics come", lambda: metrics(bench, form) > 3)
+    bench.wait("the way is shown", lambda: service.update_trial_job(form.job_name, form) and way(service) == "direct")
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+
+
+@pytest.mark.parametrize("lines", [[], ["AllowTcpForwarding no", "AllowStreamLocalForwarding no", "PermitTunnel no"]],
+                         ids=["default sshd", "forwarding forbidden"])
+def test_a_machine_that_cannot_reach_the_server_reports_through_its_agent(bench, make_machine, lasting, lines):
+    machine = make_machine(lines=lines)
+    bench.platform.machine_list = [machine.settings()]
+    service = bench.open_service()
+    form, go = lasting(keep_files=("kept.txt",))
+    form = unreachable(replace(form, command="seq 100000 > kept.txt; " + form.command))
+    service.submit_trial_job(form)
+    bench.wait("metrics come", lambda: metrics(bench, form) > 3)
+    assert way(service) == "relay"
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+    kept = bench.server.files_folder(form.job_name) / "kept.txt"
+    assert kept.read_text().split() == [str(number) for number in range(1, 100001)]
+
+
+def test_an_order_of_the_server_comes_through_the_agent(bench, machine, lasting):
+    service = bench.open_service()
+    form, _ = lasting()
+    form = unreachable(form)
+    service.submit_trial_job(form)
+    bench.wait("metrics come", lambda: metrics(bench, form) > 1)
+    bench.server.order_stop(form.job_name, "enough")
+    bench.wait("it has ended", lambda: bench.entries(form, "ended"))
+    assert bench.entries(form, "ended")[0]["reason"] == "stopped"
+
+
+def test_trials_report_on_when_their_agent_is_killed(bench, machine, lasting):
+    service = bench.open_service()
+    pairs = [lasting() for _ in range(3)]
+    forms = [unreachable(form) for form, _ in pairs]
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait("metrics come", lambda form=form: metrics(bench, form) > 1)
+    agents = machine.agent_pids()
+    assert len(agents) == 1
+    os.kill(agents[0], signal.SIGKILL)
+    bench.wait("another agent is there", lambda: set(machine.agent_pids()) - set(agents))
+    before = {form.job_name: metrics(bench, form) for form in forms}
+    for form in forms:
+        bench.wait("metrics come again", lambda form=form: metrics(bench, form) > before[form.job_name] + 3)
+    for (_, go), form in zip(pairs, forms, strict=True):
+        go.touch()
+        bench.wait_for_end(service, form)
+        assert_whole(bench, form)
+
+
+def test_journals_are_collected_as_files_where_no_agent_can_be_had(bench, machine, lasting):
+    service = bench.open_service()
+    form, go = lasting()
+    form = unreachable(form)
+    service.submit_trial_job(form)
+    detail = bench.wait_for_status(service, form, RUNNING)
+    bench.wait("metrics come", lambda: metrics(bench, form) > 1)
+    keepers = machine.home / ".nniweb" / "keepers"
+    keeper = next(keepers.iterdir())
+    keepers.rename(keepers.with_name("elsewhere"))
+    keepers.write_text("in the way: no keeper can be put here")
+    os.kill(machine.agent_pids()[0], signal.SIGKILL)
+    bench.wait("it is noticed", lambda: service.list_machines()[0].agent_state == "not running")
+    come = metrics(bench, form)
+    bench.wait("metrics come by files", lambda: metrics(bench, form) > come + 3)
+    assert way(service) == "files"
+    assert "keepers" in service.list_machines()[0].message
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+    bench.wait("the keeper knows that all was taken", lambda: not is_alive(detail.platform_state["keeper_pid"]))
+    keepers.unlink()
+    keepers.with_name("elsewhere").rename(keepers)
+    assert keeper.is_file()
+    bench.wait("the agent is back", lambda: service.list_machines()[0].healthy)
+
+
+def test_orders_reach_a_trial_whose_journal_is_collected(bench, machine, lasting):
+    service = bench.open_service()
+    form, _ = lasting()
+    form = unreachable(form)
+    service.submit_trial_job(form)
+    bench.wait("metrics come", lambda: metrics(bench, form) > 1)
+    keepers = machine.home / ".nniweb" / "keepers"
+    keepers.rename(keepers.with_name("elsewhere"))
+    keepers.write_text("in the way")
+    os.kill(machine.agent_pids()[0], signal.SIGKILL)
+    bench.server.order_stop(form.job_name, "enough")
+    bench.wait("it has ended", lambda: bench.entries(form, "ended"))
+    assert bench.entries(form, "ended")[0]["reason"] == "stopped"
+
+
+def test_the_server_comes_back_while_reports_wait_behind_the_agent(bench, machine, lasting):
+    service = bench.open_service()
+    form, go = lasting()
+    form = unreachable(form)
+    service.submit_trial_job(form)
+    bench.wait("metrics come", lambda: metrics(bench, form) > 1)
+    bench.server.close()
+    go.touch()
+    bench.wait_for_status(service, form, TrialJobStatus.SUCCEEDED)
+    bench.server.start()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)

@@ -1,0 +1,151 @@
+"""The service's side of the second way home: asks the server on behalf of keepers that cannot reach it.
+
+What an agent sends comes from another machine and is not trusted: only the keeper protocol's paths and
+a few headers are passed on. An answer of the server, whatever its status, goes back as it is; where no
+address answers, the keeper is told 503 and tries again by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, Protocol
+
+import requests
+
+from trainingservice.errors import TemporaryError
+from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
+
+#: Requests of one machine that are passed on at the same time.
+WORKERS = 4
+#: Seconds until a connection must stand and an answer come; less than a keeper waits for its answer.
+TIMEOUT = (5.0, 45.0)
+#: Bytes of a body kept in memory; longer ones go through a temporary file.
+IN_MEMORY = 1024 * 1024
+#: The largest body that is passed on: what servers take of a kept file is less.
+MOST_BODY = 256 * 1024 * 1024
+
+_METHODS = frozenset({"GET", "POST", "PUT"})
+_PATH = re.compile(re.escape(contract.URL_PREFIX) + r"[A-Za-z0-9%._~/-]+")
+_REQUEST_HEADERS = frozenset({"authorization", "accept", "content-type", "content-encoding"})
+_ANSWER_HEADERS = frozenset({"content-type", "retry-after", "etag"})
+
+
+class AnswersRelay(Protocol):
+    """Where answers go: an AgentClient is one."""
+
+    def answer(self, relay: int, status: int, headers: Mapping[str, str], body: bytes) -> None: ...
+
+
+class _Request:
+    def __init__(self, event: Mapping[str, Any]) -> None:
+        self.method, self.path = str(event["method"]), str(event["path"])
+        self.headers = {name: str(value) for name, value in event["headers"].items() if name in _REQUEST_HEADERS}
+        self.left = int(event["length"])
+        self.body: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  # closed by the desk
+
+    @property
+    def may_pass(self) -> bool:
+        return (self.method in _METHODS and _PATH.fullmatch(self.path) is not None
+                and ".." not in self.path.split("/") and 0 <= self.left <= MOST_BODY)
+
+
+class RelayDesk:
+    """Takes one agent's relay events and answers them. ``close`` it with the agent's client."""
+
+    def __init__(self, urls: Callable[[], tuple[str, ...]], client: Callable[[], AnswersRelay | None], *,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``urls``: addresses of the server, best first. ``client``: where answers go; None while there is no agent."""
+        self._urls, self._client, self._monotonic = urls, client, monotonic
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="relay")
+        self._open: dict[int, _Request] = {}
+        #: When a request was answered last by the server, monotonic; None before the first.
+        self.answered_at: float | None = None
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """One event of the agent, in its reading thread. Does not block on the server."""
+        import base64
+
+        number = int(event["relay"])
+        if event.get("gone"):
+            request = self._open.pop(number, None)
+            if request is not None:
+                request.body.close()
+            return
+        if "method" in event:
+            request = _Request(event)
+            if not request.may_pass:
+                logger.warning("a machine asked for %s %.200r, which is not passed on", request.method, request.path)
+                self._reply(number, 403, {}, b"")
+                return
+            self._open[number] = request
+        else:
+            found = self._open.get(number)
+            if found is None:
+                return
+            request = found
+            data = base64.b64decode(event["data"])
+            request.body.write(data)
+            request.left -= len(data)
+        if request.left <= 0:
+            self._open.pop(number, None)
+            self._pool.submit(self._pass_on, number, request)
+
+    def close(self) -> None:
+        """Take no more. Requests under way are answered or not; their keepers ask again."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for request in list(self._open.values()):
+            request.body.close()
+        self._open.clear()
+
+    def _pass_on(self, number: int, request: _Request) -> None:
+        try:
+            status, headers, body = self._ask(request)
+        except Exception:  # a keeper that is not answered would wait for a minute
+            logger.exception("a relayed request failed")
+            status, headers, body = 503, {}, b""
+        finally:
+            request.body.close()
+        self._reply(number, status, headers, body)
+
+    def _ask(self, request: _Request) -> tuple[int, dict[str, str], bytes]:
+        reason = "no address of the server is known to its worker"
+        for url in self._urls():
+            try:
+                answer = ask_server(request.method, url.rstrip("/") + request.path, request.headers, request.body)
+            except requests.RequestException as error:
+                reason = str(error)
+                continue
+            self.answered_at = self._monotonic()
+            headers = {name: value for name, value in answer.headers.items() if name.lower() in _ANSWER_HEADERS}
+            return answer.status_code, headers, answer.content
+        logger.info("a relayed request finds no server: %s", reason)
+        return 503, {}, b""
+
+    def _reply(self, number: int, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        client = self._client()
+        if client is None:
+            return
+        try:
+            client.answer(number, status, headers, body)
+        except TemporaryError as error:
+            logger.info("an answer for a keeper could not be delivered, the keeper asks again: %s", error)
+
+
+def ask_server(method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:
+    """One request to the server itself: no proxy, no redirects. Raises requests.RequestException."""
+    with requests.Session() as session:
+        session.trust_env = False
+        if not isinstance(body, bytes):
+            length = body.seek(0, 2)
+            body.seek(0)
+            data: Any = body if length else b""
+        else:
+            data = body
+        return session.request(method, url, data=data, headers=dict(headers), timeout=TIMEOUT, allow_redirects=False)

@@ -1,0 +1,133 @@
+"""The code of experiments on one machine: one archive per content hash; each trial unpacks its own copy from it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import posixpath
+import stat
+import threading
+import uuid
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from trainingservice.code_archive import pack_code
+from trainingservice.errors import PermanentError
+from trainingservice.remote.connection import Connection, is_broken
+from trainingservice.remote.first_contact import cannot_write, make_folders
+from trainingservice.remote.problems import MachineProblem
+from trainingservice.trial_job import TrialCode
+from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
+
+_PIECE = 1024 * 1024
+_SUFFIX = ".tar.gz"
+
+
+class CodeCopies:
+    """The folder ``code`` of one cluster on one machine. For one thread at a time."""
+
+    def __init__(self, scratch: Path) -> None:
+        """``scratch``: a folder on this machine for code that comes as a folder, not as an archive."""
+        self._scratch = scratch
+        self._there: set[str] = set()
+        self._packing = threading.Lock()
+
+    def forget(self) -> None:
+        """The connection is a new one: look again what the machine has."""
+        self._there.clear()
+
+    def ensure(self, connection: Connection, folder: str, code: TrialCode,
+               progress: Callable[[str], None]) -> contract.CodeDocument:
+        """Have the code on the machine. Raises PermanentError (there is no such code), MachineProblem.
+
+        ``progress`` is told a sentence now and then while much is sent.
+        """
+        archive, sha256 = self._archive(code)
+        path = posixpath.join(folder, sha256 + _SUFFIX)
+        if sha256 not in self._there:
+            self._send(connection, archive, sha256, path, progress)
+            self._there.add(sha256)
+        return {"sha256": sha256, "archive": path}
+
+    def _archive(self, code: TrialCode) -> tuple[Path, str]:
+        if code.archive is not None and code.sha256 is not None:
+            if not code.archive.is_file():
+                raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment "
+                                     "again.")
+            return code.archive, code.sha256
+        if code.folder is None:
+            raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")
+        with self._packing:
+            packed = pack_code(code.folder, self._scratch)
+        return packed.path, packed.sha256
+
+    def _send(self, connection: Connection, archive: Path, sha256: str, path: str,
+              progress: Callable[[str], None]) -> None:
+        size = archive.stat().st_size
+        partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
+        digest = hashlib.sha256()
+        with connection.sftp() as sftp:
+            try:
+                try:
+                    if sftp.stat(path).st_size == size:
+                        return
+                except FileNotFoundError:
+                    make_folders(sftp, posixpath.dirname(path))
+                with archive.open("rb") as source, sftp.open(partial, "wb") as target:
+                    target.set_pipelined(True)
+                    sent = 0
+                    while piece := source.read(_PIECE):
+                        digest.update(piece)
+                        target.write(piece)
+                        sent += len(piece)
+                        if size > 4 * _PIECE:
+                            progress(f"The code is being sent to {connection.name}: {100 * sent // size} % of "
+                                     f"{size / 1024 / 1024:.0f} MB.")
+                if digest.hexdigest() != sha256:
+                    raise PermanentError(f"The code archive {archive} is damaged: its content does not have the hash "
+                                         "it "
+                                         "is named by; launch the experiment again.")
+                if sftp.stat(partial).st_size != size:
+                    raise OSError("fewer bytes arrived than were sent; the disk may be full")
+                sftp.posix_rename(partial, path)
+            except OSError as error:
+                if is_broken(error):
+                    raise
+                raise MachineProblem(cannot_write(connection.name, path, error), "disk") from error
+
+    def clean(self, connection: Connection, folder: str, wanted: Collection[str]) -> None:
+        """Remove the archives nobody has a trial for, and what broken transfers left. Raises MachineProblem."""
+        with connection.sftp() as sftp:
+            try:
+                names = sftp.listdir(folder)
+            except FileNotFoundError:
+                return
+            for name in names:
+                sha256 = name.partition(".")[0]
+                if sha256 not in wanted:
+                    self._there.discard(sha256)
+                    try:
+                        sftp.remove(posixpath.join(folder, name))
+                    except OSError as error:
+                        logger.info("%s on %s cannot be removed: %s", name, connection.name, error)
+
+
+def folders_in(connection: Connection, folder: str) -> list[str]:
+    """The paths of the folders in a folder on the machine; [] where it is not there. Raises MachineProblem."""
+    with connection.sftp() as sftp:
+        try:
+            found = sftp.listdir_attr(folder)
+        except FileNotFoundError:
+            return []
+    return sorted(posixpath.join(folder, entry.filename) for entry in found if stat.S_ISDIR(entry.st_mode or 0))
+
+
+def remove_folder(connection: Connection, folder: str) -> None:
+    """Remove an empty folder; harmless where it is not there or not empty. Raises MachineProblem."""
+    with connection.sftp() as sftp:
+        try:
+            sftp.rmdir(folder)
+        except OSError:
+            return

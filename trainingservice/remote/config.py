@@ -1,0 +1,136 @@
+"""What a configuration file may say about machines reached over SSH.
+
+The machines are the cluster: two files that list the same machines share them. Options say what one
+experiment wants of them; what they leave out, the machine's own fields decide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
+
+from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
+from trainingservice.gpu_indices import GpuIndices
+
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+#: Text without blanks at its ends, at least one character.
+Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
+
+
+class RemoteMachineSettings(SettingsModel):
+    """One machine: how to log in, and what trials may use there."""
+
+    host: Name = Field(description="Host name, address, or a name from the server user's ~/.ssh/config.")
+    port: int | None = Field(default=None, ge=1, le=65535, description="Default: 22, or what ~/.ssh/config says.")
+    user: Name = Field(description="Who logs in; trials run as this user.")
+    password: SecretStr | None = Field(
+        default=None, description="Log in with this password; keys are not tried then.")
+    ssh_key_file: Path | None = Field(
+        default=None, description="Private key file on the server. Default: keys of the SSH agent and ~/.ssh.")
+    ssh_passphrase: SecretStr | None = Field(default=None, description="Opens sshKeyFile.")
+    proxy_jump: str | None = Field(
+        default=None, description="Jump hosts on the way, as ssh -J has them: user@gate:22,user@inner.")
+    host_key: str | None = Field(
+        default=None, description="Fingerprint of the machine's host key (SHA256:...). Default: known_hosts; a machine "
+                                  "that is not there is trusted at first contact, and its key remembered.")
+    use_active_gpu: bool = Field(
+        default=False, description="Whether trials may use GPUs on which processes of others run.")
+    max_trial_number_per_gpu: int = Field(default=1, ge=1, description="How many trials may share one GPU.")
+    gpu_indices: GpuIndices | None = Field(
+        default=None, description="GPUs that may be used: a list, one number, or text such as \"0,1\". "
+                                  "Default: all of them.")
+    max_trial_number: int | None = Field(
+        default=None, ge=1, description="How many trials may run here at the same time. Default: no limit.")
+    python_path: str | None = Field(
+        default=None, description="Folder that stands first on the PATH of trials and is looked in first for the "
+                                  "Python that runs the keeper.")
+    environment: dict[str, str] = Field(default={}, description="Variables for all trials on this machine.")
+    prepare_command: str | None = Field(
+        default=None, description="Shell text that is run before each trial's command, in the same shell; a trial "
+                                  "whose preparation fails does not start.")
+    working_folder: str | None = Field(
+        default=None, description="Folder on the machine for everything of ours. Default: ~/.nniweb.")
+
+    @field_validator("host_key")
+    @classmethod
+    def _is_fingerprint(cls, value: str | None) -> str | None:
+        if value is not None and not _FINGERPRINT.fullmatch(value):
+            raise ValueError("expected a fingerprint such as SHA256:AbC...; ssh-keygen -lf shows it")
+        return None if value is None else value.rstrip("=")
+
+    @field_validator("environment")
+    @classmethod
+    def _has_variable_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a variable")
+        return value
+
+    @field_validator("python_path", "working_folder")
+    @classmethod
+    def _is_absolute(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("/", "~/")):
+            raise ValueError("expected an absolute path on the machine, or one that begins with ~/")
+        return value
+
+    @model_validator(mode="after")
+    def _passphrase_has_key(self) -> RemoteMachineSettings:
+        if self.ssh_passphrase is not None and self.ssh_key_file is None:
+            raise ValueError("sshPassphrase opens a key file: give sshKeyFile, too")
+        return self
+
+    @property
+    def address(self) -> str:
+        """Names the machine within its cluster, also in stored states: ``user@host:port``."""
+        return f"{self.user}@{self.host}:{self.port or 22}"
+
+
+class RemoteClusterSettings(ClusterSettings):
+    """The machines, and how long a lost one is waited for."""
+
+    platform_name: ClassVar[str] = "remote"
+    reuse_mode_meaning: ClassVar[str] = (
+        "it has no effect on the remote platform: an agent that is warm starts the trials of all experiments on a "
+        "machine, so there is no start-up time to save")
+    v1_fields: ClassVar[Mapping[str, str]] = {
+        "machineList[].ip": "machineList[].host",
+        "machineList[].port": "machineList[].port",
+        "machineList[].username": "machineList[].user",
+        "machineList[].passwd": "machineList[].password",
+        "machineList[].sshKeyPath": "machineList[].sshKeyFile",
+        "machineList[].passphrase": "machineList[].sshPassphrase",
+        "machineList[].gpuIndices": "machineList[].gpuIndices",
+        "machineList[].maxTrialNumPerGpu": "machineList[].maxTrialNumberPerGpu",
+        "machineList[].useActiveGpu": "machineList[].useActiveGpu",
+        "machineList[].preCommand": "machineList[].prepareCommand",
+        "machineList[].pythonPath": "machineList[].pythonPath",
+    }
+
+    machine_list: tuple[RemoteMachineSettings, ...] = Field(min_length=1, description="The machines.")
+    lost_after: float = Field(
+        default=3600.0, gt=0, description="A trial on a machine that cannot be reached for so many seconds, and that "
+                                          "is not heard of by another way, has failed.")
+
+    @model_validator(mode="after")
+    def _machines_differ(self) -> RemoteClusterSettings:
+        addresses = [machine.address for machine in self.machine_list]
+        twice = next((address for address in addresses if addresses.count(address) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the machine {twice} is named twice")
+        return self
+
+
+class RemoteTrialOptions(TrialOptions):
+    """What one experiment asks of the machines."""
+
+    v1_fields: ClassVar[Mapping[str, str]] = {"remoteConfig.reuse": "reuseMode"}
+
+    reuse_mode: bool | None = Field(
+        default=None, description="Accepted because NNI's files have it. It has no effect here: trials are started by "
+                                  "an agent that is warm anyway.")

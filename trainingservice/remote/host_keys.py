@@ -1,0 +1,104 @@
+"""Host keys: is the machine that answers the one that was meant?
+
+In this order: the fingerprint in the settings; known_hosts of the server's user and of the system; the
+key that was seen at first contact, kept in the service's own file (0600). A machine met for the first
+time is trusted and its key remembered, which is told as the machine's message. A key that differs is
+always refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+import paramiko
+
+from trainingservice.remote.problems import MachineProblem
+
+#: Where OpenSSH keeps what is known.
+SYSTEM_FILES = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
+
+
+def fingerprint(key: paramiko.PKey) -> str:
+    """As ``ssh-keygen -lf`` shows it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
+
+
+def host_name(host: str, port: int) -> str:
+    """How known_hosts names a host."""
+    return host if port == 22 else f"[{host}]:{port}"
+
+
+class HostKeyStore:
+    """What is known of host keys. One per service; any thread."""
+
+    def __init__(self, file: Path, system_files: tuple[Path, ...] = SYSTEM_FILES) -> None:
+        """``file``: keys seen at first contact; made when there is the first one."""
+        self._file = file
+        self._system_files = system_files
+        self._lock = threading.Lock()
+
+    def known(self, name: str) -> dict[str, paramiko.PKey]:
+        """Key type -> key, of the system's files and of ours."""
+        known = self._of_system(name)
+        return known or self._of_file(self._file, name)
+
+    def check(self, name: str, key: paramiko.PKey, expected: str | None) -> str:
+        """"" where the key is known, or a sentence where it is trusted from now on. Raises MachineProblem.
+
+        ``expected``: the fingerprint that the settings demand.
+        """
+        shown = fingerprint(key)
+        if expected is not None:
+            if shown != expected:
+                raise MachineProblem(_changed(name, expected, shown, "hostKey in the settings"), "host_key",
+                                     needs_person=True)
+            return ""
+        known = self._of_system(name)
+        where = "known_hosts"
+        if not known:
+            known, where = self._of_file(self._file, name), f"what was seen at first contact ({self._file})"
+        if not known:
+            self._remember(name, key)
+            return (f"The host key {shown} of {name} was not known and is trusted from now on; compare it with what "
+                    "ssh-keygen -lf says on the machine.")
+        if any(other.asbytes() == key.asbytes() for other in known.values()):
+            return ""
+        raise MachineProblem(_changed(name, ", ".join(sorted(map(fingerprint, known.values()))), shown, where),
+                             "host_key", needs_person=True)
+
+    def _of_system(self, name: str) -> dict[str, paramiko.PKey]:
+        for file in self._system_files:
+            found = self._of_file(file.expanduser(), name)
+            if found:
+                return found
+        return {}
+
+    def _of_file(self, file: Path, name: str) -> dict[str, paramiko.PKey]:
+        if not file.is_file():
+            return {}
+        keys = paramiko.HostKeys()
+        with self._lock:
+            try:
+                keys.load(str(file))
+            except OSError as error:
+                raise MachineProblem(f"The known host keys in {file} cannot be read ({error.strerror}); mend its "
+                                     "rights.",
+                                     "host_key", needs_person=True) from error
+        return dict(keys.lookup(name) or {})
+
+    def _remember(self, name: str, key: paramiko.PKey) -> None:
+        with self._lock:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "w") as stream:
+                stream.write(f"{name} {key.get_name()} {key.get_base64()}\n")
+
+
+def _changed(name: str, expected: str, shown: str, where: str) -> str:
+    return (f"The host key of {name} is {shown}, but {where} says {expected}. Either the machine was set up anew, or "
+            "another one answers in its place: nothing was sent to it. Ask whoever runs it; if the new key is right, "
+            "correct it there.")

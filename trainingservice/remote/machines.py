@@ -1,0 +1,558 @@
+"""One machine: its connection, its agent, and what is wanted of it. Two threads, so that no machine waits for another.
+
+The first thread keeps connection and agent alive, carries out stops, and asks about the trials; while SSH
+works and the agent does not, it collects their journals. The second brings code and starts trials, which
+may take long. Callers only lay down what they want and look at what was seen.
+
+Nothing of this is needed by a trial that runs: all of it may break and come back at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainingservice.agent_client import AgentClient, AgentError, FolderState
+from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.gpu_watch import GpuWatch
+from trainingservice.keeper_bundle import KeeperBundle
+from trainingservice.relay_desk import RelayDesk
+from trainingservice.remote.code_copies import CodeCopies
+from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.connection import Connection, connect
+from trainingservice.remote.first_contact import MachineFacts, look_at, put_file, put_keeper, start_agent
+from trainingservice.remote.host_keys import HostKeyStore
+from trainingservice.remote.journal_collector import JournalCollector
+from trainingservice.remote.problems import MachineProblem
+from trainingservice.trial_job import KeeperAccess, TrialJobDetail
+from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two questions about the trials while nothing happens; also the sign of life of an idle connection.
+LOOK_EVERY = 10.0
+#: Seconds the agent may take to answer one; after that the connection counts as broken.
+ANSWER_TIMEOUT = 20.0
+#: First and longest pause before the next attempt to connect, in seconds; for faults that only a person can mend.
+RECONNECT, RECONNECT_AFTER_REFUSAL = (0.5, 60.0), (30.0, 600.0)
+#: A machine on which so many submissions in a row failed gets none for this long (seconds, doubled up to the second).
+SET_ASIDE_AFTER, SET_ASIDE = 3, (60.0, 900.0)
+#: An agent that lived for less than so many seconds is started again after pauses that grow.
+EARLY_DEATH = 10.0
+#: Seconds after which a stop that the agent refused is tried again.
+REPEAT_STOP = 5.0
+#: Seconds between two collections of journals while there is no agent.
+COLLECT_EVERY = 2.0
+#: Seconds for which a relayed report is shown as the way in use.
+WAY_SHOWN = 60.0
+
+
+class MachineHost(Protocol):
+    """What a machine tells its service. Called in the machine's threads."""
+
+    def machine_saw(self, address: str, job_name: str, state: FolderState) -> None:
+        """The state of a trial's folder; "absent" where the machine has none of that name."""
+
+    def machine_gives_back(self, address: str, job_name: str, fault: TrainingServiceError) -> None:
+        """A trial could not be started there, and certainly does not run there."""
+
+    def machine_says(self, job_name: str, message: str) -> None:
+        """Why a trial that waits there still waits."""
+
+    def machine_changed(self, address: str) -> None:
+        """It came, went, or has room: trials that wait may be looked at again."""
+
+    def folders_on(self, address: str) -> Mapping[str, str]:
+        """Unfinished trials that are there, or may be there: job name -> folder relative to the cluster's folder."""
+
+
+@dataclass
+class _Start:
+    job: TrialJobDetail
+    folder: str
+    document: Callable[[contract.CodeDocument | None], contract.JobDocument]
+    #: The request was sent at least once and its answer was not heard: it may have been obeyed.
+    is_sent: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known of the machine when it is connected."""
+
+    facts: MachineFacts
+    identity: str
+    cpu_count: int
+    has_nvidia_smi: bool
+
+
+@dataclass
+class _Wants:
+    starts: dict[str, _Start] = field(default_factory=dict)
+    stops: dict[str, str] = field(default_factory=dict)  # job name -> folder relative to the cluster's
+
+
+class RemoteMachine:
+    """``open`` starts its threads, ``close`` ends them. All other methods return at once, from any thread."""
+
+    def __init__(self, settings: RemoteMachineSettings, name: str, host: MachineHost, *, keys: HostKeyStore,
+                 bundle: Callable[[], KeeperBundle], cluster_folder: str, scratch: Path,
+                 relay_urls: Callable[[], tuple[str, ...]], held_gpus: Callable[[str], frozenset[int]],
+                 gpus_matter: Callable[[], bool], clock: Callable[[], float] = time.time,
+                 monotonic: Callable[[], float] = time.monotonic,
+                 chance: Callable[[], float] = random.random) -> None:
+        """``cluster_folder``: relative to the machine's working folder. ``held_gpus``: booked on a machine identity."""
+        self.settings, self.name, self.address = settings, name, settings.address
+        self._host, self._keys, self._bundle, self._cluster = host, keys, bundle, cluster_folder
+        self._clock, self._monotonic, self._chance = clock, monotonic, chance
+        self._relay_urls = relay_urls
+        self._lock = threading.Condition()
+        self._wants = _Wants()
+        self._connection: Connection | None = None
+        self._client: AgentClient | None = None
+        self._desk: RelayDesk | None = None
+        self._look: Look | None = None
+        self._problem: MachineProblem | None = MachineProblem("It is being connected.")
+        self._refusals = 0  # in a row: connections that could not be made, or agents that could not be started
+        self._next_collection = 0.0
+        self._early_deaths = 0
+        self._connected_at = float("-inf")
+        self._next_try = 0.0
+        self._next_look = self._stops_not_before = 0.0
+        self._wanted_look = False
+        self._closed = False
+        self.looked_at = float("-inf")  #: monotonic time before which all is seen that the last look showed
+        self.answered_at = monotonic()  #: monotonic time when it was heard of last, by whatever way
+        self.failures = 0  #: submissions in a row that failed
+        self._times_set_aside = 0
+        self._set_aside_until = 0.0
+        self._set_aside_reason = ""
+        self._note = ""
+        self._ways: dict[str, str] = {}
+        self._collected_at: float | None = None
+        self._code = CodeCopies(scratch)
+        self._collector = JournalCollector(relay_urls, clock)
+        self.gpus = GpuWatch(self._ask_gpus, lambda: held_gpus(self.identity), gpus_matter,
+                             lambda: host.machine_changed(self.address), monotonic)
+        self._threads = [threading.Thread(target=self._run, name=f"machine {self.address}", daemon=True),
+                         threading.Thread(target=self._run_starts, name=f"starts on {self.address}", daemon=True)]
+
+    # --- what is known ---------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client is not None
+
+    @property
+    def look(self) -> Look | None:
+        """Of the present or the last connection."""
+        return self._look
+
+    @property
+    def identity(self) -> str:
+        look = self._look
+        return "" if look is None else look.identity
+
+    @property
+    def agent_state(self) -> str:
+        return "running" if self._client is not None else "not running"
+
+    def problem(self) -> str:
+        """Why nothing can be started there now, a sentence; "" where it can."""
+        if self._client is None:
+            problem = self._problem
+            return "It is being connected." if problem is None else str(problem)
+        if self._monotonic() < self._set_aside_until:
+            left = self._set_aside_until - self._monotonic()
+            return (f"It is set aside for {left:.0f} s, because {SET_ASIDE_AFTER} submissions in a row failed there: "
+                    f"{self._set_aside_reason}")
+        return ""
+
+    def message(self) -> str:
+        """What a person should know about it; "" where there is nothing."""
+        return self.problem() or self._note
+
+    def way_home(self) -> str:
+        """How reports come in: "direct", "relay" (through the agent), "files" (over SFTP); "" while unknown."""
+        now = self._monotonic()
+        desk = self._desk
+        if self._collected_at is not None and now - self._collected_at < WAY_SHOWN and self._client is None:
+            return "files"
+        if desk is not None and desk.answered_at is not None and now - desk.answered_at < WAY_SHOWN:
+            return "relay"
+        ways = list(self._ways.values())
+        return ways[-1] if ways else ""
+
+    def client(self) -> AgentClient:
+        """The agent, for a caller that may wait for it. Raises TemporaryError."""
+        client = self._client
+        if client is None:
+            raise TemporaryError(f"Machine {self.name} cannot be used now: {self.problem()}")
+        return client
+
+    def connection(self) -> tuple[Connection, MachineFacts]:
+        """The connection, for a caller that may wait for it. Raises TemporaryError."""
+        connection, look = self._connection, self._look
+        if connection is None or look is None:
+            raise TemporaryError(f"Machine {self.name} cannot be used now: {self.problem()}")
+        return connection, look.facts
+
+    def path(self, facts: MachineFacts, *names: str) -> str:
+        """A path in the cluster's folder on the machine."""
+        return posixpath.join(facts.folder, self._cluster, *names)
+
+    # --- what is wanted --------------------------------------------------------------------
+
+    def start(self, job: TrialJobDetail, folder: str,
+              document: Callable[[contract.CodeDocument | None], contract.JobDocument]) -> None:
+        """Have a trial started in ``folder`` (relative to the cluster's). The host is told how it went."""
+        with self._lock:
+            self._wants.starts.setdefault(job.id, _Start(job, folder, document))
+            self._lock.notify_all()
+
+    def stop(self, job_name: str, folder: str) -> None:
+        """Have a trial ended, or a tombstone laid where there is none; kept in mind until it is done."""
+        with self._lock:
+            start = self._wants.starts.get(job_name)
+            if start is not None and not start.is_sent:
+                del self._wants.starts[job_name]
+            self._wants.stops[job_name] = folder
+            self._lock.notify_all()
+
+    def is_starting(self, job_name: str) -> bool:
+        return job_name in self._wants.starts
+
+    def look_soon(self) -> None:
+        """Ask about the trials now; ``wait_for_look`` tells when it was done."""
+        with self._lock:
+            self._wanted_look = True
+            self._lock.notify_all()
+
+    def wait_for_look(self, since: float, deadline: float) -> bool:
+        """Wait until a look that began after ``since`` is done; False at the deadline or when it is not connected."""
+        with self._lock:
+            while self.looked_at < since:
+                left = deadline - self._monotonic()
+                if left <= 0 or self._client is None or self._closed:
+                    return False
+                self._lock.wait(min(left, 0.5))
+        return True
+
+    def forget(self, job_names: list[str]) -> None:
+        """These trials are gone: nothing is wanted of them any more."""
+        with self._lock:
+            for name in job_names:
+                self._wants.starts.pop(name, None)
+                self._wants.stops.pop(name, None)
+                self._ways.pop(name, None)
+
+    def open(self) -> None:
+        """Begin. Harmless when repeated."""
+        for thread in self._threads:
+            if not thread.is_alive() and not self._closed:
+                thread.start()
+
+    def close(self) -> None:
+        """End connection, agent and threads. Trials go on."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+        self.gpus.stop()
+        self._drop(MachineProblem("The service was closed."))
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(5.0)
+        self._drop(MachineProblem("The service was closed."))  # what was just being connected
+        self.gpus.join(5.0)
+
+    # --- the first thread ------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed:
+            try:
+                self._round()
+            except Exception as error:
+                if not isinstance(error, TrainingServiceError):
+                    logger.exception("machine %s: a round failed", self.address)
+                self._drop(error if isinstance(error, MachineProblem) else MachineProblem(str(error)))
+            with self._lock:
+                if not self._closed and not self._is_due():
+                    self._lock.wait(self._pause())
+
+    def _is_due(self) -> bool:
+        return self._client is not None and (
+            self._wanted_look or (bool(self._wants.stops) and self._monotonic() >= self._stops_not_before))
+
+    def _pause(self) -> float:
+        due = self._next_look if self._client is not None else self._next_try
+        if self._wants.stops and self._client is not None:
+            due = min(due, self._stops_not_before)
+        if self._client is None and self._connection is not None:
+            due = min(due, self._next_collection)
+        return max(0.02, min(60.0, due - self._monotonic()))
+
+    def _round(self) -> None:
+        if self._client is None:
+            if self._monotonic() >= self._next_try:
+                self._connect()
+            if self._client is None and self._connection is not None and self._monotonic() >= self._next_collection:
+                self._next_collection = self._monotonic() + COLLECT_EVERY
+                self._collect()
+            return
+        self._carry_out_stops(self._client)
+        if self._wanted_look or self._monotonic() >= self._next_look:
+            self._ask(self._client)
+
+    def _connect(self) -> None:
+        try:
+            connection = self._connection
+            if connection is None or not connection.is_alive:
+                connection = connect(self.settings, self._keys)
+                with self._lock:
+                    self._connection = connection
+                    self._note = connection.note or self._note
+            self._start_agent(connection)
+        except TemporaryError as error:
+            problem = error if isinstance(error, MachineProblem) else MachineProblem(str(error))
+            self._refuse(problem)
+        else:
+            self._refusals = 0
+            logger.info("machine %s is connected", self.address)
+            self._host.machine_changed(self.address)
+
+    def _start_agent(self, connection: Connection) -> None:
+        bundle = self._bundle()
+        facts = look_at(connection, self.settings, bundle, self._clock)
+        if facts.error:
+            raise MachineProblem(f"The folder {facts.folder} cannot be written on {self.name} ({facts.error}); make "
+                                 "room, "
+                                 "mend the rights, or choose another workingFolder.", "folder", needs_person=True)
+        keeper = put_keeper(connection, facts, bundle)
+        desk = RelayDesk(self._relay_urls, lambda: self._client, monotonic=self._monotonic)
+        client = start_agent(connection, facts, keeper, on_event=self._hear, on_relay=desk.hear,
+                             on_closed=self._lost)
+        try:
+            client.relay(self._relay_file(facts), ANSWER_TIMEOUT)
+            about = client.machine(timeout=ANSWER_TIMEOUT)
+        except TemporaryError:
+            client.close()
+            desk.close()
+            raise
+        self._code.forget()
+        with self._lock:
+            self._look = Look(facts, str(about["machine_id"]), int(about.get("cpu_count") or 1),
+                              bool(about.get("nvidia_smi")))
+            self._client, self._desk, self._problem = client, desk, None
+            self._next_look = self._stops_not_before = 0.0
+            self.answered_at = self._connected_at = self._monotonic()
+            self._lock.notify_all()
+        if self._closed:
+            self._drop(MachineProblem("The service was closed."))
+        elif about.get("nvidia_smi"):
+            self.gpus.start()
+
+    def _relay_file(self, facts: MachineFacts) -> str:
+        # the working folder may be shared by several machines (NFS), an agent's socket is not
+        return self.path(facts, "relays", self.address.replace("/", "_"), "relay.json")
+
+    def _refuse(self, problem: MachineProblem) -> None:
+        pause = self._pause_after(self._refusals, RECONNECT_AFTER_REFUSAL if problem.needs_person else RECONNECT)
+        with self._lock:
+            is_news = str(self._problem) != str(problem)
+            self._refusals += 1
+            self._next_try = self._monotonic() + pause
+            self._problem = problem
+            if self._connection is not None and not self._connection.is_alive:
+                self._connection.close()
+                self._connection = None
+        logger.log(logging.WARNING if is_news else logging.DEBUG, "machine %s: %s Next try in %.1f s.", self.address,
+                   problem, pause)
+        self._host.machine_changed(self.address)
+
+    def _pause_after(self, failures: int, limits: tuple[float, float]) -> float:
+        first, longest = limits
+        return min(longest, first * 2.0 ** min(failures, 16)) * (0.5 + 0.5 * self._chance())
+
+    def _lost(self) -> None:
+        """In the reading thread: an agent's output has ended, mostly that of the present one."""
+        client = self._client
+        if client is not None and client.closed:
+            connection = self._connection
+            broken = connection is None or not connection.is_alive
+            self._drop(MachineProblem("The connection broke; it is made again." if broken else
+                                      "Its agent has ended and is started again."), keep_connection=not broken)
+
+    def _drop(self, problem: MachineProblem, keep_connection: bool = False) -> None:
+        with self._lock:
+            client, desk, connection = self._client, self._desk, self._connection
+            self._client = self._desk = None
+            if not keep_connection:
+                self._connection = None
+            self._problem = problem
+            if client is not None:
+                lived = self._monotonic() - self._connected_at
+                self._early_deaths = self._early_deaths + 1 if lived < EARLY_DEATH else 0
+                self._next_try = self._monotonic() + self._pause_after(self._early_deaths, RECONNECT)
+            self._lock.notify_all()
+        if desk is not None:
+            desk.close()
+        if client is not None:
+            client.close()
+        if connection is not None and not keep_connection:
+            connection.close()
+
+    def _carry_out_stops(self, client: AgentClient) -> None:
+        if self._monotonic() < self._stops_not_before:
+            return
+        facts = self.connection()[1]
+        for job_name, folder in list(self._wants.stops.items()):
+            try:
+                state = client.stop(self.path(facts, folder), ANSWER_TIMEOUT)
+            except AgentError as error:
+                logger.warning("trial %s cannot be stopped on %s yet: %s", job_name, self.address, error)
+                self._stops_not_before = self._monotonic() + REPEAT_STOP
+                continue
+            with self._lock:
+                self._wants.stops.pop(job_name, None)
+            self._host.machine_saw(self.address, job_name, state)
+
+    def _ask(self, client: AgentClient) -> None:
+        begin = self._monotonic()
+        self._wanted_look = False
+        facts = self.connection()[1]
+        names = {self.path(facts, folder): name for name, folder in self._host.folders_on(self.address).items()}
+        states = client.state(list(names), ANSWER_TIMEOUT)
+        self.answered_at = self._monotonic()
+        for folder, state in states.items():
+            self._saw(names[folder], state)
+        with self._lock:
+            self.looked_at = begin
+            self._next_look = self._monotonic() + LOOK_EVERY
+            self._lock.notify_all()
+
+    def _hear(self, folder: str, state: FolderState) -> None:
+        self.answered_at = self._monotonic()
+        self._saw(posixpath.basename(folder), state)
+
+    def _saw(self, job_name: str, state: FolderState) -> None:
+        if state.get("way_home"):
+            self._ways.pop(job_name, None)  # the newest word is the last one
+            self._ways[job_name] = state["way_home"]
+            while len(self._ways) > 100:
+                self._ways.pop(next(iter(self._ways)))
+        self._host.machine_saw(self.address, job_name, state)
+
+    def _collect(self) -> None:
+        """There is no agent, but SSH works: read what keepers have to say from their folders."""
+        look = self._look
+        connection = self._connection
+        if look is None or connection is None:
+            return
+        try:
+            for job_name, folder in self._host.folders_on(self.address).items():
+                path = self.path(look.facts, folder)
+                state = self._collector.collect(connection, path, job_name, look.facts.clock_ahead)
+                if state["state"] not in ("absent", "starting"):  # that only an agent can be sure of
+                    self._host.machine_saw(self.address, job_name, state)
+        except OSError as error:
+            raise MachineProblem(f"Journals cannot be read on {self.name}: {error}") from error
+        self._collected_at = self.answered_at = self._monotonic()
+
+    # --- the second thread -----------------------------------------------------------------
+
+    def _run_starts(self) -> None:
+        while not self._closed:
+            with self._lock:
+                start = next(iter(self._wants.starts.values()), None)
+                if not self._closed and (start is None or (self._client is None and start.is_sent)):
+                    self._lock.wait(1.0)
+                    continue
+            if start is None:
+                return
+            try:
+                self._start(start)
+            except Exception as error:
+                logger.exception("machine %s: a start failed", self.address)
+                self._return(start, TemporaryError(f"the start failed: {type(error).__name__}: {error}"))
+
+    def _start(self, start: _Start) -> None:
+        job = start.job
+        try:
+            client = self.client()
+            connection, facts = self.connection()
+            code = job.form.code
+            document = start.document(None if code is None else self._code.ensure(
+                connection, self.path(facts, "code"), code, lambda text: self._host.machine_says(job.id, text)))
+            access = self._access(job.form.keeper, connection, facts)
+        except PermanentError as error:
+            self._return(start, error)
+            return
+        except TemporaryError as error:
+            if not start.is_sent:
+                self._count_failure(error)
+                self._return(start, error)
+            return
+        with self._lock:
+            if job.id not in self._wants.starts:  # canceled meanwhile
+                return
+            start.is_sent = True
+        try:
+            state = client.start(self.path(facts, start.folder), document, access, ANSWER_TIMEOUT)
+        except AgentError as error:  # refused for sure
+            self._count_failure(error)
+            self._return(start, error)
+        except TemporaryError as error:
+            # it may have been obeyed: the same machine is asked again when it is back
+            self._host.machine_says(job.id, f"Machine {self.name} was lost while the trial was started there; it is "
+                                            f"looked for when the machine is back. {error}")
+            self._drop_if(client, MachineProblem(str(error)))
+        else:
+            self.failures = 0
+            self._times_set_aside = 0
+            with self._lock:
+                self._wants.starts.pop(job.id, None)
+            self._saw(job.id, state)
+
+    def _access(self, access: KeeperAccess, connection: Connection, facts: MachineFacts) -> KeeperAccess:
+        """The keeper's access as it is on the machine: addresses, the authority's file, the agent's socket."""
+        ca_file = None
+        if access.ca_file is not None:
+            ca_file = Path(self.path(facts, "ca.pem"))
+            put_file(connection, str(ca_file), access.ca_file.read_bytes())
+        return replace(access, url_file=None, ca_file=ca_file, relay_file=self._relay_file(facts))
+
+    def _return(self, start: _Start, error: TrainingServiceError) -> None:
+        with self._lock:
+            self._wants.starts.pop(start.job.id, None)
+        self._host.machine_gives_back(self.address, start.job.id, error)
+
+    def _drop_if(self, client: AgentClient, problem: MachineProblem) -> None:
+        if self._client is client:
+            self._drop(problem)
+
+    def _count_failure(self, error: TemporaryError) -> None:
+        self.failures += 1
+        if self.failures >= SET_ASIDE_AFTER:
+            first, longest = SET_ASIDE
+            self._set_aside_until = self._monotonic() + min(longest, first * 2.0 ** self._times_set_aside)
+            self._times_set_aside += 1
+            self._set_aside_reason = str(error)
+            self.failures = 0
+            logger.warning("machine %s: %s", self.address, self.problem())
+
+    def clean_code(self, wanted: frozenset[str]) -> None:
+        """Remove code archives that no known trial needs. Raises TemporaryError."""
+        connection, facts = self.connection()
+        self._code.clean(connection, self.path(facts, "code"), wanted)
+
+    def _ask_gpus(self) -> tuple[list[dict[str, Any]], str]:
+        look = self._look
+        if look is not None and not look.has_nvidia_smi:
+            return [], "there is no nvidia-smi on the PATH"
+        return self.client().gpus()

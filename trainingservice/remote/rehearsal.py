@@ -1,0 +1,192 @@
+"""Tries on each machine what a trial will need, and says in sentences what is wrong and what to do."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from trainingservice.agent_client import AgentClient, AgentError
+from trainingservice.base import RehearsalFinding
+from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
+from trainingservice.keeper_bundle import KeeperBundle
+from trainingservice.keeper_exit import observed_exit
+from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.connection import Connection, connect
+from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
+from trainingservice.remote.host_keys import HostKeyStore
+from trainingservice.remote.problems import MachineProblem
+from trainingservice.trial_job import KeeperAccess
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+#: Bytes of free disk below which a trial is refused, and below which a person is warned.
+DISK_BLOCKS_BELOW = 100 * 1024 * 1024
+DISK_WARNS_BELOW = 1024 * 1024 * 1024
+#: Seconds the clocks may differ before a person is told.
+CLOCK_TOLERANCE = 5.0
+#: Seconds for everything before the launch of an experiment, and for each step otherwise.
+QUICK, PATIENT = 2.0, 20.0
+#: How long the no-op trial may take, in seconds.
+TRIAL_DEADLINE = 20.0
+
+
+def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeyStore, bundle: KeeperBundle,
+                      cluster_folder: str, relay_urls: Callable[[], tuple[str, ...]], clock: Callable[[], float], *,
+                      quick: bool) -> list[RehearsalFinding]:
+    """All findings, good ones too, machine by machine; all machines at the same time.
+
+    Where some machines are well, the others' faults do not block: trials go to those that are well.
+    """
+    with ThreadPoolExecutor(min(16, len(machines))) as pool:
+        findings = list(pool.map(
+            lambda machine: list(_rehearse(machine, keys, bundle, cluster_folder, relay_urls, clock, quick)), machines))
+    some_are_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
+    if not some_are_well:
+        return [finding for of_one in findings for finding in of_one]
+    return [finding if not finding.blocks else RehearsalFinding(finding.check, False, finding.message, finding.machine,
+                                                                temporary=True)
+            for of_one in findings for finding in of_one]
+
+
+def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: KeeperBundle, cluster_folder: str,
+              relay_urls: Callable[[], tuple[str, ...]], clock: Callable[[], float],
+              quick: bool) -> Iterator[RehearsalFinding]:
+    name = settings.host
+    timeout = QUICK if quick else PATIENT
+    try:
+        connection = connect(settings, keys, timeout)
+    except MachineProblem as problem:
+        yield RehearsalFinding(problem.check, False, str(problem), name, temporary=not problem.needs_person)
+        return
+    try:
+        yield RehearsalFinding("connection", True, f"{settings.address} answers and user {settings.user} is let "
+                                                   "in.", name)
+        yield RehearsalFinding("host_key", True, connection.note or "The host key is the one that is known.", name)
+        facts = look_at(connection, settings, bundle, clock, timeout)
+        yield RehearsalFinding("interpreter", True, f"The keeper runs under {facts.python} ({facts.version}).", name)
+        yield from _folder_and_disk(facts, name)
+        yield _clock(facts, name)
+        if not quick and not facts.error:
+            yield from _with_agent(connection, facts, settings, bundle, cluster_folder, relay_urls, name)
+    except MachineProblem as problem:
+        yield RehearsalFinding(problem.check, False, str(problem), name, temporary=not problem.needs_person)
+    except TrainingServiceError as error:
+        yield RehearsalFinding("connection", False, f"The agent on {name} does not work: {error}", name, temporary=True)
+    finally:
+        connection.close()
+
+
+def _folder_and_disk(facts: MachineFacts, name: str) -> Iterator[RehearsalFinding]:
+    if facts.error:
+        yield RehearsalFinding("folder", False, f"The folder {facts.folder} cannot be written on {name} "
+                                                f"({facts.error}); "
+                                                "make room, mend the rights, or choose another workingFolder.", name)
+    else:
+        yield RehearsalFinding("folder", True, f"Trials keep their files in {facts.folder}.", name)
+    if facts.free_bytes is None:
+        return
+    there_is = f"{facts.free_bytes / 1024 / 1024:.0f} MB are free on the disk of {facts.folder} on {name}"
+    if facts.free_bytes < DISK_BLOCKS_BELOW:
+        yield RehearsalFinding("disk", False, f"Only {there_is}; a trial needs room for its code, files and output. "
+                                              "Make "
+                                              "room, or choose a workingFolder on another disk.", name)
+    elif facts.free_bytes < DISK_WARNS_BELOW:
+        yield RehearsalFinding("disk", False, f"Only {there_is}; trials that write much will fail. Make room "
+                                              "soon.", name,
+                               temporary=True)
+    else:
+        yield RehearsalFinding("disk", True, f"{there_is}.", name)
+
+
+def _clock(facts: MachineFacts, name: str) -> RehearsalFinding:
+    ahead = facts.clock_ahead
+    if abs(ahead) <= CLOCK_TOLERANCE:
+        return RehearsalFinding("clock", True, "Its clock agrees with the server's.", name)
+    return RehearsalFinding("clock", True, f"The clock of {name} is {abs(ahead):.0f} s "
+                                           f"{'ahead of' if ahead > 0 else 'behind'}"
+                                           " the server's. Reported times are corrected; files that trials compare by "
+                                           "time may still surprise. Let it use a time server.", name)
+
+
+def _with_agent(connection: Connection, facts: MachineFacts, settings: RemoteMachineSettings, bundle: KeeperBundle,
+                cluster_folder: str, relay_urls: Callable[[], tuple[str, ...]],
+                name: str) -> Iterator[RehearsalFinding]:
+    client = start_agent(connection, facts, put_keeper(connection, facts, bundle), on_event=lambda folder, state: None,
+                         on_closed=lambda: None)
+    try:
+        yield _gpus(client, settings, name)
+        yield _way_home(relay_urls, name)
+        folder = posixpath.join(facts.folder, cluster_folder, "rehearsal", uuid.uuid4().hex[:12])
+        yield from _trial(client, folder, settings, name)
+    finally:
+        client.close()
+
+
+def _gpus(client: AgentClient, settings: RemoteMachineSettings, name: str) -> RehearsalFinding:
+    gpus, error = client.gpus()
+    if not gpus:
+        if settings.gpu_indices is not None:
+            return RehearsalFinding("gpus", False, f"gpuIndices is set for {name}, but no GPU is seen: {error}. "
+                                                   "Install "
+                                                   "NVIDIA's driver, or remove gpuIndices.", name)
+        return RehearsalFinding("gpus", True, f"No GPU is seen ({error}); trials that ask for GPUs do not run "
+                                              "here.", name)
+    request = GpuRequest(0, settings.max_trial_number_per_gpu, settings.use_active_gpu, settings.gpu_indices)
+    choice = choose_gpus(request, [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in gpus], {},
+                         name)
+    if isinstance(choice, Impossible):
+        return RehearsalFinding("gpus", False, choice.reason, name)
+    names = ", ".join(f"{gpu['index']}: {gpu.get('name') or 'GPU'}" for gpu in gpus)
+    return RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) are seen ({names}).", name)
+
+
+def _way_home(relay_urls: Callable[[], tuple[str, ...]], name: str) -> RehearsalFinding:
+    if relay_urls():
+        return RehearsalFinding("way_home", True, "Reports come straight to the server where the machine can reach it, "
+                                                  "otherwise through this connection.", name)
+    return RehearsalFinding("way_home", True, "Reports come straight to the server; through this connection they "
+                                              "cannot, "
+                                              "because the server's own address is not known here.", name)
+
+
+def _trial(client: AgentClient, folder: str, settings: RemoteMachineSettings, name: str) -> Iterator[RehearsalFinding]:
+    """Run ``true`` under a keeper that reports to nobody."""
+    job: contract.JobDocument = {
+        "version": contract.PROTOCOL_VERSION, "job_name": posixpath.basename(folder),
+        "trial_job_id": posixpath.basename(folder), "experiment_id": "rehearsal", "sequence_id": 0,
+        "platform": "remote", "command": settings.prepare_command or "true", "parameters": [], "multi_phase": False,
+        "environment": dict(settings.environment), "inherit_environment": None, "path": [], "gpu_indices": None,
+        "code": None, "keep_files": [],
+        "limits": {"max_trial_duration": TRIAL_DEADLINE, "grace_period": 1.0, "give_up_after": 0.0,
+                   "claim_timeout": 0.0}}
+    what = "The preparation command" if settings.prepare_command else "A trial that does nothing"
+    deadline = time.monotonic() + TRIAL_DEADLINE
+    state = client.start(folder, job, KeeperAccess(urls=(), token=""))
+    while state["state"] != "ended" and time.monotonic() < deadline:
+        time.sleep(0.05)
+        state = client.state([folder])[folder]
+    exit_document = state.get("exit")
+    if exit_document is None:
+        yield RehearsalFinding("trial", False, f"{what} has not ended on {name} after {TRIAL_DEADLINE:.0f} s; see "
+                                               f"{posixpath.join(folder, contract.KEEPER_LOG_FILE)} there.", name,
+                               temporary=True)
+        client.stop(folder)
+        return
+    seen = observed_exit(exit_document)
+    if seen.status is not TrialJobStatus.SUCCEEDED:
+        yield RehearsalFinding("trial", False, f"{what} failed on {name}: {seen.message} See "
+                                               f"{posixpath.join(folder, contract.STDERR_FILE)} there.", name)
+        return
+    yield RehearsalFinding("trial", True, f"{what} ran through.", name)
+    while time.monotonic() < deadline:  # its keeper ends within moments
+        try:
+            client.remove(folder)
+            return
+        except AgentError:
+            time.sleep(0.05)
+        except TemporaryError:
+            return

@@ -1,0 +1,121 @@
+"""Which machine gets a trial, and why it waits. Pure functions over what is known of the machines now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainingservice.gpu_slots import Assigned, GpuReading, GpuRequest, Impossible, Waits, choose_gpus
+
+
+@dataclass(frozen=True)
+class MachineView:
+    """One machine as the choice sees it."""
+
+    address: str
+    name: str
+    #: Why nothing can be started there now, "" where it can.
+    problem: str = ""
+    #: Unfinished trials of this cluster there, and how many there may be (None: any number).
+    trials: int = 0
+    max_trials: int | None = None
+    cpu_count: int = 1
+    #: Submissions in a row that failed there: such a machine comes last.
+    failures: int = 0
+    #: None: not looked at yet. With ``gpu_problem`` they cannot be read now.
+    gpus: Sequence[GpuReading] | None = None
+    gpu_problem: str = ""
+    #: False: it has no nvidia-smi at all.
+    has_gpus: bool = True
+    recently_ours: Collection[int] = ()
+    #: Job -> GPUs it holds there, of all clusters and experiments.
+    booked: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    max_trials_per_gpu: int = 1
+    use_active_gpu: bool = False
+    gpu_indices: tuple[int, ...] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.max_trials is not None and self.trials >= self.max_trials
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The trial goes to this machine; ``gpu_indices`` None where GPUs are not looked at."""
+
+    address: str
+    gpu_indices: tuple[int, ...] | None = None
+
+
+def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
+                   kept: str | None = None) -> Placed | Waits | Impossible:
+    """Choose among ``machines``: enough free GPUs, or a free slot; then least loaded, then first in the list.
+
+    ``kept``: a machine on which GPUs come free for a trial that has waited for long; it is left out.
+    """
+    wants = f"Waits for {_gpus(gpu_number)}" if gpu_number else "Waits for a free machine"
+    reasons: list[str] = []
+    never: list[str] = []
+    fitting: list[tuple[tuple[float, ...], Placed]] = []
+    for order, machine in enumerate(machines):
+        if machine.problem:
+            reasons.append(f"{machine.name}: {_clause(machine.problem)}")
+        elif machine.is_full:
+            reasons.append(f"{machine.name} runs {machine.trials} trial(s), as many as maxTrialNumber allows")
+        elif not gpu_number:
+            load = machine.trials / (machine.max_trials or machine.cpu_count)
+            fitting.append(((machine.failures, load, order), Placed(machine.address)))
+        elif not machine.has_gpus:
+            never.append(f"{machine.name} has no nvidia-smi on its PATH")
+        elif machine.gpu_problem:
+            reasons.append(f"{machine.name}: its GPUs cannot be read: {_clause(machine.gpu_problem)}")
+        elif machine.gpus is None:
+            reasons.append(f"{machine.name}: its GPUs are being looked at")
+        else:
+            choice = _choose_gpus(gpu_number, machine)
+            if isinstance(choice, Impossible):
+                never.append(_clause(choice.reason))
+            elif isinstance(choice, Waits):
+                reasons.append(_clause(choice.reason.partition(": ")[2]))
+            elif machine.address == kept:
+                reasons.append(f"{machine.name} is kept for a trial that asks for more GPUs and has waited longer")
+            else:
+                held = sum(map(len, machine.booked.values())) / max(1, len(machine.gpus) * machine.max_trials_per_gpu)
+                fitting.append(((machine.failures, held, order), Placed(machine.address, choice.indices)))
+    if fitting:
+        return min(fitting, key=lambda pair: pair[0])[1]
+    if not reasons:
+        return Impossible(f"No machine can ever run this trial, which asks for {_gpus(gpu_number or 0)}: "
+                          f"{'; '.join(never)}.")
+    return Waits(f"{wants}: {'; '.join(reasons + never)}.")
+
+
+def machine_to_keep(gpu_number: int, machines: Sequence[MachineView]) -> str | None:
+    """Where GPUs should come free for a trial that has waited for long: where the fewest are missing."""
+    missing: list[tuple[int, int, str]] = []
+    for order, machine in enumerate(machines):
+        if machine.problem or machine.gpus is None or isinstance(_choose_gpus(gpu_number, machine), Impossible):
+            continue
+        free = sum(isinstance(_choose_gpus(1, _only(machine, gpu.index)), Assigned) for gpu in machine.gpus
+                   if machine.gpu_indices is None or gpu.index in machine.gpu_indices)
+        missing.append((gpu_number - free, order, machine.address))
+    return min(missing)[2] if missing else None
+
+
+def _only(machine: MachineView, index: int) -> MachineView:
+    from dataclasses import replace
+
+    return replace(machine, gpu_indices=(index,))
+
+
+def _choose_gpus(gpu_number: int, machine: MachineView) -> Assigned | Waits | Impossible:
+    request = GpuRequest(gpu_number, machine.max_trials_per_gpu, machine.use_active_gpu, machine.gpu_indices)
+    return choose_gpus(request, machine.gpus or (), machine.booked, machine.name, recently_ours=machine.recently_ours)
+
+
+def _gpus(number: int | None) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
+
+
+def _clause(sentence: str) -> str:
+    return sentence.rstrip(". ")

@@ -1,0 +1,414 @@
+"""The remote platform: trials on machines reached over SSH, under keepers that need neither SSH nor the server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+from pydantic import ValidationError
+
+from trainingservice.agent_client import FolderState
+from trainingservice.attempt_states import observed_state, remove_folders
+from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.gpu_slots import Impossible, Waits
+from trainingservice.keeper_bundle import KeeperBundle, build_keeper
+from trainingservice.polling import MustWait, Observation, PollingTrainingService
+from trainingservice.remote.code_copies import folders_in, remove_folder
+from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings, RemoteTrialOptions
+from trainingservice.remote.host_keys import HostKeyStore
+from trainingservice.remote.machines import RemoteMachine
+from trainingservice.remote.rehearsal import rehearse_machines
+from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
+from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+#: Seconds a question waits for the machines; those that have not answered then are heard of later.
+ANSWER_PATIENCE = 2.0
+#: A trial on a machine that has not answered for so many seconds is UNKNOWN.
+UNKNOWN_AFTER = 10.0
+#: A trial that has waited for GPUs for so many seconds has one machine's GPUs kept free for it.
+KEEP_AFTER = 30.0
+
+
+class RemoteTrainingService(PollingTrainingService):
+    """Runs trials on machines reached over SSH.
+
+    Each machine has threads of its own (``machines.py``); this object chooses machines, books GPUs, and
+    keeps in mind who is where. ``platform_state`` is ``{"machine": user@host:port, ...}``. Everything of an
+    attempt lies in ``<workingFolder>/clusters/<cluster>/trials/<experiment>/<job name>`` on its machine.
+    """
+
+    platform: ClassVar[str] = "remote"
+    settings_model: ClassVar[type[ClusterSettings]] = RemoteClusterSettings
+    options_model: ClassVar[type[TrialOptions]] = RemoteTrialOptions
+    needs_public_url: ClassVar[bool] = False
+    metadata_keys: ClassVar[dict[str, str]] = {
+        "host_keys": "Fingerprints of host keys, for machines whose settings name none: a JSON object, host or "
+                     "host:port to SHA256:..."}
+    poll_interval: ClassVar[tuple[float, float]] = (2.0, 15.0)
+
+    def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(settings, context, monotonic=monotonic)
+        self._settings = cast(RemoteClusterSettings, settings)
+        self._keys = HostKeyStore(context.state_folder / "host_keys")
+        self._bundle: KeeperBundle | None = None
+        self._bundling = threading.Lock()
+        self._host_keys_text = ""
+        self._host_keys: dict[str, str] = {}
+        self._machines: dict[str, RemoteMachine] = {}
+        self._places: dict[str, str] = {}  # unfinished job -> address of its machine
+        self._seen: dict[str, Observation] = {}  # job of known place -> what its machine said last
+        self._absent: dict[str, set[str]] = {}  # job of unknown place -> machines that do not have it
+        self._waits_since: dict[str, tuple[float, int]] = {}  # job -> since when it waits for how many GPUs
+
+    # --- cluster ---------------------------------------------------------------------------
+
+    def set_cluster_metadata(self, key: str, value: str) -> None:
+        if key != "host_keys":
+            super().set_cluster_metadata(key, value)
+        try:
+            document = json.loads(value or "{}")
+            if not isinstance(document, dict):
+                raise ValueError("expected a JSON object")
+            for name, text in document.items():
+                RemoteMachineSettings(host=name, user="nobody", host_key=text)
+        except ValidationError as error:
+            raise InvalidMetadata("host_keys", error.errors()[0]["msg"]) from error
+        except ValueError as error:
+            raise InvalidMetadata("host_keys", f"it must be a JSON object, host to fingerprint ({error})") from error
+        self._host_keys_text, self._host_keys = value, {name: str(text) for name, text in document.items()}
+
+    def get_cluster_metadata(self, key: str) -> str:
+        return self._host_keys_text if key == "host_keys" else ""
+
+    def machine_settings(self) -> list[RemoteMachineSettings]:
+        """The machines, with the fingerprints of the metadata."""
+        machines = []
+        for machine in self._settings.machine_list:
+            known = self._host_keys.get(f"{machine.host}:{machine.port or 22}") or self._host_keys.get(machine.host)
+            machines.append(machine if machine.host_key or not known else machine.model_copy(
+                update={"host_key": known.rstrip("=")}))
+        return machines
+
+    def _make_machines(self) -> None:
+        if self._machines:
+            return
+        self.context.state_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings = self.machine_settings()
+        hosts = [machine.host for machine in settings]
+        for machine in settings:
+            name = machine.host if hosts.count(machine.host) == 1 else machine.address
+            self._machines[machine.address] = RemoteMachine(
+                machine, name, self, keys=self._keys, bundle=self.keeper_bundle, cluster_folder=self.cluster_folder,
+                scratch=self.context.state_folder / "code", relay_urls=self.context.relay_urls,
+                held_gpus=self._held_gpus, gpus_matter=self._gpus_matter, clock=self.context.clock,
+                monotonic=self._monotonic)
+
+    @property
+    def cluster_folder(self) -> str:
+        """Our folder in each machine's working folder."""
+        return f"clusters/{self.context.cluster_id}"
+
+    def keeper_bundle(self) -> KeeperBundle:
+        """The keeper that all machines get."""
+        with self._bundling:
+            if self._bundle is None or not self._bundle.path.is_file():
+                try:
+                    self._bundle = build_keeper(self.context.state_folder / "keepers")
+                except OSError as error:
+                    raise TemporaryError(f"The keeper cannot be packed on the server: {error}") from error
+            return self._bundle
+
+    def open(self) -> None:
+        self._make_machines()
+        for machine in self._machines.values():
+            machine.open()
+
+    def close(self) -> None:
+        closers = [threading.Thread(target=machine.close, daemon=True) for machine in self._machines.values()]
+        for closer in closers:
+            closer.start()
+        for closer in closers:
+            closer.join(15.0)
+
+    def list_machines(self) -> list[MachineDetail]:
+        details = []
+        for machine in self._machines.values():
+            look = machine.gpus.latest
+            problem = machine.problem()
+            details.append(MachineDetail(
+                name=machine.name, identity=machine.identity, gpus=() if look is None else look.gpus,
+                healthy=not problem, message=machine.message(), agent_state=machine.agent_state,
+                way_home=machine.way_home()))
+        return details
+
+    def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        self.context.state_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            bundle = self.keeper_bundle()
+        except TemporaryError as error:
+            return [RehearsalFinding("folder", False, str(error))]
+        return rehearse_machines(self.machine_settings(), self._keys, bundle, self.cluster_folder,
+                                 self.context.relay_urls, self.context.clock, quick=quick)
+
+    # --- the four methods ------------------------------------------------------------------
+
+    def start_job(self, job: TrialJobDetail) -> Observation:
+        self._make_machines()
+        views = [self._view(machine, job) for machine in self._machines.values()]
+        number = job.form.gpu_number
+        held = self._booked_before(job)
+        choice = held or choose_machine(number, views, kept=self._machine_kept_from(job, views))
+        if isinstance(choice, Impossible):
+            raise PermanentError(choice.reason)
+        if isinstance(choice, Waits):
+            if number:
+                self._waits_since.setdefault(job.id, (self._monotonic(), number))
+            raise MustWait(choice.reason)
+        machine = self._machines[choice.address]
+        if choice.gpu_indices is not None and not self.context.gpu_book.book(
+                machine.identity, job.id, choice.gpu_indices, machine.settings.max_trial_number_per_gpu):
+            raise MustWait(f"Waits for {number} GPU(s): another trial took them at this moment.", retry_after=0.2)
+        self._waits_since.pop(job.id, None)
+        self._places[job.id] = choice.address
+        self._absent.pop(job.id, None)
+        folder = self._folder(job)
+        placed = replace(job, gpu_indices=choice.gpu_indices)
+        machine.start(placed, folder, lambda code: self._document(placed, machine, code))
+        return Observation(TrialJobStatus.WAITING, machine=machine.name, gpu_indices=choice.gpu_indices,
+                           url=f"ssh://{choice.address}/{folder}", platform_state={"machine": choice.address})
+
+    def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        self._make_machines()
+        for job in jobs:
+            self._note_place(job)
+        since = self._monotonic()
+        places = {self._places.get(job.id) for job in jobs}
+        asked = [machine for address, machine in self._machines.items() if None in places or address in places]
+        for machine in asked:
+            machine.look_soon()
+        answered = {machine.address for machine in asked if machine.wait_for_look(since, since + ANSWER_PATIENCE)}
+        answers: dict[str, Observation | None] = {}
+        for job in jobs:
+            place = self._places.get(job.id)
+            if place is None:
+                if self._absent.get(job.id, set()) >= self._machines.keys() and answered >= self._machines.keys():
+                    answers[job.id] = None
+            elif place in answered:
+                if place in self._absent.get(job.id, set()) and not self._machines[place].is_starting(job.id):
+                    answers[job.id] = None
+                elif job.id in self._seen:
+                    answers[job.id] = self._seen[job.id]
+            else:
+                seen = self._unanswered(job, place)
+                if seen is not None:
+                    answers[job.id] = seen
+        return answers
+
+    def stop_job(self, job: TrialJobDetail) -> None:
+        self._make_machines()
+        self._note_place(job)
+        place = self._places.get(job.id)
+        for address, machine in self._machines.items():
+            if place in (None, address):  # of unknown place: no machine may start it later
+                machine.stop(job.id, self._folder(job))
+
+    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
+        self._make_machines()
+        still_wanted = frozenset(job.form.code.sha256 for job in self.list_trial_jobs()
+                                 if job.form.experiment_id != experiment_id and job.form.code is not None
+                                 and job.form.code.sha256 is not None)
+        problems = []
+        for machine in self._machines.values():
+            machine.forget([job.id for job in jobs])
+            try:
+                connection, facts = machine.connection()
+                trials = machine.path(facts, "trials", experiment_id)
+                remove_folders(machine.client(), folders_in(connection, trials), monotonic=self._monotonic)
+                remove_folder(connection, trials)
+                machine.clean_code(still_wanted)
+            except TemporaryError as error:
+                problems.append(str(error))
+        for job in jobs:
+            self.context.gpu_book.free(job.id)
+            self._forget(job.id)
+        if problems:
+            raise TemporaryError(f"What experiment {experiment_id} left cannot be removed everywhere yet: "
+                                 f"{' '.join(problems)}", retry_after=30)
+
+    # --- what this platform adds -----------------------------------------------------------
+
+    @property
+    def is_multi_phase_job_supported(self) -> bool:
+        return True
+
+    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
+        self._note_place(job)
+        machine = self._machines.get(self._places.get(job.id, ""))
+        if machine is None:
+            raise TemporaryError(f"It is not known yet on which machine trial {job.id} is.")
+        order: contract.Order = {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
+                                 "text": parameters.value}
+        facts = machine.connection()[1]
+        machine.client().deliver(machine.path(facts, self._folder(job)), [order], timeout=10.0)
+
+    def job_ended(self, job: TrialJobDetail) -> None:
+        self.context.gpu_book.free(job.id)
+        self._forget(job.id)
+
+    def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
+        self._make_machines()
+        for job in jobs:
+            if not job.ended:
+                self._note_place(job.detail)
+        for machine in self._machines.values():
+            machine.open()  # what is asked below needs them
+        super().resume_trial_jobs(jobs)
+
+    # --- what machines tell ----------------------------------------------------------------
+
+    def folders_on(self, address: str) -> Mapping[str, str]:
+        return {job.id: self._folder(job) for job in self.list_trial_jobs()
+                if not job.status.is_end and self._places.get(job.id, address) == address}
+
+    def machine_saw(self, address: str, job_name: str, state: FolderState) -> None:
+        try:
+            job = self.get_trial_job(job_name)
+        except TrainingServiceError:
+            return  # of a rehearsal, or of an experiment that was removed
+        place = self._places.get(job_name)
+        if place not in (None, address) or job.status.is_end:
+            return
+        if state["state"] == "absent":
+            self._absent.setdefault(job_name, set()).add(address)
+            return
+        self._absent.pop(job_name, None)
+        machine = self._machines[address]
+        if place is None and state["state"] == "canceled":
+            # a tombstone, laid on every machine: only the last word counts
+            self._absent.setdefault(job_name, set()).add(address)
+            if job.is_early_stopped is None:
+                return
+        self._places[job_name] = address
+        seen = observed_state(job, state, machine.name)
+        if seen is not None:
+            self._seen[job_name] = replace(seen, platform_state={**(seen.platform_state or {}), "machine": address})
+            self.note(job_name, self._seen[job_name])
+
+    def machine_gives_back(self, address: str, job_name: str, fault: TrainingServiceError) -> None:
+        self.context.gpu_book.free(job_name)
+        self._places.pop(job_name, None)
+        self._seen.pop(job_name, None)
+        self.give_back(job_name, fault)
+
+    def machine_says(self, job_name: str, message: str) -> None:
+        self.note(job_name, Observation(TrialJobStatus.WAITING, message=message))
+
+    def machine_changed(self, address: str) -> None:
+        self.room_may_be_free()
+        self.ask_soon()
+
+    # --- choosing --------------------------------------------------------------------------
+
+    def _view(self, machine: RemoteMachine, job: TrialJobDetail) -> MachineView:
+        settings, look = machine.settings, machine.look
+        trials = sum(place == machine.address for place in list(self._places.values()))
+        gpu_look = machine.gpus.recent() if job.form.gpu_number and machine.is_connected else None
+        return MachineView(
+            machine.address, machine.name, machine.problem(), trials, settings.max_trial_number,
+            cpu_count=1 if look is None else look.cpu_count, failures=machine.failures,
+            gpus=None if gpu_look is None else gpu_look.readings(),
+            gpu_problem="" if gpu_look is None else gpu_look.error,
+            has_gpus=look is None or look.has_nvidia_smi,
+            recently_ours=() if gpu_look is None else gpu_look.ours,
+            booked=self.context.gpu_book.booked(machine.identity) if job.form.gpu_number and machine.identity else {},
+            max_trials_per_gpu=settings.max_trial_number_per_gpu, use_active_gpu=settings.use_active_gpu,
+            gpu_indices=settings.gpu_indices)
+
+    def _booked_before(self, job: TrialJobDetail) -> Any:
+        """Where an earlier object of this service booked GPUs for it and may have started it; None mostly."""
+        from trainingservice.remote.scheduling import Placed
+
+        if not job.form.gpu_number:
+            return None
+        for machine in self._machines.values():
+            booked = self.context.gpu_book.booked(machine.identity).get(job.id) if machine.identity else None
+            if booked and machine.is_connected:
+                return Placed(machine.address, booked)
+        return None
+
+    def _machine_kept_from(self, job: TrialJobDetail, views: Sequence[MachineView]) -> str | None:
+        """The machine whose GPUs come free for a trial that has waited longest and asks for more than this one."""
+        number = job.form.gpu_number or 0
+        now = self._monotonic()
+        mine = self._waits_since.get(job.id, (now, 0))[0]
+        unfinished = {other.id for other in self.list_trial_jobs() if not other.status.is_end}
+        waiting = [(since, asked) for name, (since, asked) in list(self._waits_since.items())
+                   if name != job.id and name in unfinished and asked > number and since <= mine
+                   and now - since >= KEEP_AFTER]
+        return machine_to_keep(min(waiting)[1], views) if number and waiting else None
+
+    def _held_gpus(self, identity: str) -> frozenset[int]:
+        return frozenset(index for held in self.context.gpu_book.booked(identity).values() for index in held)
+
+    def _gpus_matter(self) -> bool:
+        return any(job.form.gpu_number for job in self.list_trial_jobs() if not job.status.is_end)
+
+    # --- places and documents --------------------------------------------------------------
+
+    def _note_place(self, job: TrialJobDetail) -> None:
+        """Remember where a resumed job is, and that its GPUs are taken."""
+        place = job.platform_state.get("machine")
+        if job.id not in self._places and isinstance(place, str) and place:
+            self._places[job.id] = place
+
+    def _forget(self, job_name: str) -> None:
+        self._places.pop(job_name, None)
+        self._absent.pop(job_name, None)
+        self._seen.pop(job_name, None)
+        self._waits_since.pop(job_name, None)
+
+    def _unanswered(self, job: TrialJobDetail, place: str) -> Observation | None:
+        """What is said of a job whose machine does not answer; None: nothing new yet."""
+        machine = self._machines.get(place)
+        if machine is None:
+            return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=f"Its machine {place} is no longer "
+                               "in machineList, so nobody can ask how it is; list the machine again and rerun the "
+                               "trial.")
+        silent = self._monotonic() - machine.answered_at
+        if silent >= self._settings.lost_after:
+            machine.stop(job.id, self._folder(job))  # should the machine come back
+            return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=(
+                f"Machine {machine.name} could not be reached for {silent:.0f} s (lostAfter), so the trial counts as "
+                f"lost: {machine.problem()}"))
+        if silent >= UNKNOWN_AFTER and not machine.is_connected:
+            return Observation(TrialJobStatus.UNKNOWN, message=f"Machine {machine.name} cannot be reached: "
+                                                               f"{machine.problem()}")
+        return None
+
+    @staticmethod
+    def _folder(job: TrialJobDetail) -> str:
+        return f"trials/{job.form.experiment_id}/{job.id}"
+
+    def _document(self, job: TrialJobDetail, machine: RemoteMachine,
+                  code: contract.CodeDocument | None) -> contract.JobDocument:
+        settings = machine.settings
+        facts = machine.connection()[1]
+        path = []
+        if settings.python_path is not None:
+            path = [settings.python_path if settings.python_path.startswith("/") else
+                    facts.home + settings.python_path[1:]]
+        document = job_document(job.form, platform=self.platform, code=code, gpu_indices=job.gpu_indices, path=path)
+        document["environment"] = {**settings.environment, **document["environment"]}
+        if settings.prepare_command:
+            document["command"] = f"{settings.prepare_command}\n_nniweb=$?; [ $_nniweb -eq 0 ] || exit $_nniweb\n" \
+                                  f"{document['command']}"
+        return document
