@@ -1,0 +1,92 @@
+"""How long a newcomer waits: from ``git clone`` to the first number of a trial that moves on the page.
+
+    .venv/bin/python benchmarks/newcomers_walk.py
+
+Clones this checkout's last commit into a temporary folder, says ``make run`` there with an empty data
+folder, follows the link it prints in a browser, opens the demo and waits for the first intermediate
+result, without loading the page again. Needs chromium, playwright, and the network for packages.
+What pip and npm have in their caches already makes it faster.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from trainingservice.testing.processes import end_processes, processes_of  # noqa: E402
+
+#: Seconds for the installation, and for each step on the page.
+INSTALLING, STEP = 1800, 120
+#: Whether a cell of the column "Latest" shows a number.
+SOMETHING_MOVES = r"""() => [...document.querySelectorAll("table")].some((table) => {
+    const column = [...table.querySelectorAll("th")].findIndex((head) => head.textContent.includes("Latest"));
+    return [...table.querySelectorAll("tbody tr")].some((row) => /\d/.test(row.children[column]?.textContent ?? ""));
+})"""
+
+
+def walk(folder: Path) -> None:
+    begun = time.monotonic()
+
+    def reached(what: str) -> None:
+        print(f"{time.monotonic() - begun:7.1f} s  {what}", flush=True)
+
+    checkout = folder / "nniweb"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
+    reached("cloned")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    plain = {name: value for name, value in os.environ.items()
+             if not name.startswith("NNIWEB_") and name != "VIRTUAL_ENV"}
+    with open(folder / "log", "wb") as log:
+        server = subprocess.Popen(["make", "run"], cwd=checkout, stdout=log, stderr=subprocess.STDOUT,
+                                  env={**plain, "NNIWEB_PORT": str(port), "PYTHONUNBUFFERED": "1"},
+                                  start_new_session=True)
+    try:
+        link = printed_link(folder / "log", server)
+        reached("installed; the link is printed")
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path="/usr/bin/chromium", args=["--headless", "--no-sandbox", "--disable-gpu"],
+                env={name: value for name, value in plain.items() if not name.lower().endswith("_proxy")})
+            page = browser.new_page()
+            page.set_default_timeout(STEP * 1000)
+            page.goto(link)
+            reached("signed in")
+            page.locator("tbody tr a").first.click()
+            reached("the demo's page is open")
+            page.wait_for_function(SOMETHING_MOVES)
+            reached("the first intermediate result is on the page")
+            browser.close()
+    finally:
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGINT)
+        server.wait(60)
+        end_processes(processes_of([str(checkout)]))
+
+
+def printed_link(log: Path, server: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + INSTALLING
+    while time.monotonic() < deadline and server.poll() is None:
+        if found := re.search(r"http://\S+/sign-in/\S+", log.read_text()):
+            return found.group(0)
+        time.sleep(0.1)
+    raise SystemExit(f"make run printed no link:\n{log.read_text()}")
+
+
+if __name__ == "__main__":
+    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(prefix="nniweb-walk-") as scratch:
+        walk(Path(scratch))
