@@ -26,6 +26,7 @@ EXTRA_PLATFORMS_VARIABLE = "NNIWEB_EXTRA_PLATFORMS"
 #: name -> "module:Class"
 BUILT_IN: dict[str, str] = {
     "local": "trainingservice.local.service:LocalTrainingService",
+    "remote": "trainingservice.remote.service:RemoteTrainingService",
 }
 
 #: What NNI's configuration files call a platform -> its name here.

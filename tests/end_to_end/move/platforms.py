@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.fakes.ssh_machine import SshMachine
+
 
 @dataclass(frozen=True)
 class Place:
@@ -43,10 +45,20 @@ def scripted_at_once(folder: Path) -> Iterator[Place]:
                  "behaviours": {"*": {"restartAfter": 0}}})
 
 
+@contextmanager
+def remote(folder: Path) -> Iterator[Place]:
+    """A machine behind a real sshd that does not reach the server: reports come through its agent."""
+    with SshMachine(folder / "ada") as machine:
+        yield Place({"platform": "remote", "machineList": [
+            {"host": "127.0.0.1", "port": machine.port, "user": machine.user, "sshKeyFile": str(machine.key),
+             "hostKey": machine.fingerprint}]})
+
+
 #: Name in the test's id -> what brings the platform up. The first one is what all others are compared with.
 PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "local": local,
     "local_snapshot": local_snapshot,
     "scripted": scripted,
     "scripted_at_once": scripted_at_once,
+    "remote": remote,
 }

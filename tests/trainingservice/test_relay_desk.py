@@ -1,0 +1,88 @@
+"""Requests that an agent passes on: what goes to the server, and what does not."""
+
+import base64
+import queue
+from collections.abc import Mapping
+
+import pytest
+
+from tests.fakes.ssh_machine import free_port
+from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.relay_desk import RelayDesk
+from trialkeeper import contract
+
+
+class Answers:
+    def __init__(self):
+        self.come: queue.Queue = queue.Queue()
+
+    def answer(self, relay: int, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.come.put((relay, status, dict(headers), body))
+
+
+@pytest.fixture
+def receiver():
+    with KeeperReceiver(installation="test") as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def answers():
+    return Answers()
+
+
+@pytest.fixture
+def desk(receiver, answers):
+    dead = f"http://127.0.0.1:{free_port()}"
+    desk = RelayDesk(lambda: (dead, receiver.url), lambda: answers)
+    yield desk
+    desk.close()
+
+
+def ask(desk, path, body=b"", method="POST", **headers):
+    desk.hear({"event": "relay", "relay": 7, "method": method, "path": path, "headers": headers, "length": len(body)})
+    for begin in range(0, len(body), 10):
+        desk.hear({"event": "relay", "relay": 7, "data": base64.b64encode(body[begin:begin + 10]).decode()})
+
+
+def test_a_report_goes_to_the_first_address_that_answers_and_its_answer_back(desk, answers, receiver):
+    access = receiver.access_for("attempt")
+    report = b'{"keeper": {"version": 1, "journal_id": "j", "pid": 1, "host": "h"}, "sent_at": 1.0, "entries": []}'
+    ask(desk, contract.URL_PREFIX + "trials/attempt/reports", report, authorization=f"Bearer {access.token}")
+    number, status, _, body = answers.come.get(timeout=10)
+    assert (number, status) == (7, 200)
+    assert b'"installation": "test"' in body.replace(b'":"', b'": "')
+    assert desk.answered_at is not None
+
+
+def test_a_refusal_of_the_server_goes_back_as_it_is(desk, answers):
+    ask(desk, contract.URL_PREFIX + "trials/attempt/reports", b"{}", authorization="Bearer wrong")
+    assert answers.come.get(timeout=10)[1] == 401
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("POST", "/api/v1/experiments/"), ("DELETE", contract.URL_PREFIX + "trials/a/job"), ("GET", "/admin/"),
+    ("GET", contract.URL_PREFIX + "../../admin/"), ("GET", "http://elsewhere/" + contract.URL_PREFIX + "x"),
+    ("GET", contract.URL_PREFIX + "trials/a?next=b"),
+])
+def test_nothing_but_the_keepers_protocol_is_passed_on(desk, answers, method, path):
+    ask(desk, path, method=method)
+    assert answers.come.get(timeout=10)[1] == 403
+    assert desk.answered_at is None
+
+
+def test_where_no_server_answers_the_keeper_is_told_so(answers):
+    desk = RelayDesk(lambda: (f"http://127.0.0.1:{free_port()}",), lambda: answers)
+    ask(desk, contract.URL_PREFIX + "trials/attempt/job", method="GET")
+    assert answers.come.get(timeout=10)[1] == 503
+    desk.close()
+
+
+def test_a_keeper_that_goes_away_in_the_middle_is_forgotten(desk, answers):
+    path = contract.URL_PREFIX + "trials/attempt/reports"
+    desk.hear({"event": "relay", "relay": 3, "method": "POST", "path": path, "headers": {}, "length": 100})
+    desk.hear({"event": "relay", "relay": 3, "gone": True})
+    desk.hear({"event": "relay", "relay": 3, "data": base64.b64encode(b"x" * 100).decode()})
+    ask(desk, path, b"{}")
+    assert answers.come.get(timeout=10)[0] == 7
+    assert answers.come.empty()
