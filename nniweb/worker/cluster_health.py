@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from nniweb.experiments import doorbell
 from nniweb.experiments.exact_text import printable
-from nniweb.experiments.models import Cluster, Machine
+from nniweb.experiments.models import Cluster, Experiment, Machine
 from nniweb.worker.cluster_work import ClusterWork
 
 #: Seconds between two looks.
@@ -25,6 +26,7 @@ def show(work: ClusterWork) -> None:
     if work.shown_health != (health, message):
         with work.lease.transaction():
             Cluster.objects.filter(pk=work.cluster_pk).update(health=health, message=printable(message))
+            _ring(work)
         work.shown_health = (health, message)
     if work.service is not None:
         _show_machines(work)
@@ -43,4 +45,11 @@ def _show_machines(work: ClusterWork) -> None:
                     "way_home": machine.way_home, "seen_at": work.now()})
         Machine.objects.filter(cluster_id=work.cluster_pk).exclude(name__in=[machine.name for machine in machines]
                                                                    ).delete()
+        _ring(work)
     work.shown_machines = machines
+
+
+def _ring(work: ClusterWork) -> None:
+    """Pages of the cluster look again when the experiments that run on it ring: it is their why that changed."""
+    for experiment_pk in Experiment.objects.unfinished().filter(cluster=work.cluster_pk).values_list("pk", flat=True):
+        doorbell.ring_on_commit(experiment_pk)
