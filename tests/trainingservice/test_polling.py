@@ -641,3 +641,25 @@ def test_a_host_that_fails_on_the_news_does_not_stop_the_service(cloud, clock, t
     service.step()
     service.note("a", Observation(SUCCEEDED))
     assert service.ended == ["a"]
+
+
+def test_a_job_that_a_place_gives_back_is_started_again_and_holds_up_no_other(make, cloud):
+    service = make()
+    service.submit_trial_job(form("one"))
+    service.step()
+    service.give_back("one", TemporaryError("that machine is full"))
+    assert service.get_trial_job("one").status is TrialJobStatus.WAITING
+    assert service.get_trial_job("one").message == "that machine is full"
+    assert service.get_trial_job("one").platform_state == {}
+    service.submit_trial_job(form("two"))
+    service.step()
+    assert cloud.count("start", "two") == 1
+
+
+def test_a_job_that_is_given_back_for_good_has_failed_with_the_reason(make, cloud):
+    service = make()
+    service.submit_trial_job(form("one"))
+    service.step()
+    service.give_back("one", PermanentError("its code is gone"))
+    assert service.get_trial_job("one").status is TrialJobStatus.FAILED
+    assert service.get_trial_job("one").message == "its code is gone"

@@ -66,7 +66,7 @@ def counts(answer):
 def dead_url():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return "http://127.0.0.1:%d" % probe.getsockname()[1]
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_where_no_address_answers_the_agent_is_asked(relay):

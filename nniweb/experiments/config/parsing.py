@@ -268,6 +268,8 @@ class _Reading:
             findings.note(f"{findings.spelling('advisor')}: NNI 3 calls it tuner; it is read as one.")
         storage = document.shared_storage
         if storage is not None:
+            findings.note(f"{findings.spelling('sharedStorage')}: nothing is mounted by this server. Mount the share "
+                          "on the machines yourself, and let the trials read it by its path there.")
             wanted = ({"nfs_server": "nfsServer", "exported_directory": "exportedDirectory"}
                       if storage.storage_type == "NFS"
                       else {"storage_account_name": "storageAccountName", "container_name": "containerName"})
