@@ -96,7 +96,7 @@ def test_gzip_is_taken(application, make_attempt) -> None:
     (gzip.compress(b" " * (contract.MAX_REPORT_BYTES + 1)), {"content_encoding": "gzip"}, 413, "too_large"),
     (b"", {"content_length": str(contract.MAX_REPORT_BYTES + 1)}, 413, "too_large"),
     (document({**STARTED, "n": 2}), {}, 409, "gap"),
-])
+], ids=["garbage", "a list", "nothing in it", "no gzip", "too large", "a bomb", "too large by its own word", "a gap"])
 def test_what_cannot_be_taken_is_refused_and_nothing_changes(application, make_attempt, body: bytes, headers: Any,
                                                              status: int, error: str) -> None:
     attempt = make_attempt()
