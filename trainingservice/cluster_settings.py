@@ -51,6 +51,13 @@ class ClusterSettings(SettingsModel):
     #: is accepted everywhere, also where no model declares it).
     reuse_mode_meaning: ClassVar[str] = "it has no effect here"
 
+    def borrowed_from_the_server(self) -> str:
+        """What these settings use that belongs to the user the server runs as (keys, say), in words; "" for nothing.
+
+        A host lets only administrators use such settings of their own.
+        """
+        return ""
+
 
 class TrialOptions(SettingsModel):
     """What one experiment asks of the platform for its trials. Each platform has one subclass."""

@@ -83,6 +83,11 @@ def check(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -
     _way_home(platform, settings)
     options = _options(settings, platform)
     section = None if found else _section(settings)
+    if section is not None and not owner.is_admin and (borrowed := section.settings.borrowed_from_the_server()):
+        raise Refused(f"These settings use what belongs to the server's own user ({borrowed}), which only "
+                      "administrators may do. Give a password for each machine, or use a cluster that an "
+                      "administrator has set up.",
+                      "trainingService")
     cluster = found or cluster_of_section(_section(settings), owner)
     findings = _rehearse(cluster, section, options)
     size = CodeSize(code.file_count, code.bytes) if code else _code_size(platform, options, settings)

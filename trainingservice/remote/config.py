@@ -117,6 +117,10 @@ class RemoteClusterSettings(ClusterSettings):
         default=3600.0, gt=0, description="A trial on a machine that cannot be reached for so many seconds, and that "
                                           "is not heard of by another way, has failed.")
 
+    def borrowed_from_the_server(self) -> str:
+        borrows = any(machine.password is None or machine.proxy_jump is not None for machine in self.machine_list)
+        return "its SSH keys and settings" if borrows else ""
+
     @model_validator(mode="after")
     def _machines_differ(self) -> RemoteClusterSettings:
         addresses = [machine.address for machine in self.machine_list]

@@ -128,6 +128,16 @@ def vault_config(config: str, vault: None) -> str:
     return config.replace("platform: local", "platform: vault\n  address: there\n  token: sesame")
 
 
+@pytest.mark.parametrize("login", ["", ", sshKeyFile: id_rsa", ", password: p, proxyJump: me@gate"])
+def test_members_may_not_log_in_with_the_servers_own_keys(as_user, alice, config, login: str) -> None:
+    machine = f"platform: remote\n  machineList: [{{host: box.example, user: me{login}}}]"
+    data = tar_of(trial_dot_py="1", search_space_dot_json=SPACE, id_rsa="a key")
+    errors = refused(upload(as_user(alice), config.replace("platform: local", machine), data))
+    assert errors[0]["field"] == "trainingService"
+    assert "server's own user" in errors[0]["message"]
+    assert not Cluster.objects.exists()
+
+
 def test_members_may_not_name_the_servers_files(as_user, alice, vault_config, code_folder) -> None:
     client = as_user(alice)
     errors = refused(client.post("/api/v1/experiments/", {"config": vault_config, "base_directory": str(code_folder)}))
