@@ -53,6 +53,15 @@ function fill(row, experiment) {
 
 let refreshing = false;
 let refreshAgain = false;
+/** A form was sent: its answer is on its way, and loading this page anew would call it off. */
+let leaving = false;
+
+window.addEventListener("submit", (event) => {
+  leaving ||= !event.defaultPrevented;
+});
+window.addEventListener("pageshow", () => {
+  leaving = false;
+});
 
 /** The list as the server has it now: for rows that came or went, and for the counts. */
 async function refresh() {
@@ -64,7 +73,8 @@ async function refresh() {
   try {
     const had = document.getElementById("counts") !== null;
     const fresh = await refreshParts(["experiments", "counts"]);
-    if (!had && fresh.getElementById("counts")) location.reload(); // the first experiment: filters come with it
+    const first = !had && fresh.getElementById("counts") !== null;
+    if (first && !leaving) location.reload(); // the first experiment: filters come with it
     rows().forEach(drawRow);
   } catch {
     refreshAgain = true;

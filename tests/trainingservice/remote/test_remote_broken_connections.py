@@ -11,6 +11,9 @@ from trainingservice.remote import service as service_module
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 
+# outages, lost machines and long queues: minutes together
+pytestmark = pytest.mark.slow
+
 RUNNING, UNKNOWN, SUCCEEDED, FAILED = (TrialJobStatus.RUNNING, TrialJobStatus.UNKNOWN, TrialJobStatus.SUCCEEDED,
                                        TrialJobStatus.FAILED)
 
