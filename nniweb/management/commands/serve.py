@@ -72,8 +72,10 @@ class Command(BaseCommand):
             worker.join(timeout=20)
         keeper_application.group_commit.close()
         connection.close()
-        if worker.is_alive():
-            os._exit(0)  # a platform's call hangs; everything of ours is committed
+        self.stdout.flush()
+        # not sys.exit: that waits for threads, and one may hang in a platform's call or a slow request;
+        # everything of ours is committed, and the lock on the data folder goes with the process
+        os._exit(0)
 
     def _launch_demo(self, user: Any) -> None:
         from nniweb.first_start import launch_demo
