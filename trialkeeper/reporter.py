@@ -143,14 +143,21 @@ class Reporter:
         if self._stopped:
             return True
         if now < self._paused_until:
+            self._look_at_accepted_file()
+            if self._finished_at is not None and self._is_delivered():
+                return True
             stamp = self._access.url_file_stamp()
             if stamp == self._url_file_stamp or stamp is None:
                 return False
             self._url_file_stamp = stamp  # the server has come back under another address: ask it at once
+            self._failures = min(self._failures, 1)  # and should it not be ready yet, soon again
             return True
         if self._is_gone:
             return self._finished_at is not None
         return self._has_news() or self._finished_at is not None or now >= self._next_heartbeat_at
+
+    def _is_delivered(self) -> bool:
+        return self._listens_only or (self._accepted >= self._journal.last_n and not self._files)
 
     def _has_news(self) -> bool:
         return not self._listens_only and self._accepted < self._journal.last_n
@@ -164,11 +171,12 @@ class Reporter:
         return max(0.0, self._next_heartbeat_at - now)
 
     def _round(self) -> None:
+        # before the call: an address that is written while an old one is being tried is news
+        self._url_file_stamp = self._access.url_file_stamp()
         if self._failures:
             self._look_at_accepted_file()
         if self._finished_at is not None:
-            delivered = self._listens_only or (self._accepted >= self._journal.last_n and not self._files)
-            if self._is_gone or delivered:
+            if self._is_gone or self._is_delivered():
                 if self._is_gone:
                     self._note_accepted(self._journal.last_n)  # nobody wants the rest: nothing is left to be delivered
                 self._end("gone" if self._is_gone else DELIVERED)
@@ -199,7 +207,6 @@ class Reporter:
         if self._finished_at is not None:
             give_up_at = max(self._heard_at, self._finished_at) + self._give_up_after
             self._paused_until = min(self._paused_until, max(give_up_at, self._clock() + 0.05))
-        self._url_file_stamp = self._access.url_file_stamp()
 
     def _heard(self) -> None:
         first = self._failures > 0 or self._own.id is None

@@ -124,11 +124,13 @@ def test_a_job_deleted_by_somebody_else_is_canceled_by_the_system(bench, play):
 
 
 def test_while_the_platform_says_nothing_the_last_answer_stays(bench, play):
-    service, form = play(UNTIL_GO.format(bench.witness), silentAfter=0, silentFor=0.8)
+    speak = bench.witness / "speak"
+    service, form = play(UNTIL_GO.format(bench.witness), silentAfter=0, silentUntil=str(speak))
     bench.wait_for_file(bench.witness / "starts")
     (bench.witness / "go").touch()
     bench.wait("the trial is over", lambda: bench.entries(form, contract.ENDED))
     assert not service.get_trial_job(form.job_name).status.is_end
+    speak.touch()
     bench.wait_for_end(service, form)
 
 

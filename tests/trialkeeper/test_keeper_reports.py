@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -200,6 +201,22 @@ def test_a_new_address_in_the_url_file_is_used_at_once(keeper, server, tmp_path)
     assert server.ended
 
 
+def test_an_address_that_is_written_while_the_old_one_is_asked_is_used_at_once(keeper, server, tmp_path):
+    url_file = tmp_path / "server.json"
+    with socket.create_server(("127.0.0.1", 0)) as old:
+        url_file.write_text(json.dumps({"urls": [f"http://127.0.0.1:{old.getsockname()[1]}"]}))
+        keeper.variables.update({contract.ENV_URLS: "", contract.ENV_URL_FILE: str(url_file)})
+        process = keeper.start("true", limits={"claim_timeout": 0.1})
+        old.settimeout(20)
+        asked, _ = old.accept()
+        with asked:
+            asked.recv(65536)
+            url_file.write_text(json.dumps({"urls": [server.url]}))
+            asked.sendall(b"HTTP/1.1 503 moved\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n")
+    assert process.wait(30) == 0
+    assert server.ended
+
+
 def test_a_keeper_gives_up_after_its_time_and_leaves_the_journal(keeper, server):
     server.stop()
     assert keeper.run("echo hello", limits={"claim_timeout": 0.1, "give_up_after": 0.6}) == 0
@@ -211,7 +228,7 @@ def test_a_keeper_gives_up_after_its_time_and_leaves_the_journal(keeper, server)
 
 
 def test_what_a_platform_collected_as_a_file_is_not_waited_for(keeper, server):
-    server.stop()
+    server.then(status=503, headers={"Retry-After": "600"}, times=10)
     process = keeper.start("true", limits={"claim_timeout": 0.1})
     wait_until(lambda: keeper.exists(contract.EXIT_FILE))
     wait_until(lambda: len(keeper.journal_lines()) == 3)

@@ -37,7 +37,7 @@ class Behaviour(SettingsModel):
                                         "does not know the job any more.")
     silent_after: float | None = Field(
         default=None, ge=0, description="The platform says nothing about the job, which goes on.")
-    silent_for: float = Field(default=3600, ge=0, description="For how long it does so.")
+    silent_until: str = Field(default="", description="The file whose appearance ends it. Empty: nothing does.")
 
 
 class ScriptedClusterSettings(ClusterSettings):

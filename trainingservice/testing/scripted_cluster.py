@@ -165,7 +165,8 @@ class ScriptedCluster:
         if state.running_since is not None and not seen.status.is_end:
             behaviour = Behaviour.model_validate(state.behaviour)
             age = now - state.running_since
-            if behaviour.silent_after is not None and 0 <= age - behaviour.silent_after < behaviour.silent_for:
+            if behaviour.silent_after is not None and age >= behaviour.silent_after \
+                    and not (behaviour.silent_until and Path(behaviour.silent_until).exists()):
                 return SILENCE
             seen = self._play(job_name, state, behaviour, age, seen) or seen
             if state.final == {}:
