@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from nniweb.experiments import addresses, code_archives
+from nniweb.experiments.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.clusters import settings_secrets, store_cluster
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
@@ -89,6 +90,7 @@ def check(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -
                       "administrator has set up.",
                       "trainingService")
     cluster = found or cluster_of_section(_section(settings), owner)
+    check_that_trials_share_a_folder(settings, platform, cluster)
     findings = _rehearse(cluster, section, options)
     size = CodeSize(code.file_count, code.bytes) if code else _code_size(platform, options, settings)
     return CheckedLaunch(platform, cluster, section, options, findings, size)
@@ -121,6 +123,10 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
         config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
         callback_url=_callback_url(settings), status=ExperimentStatus.INITIALIZED, created_at=now)
+    tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
+    if tuner != experiment.tuner:
+        Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
+        experiment.tuner = tuner
     ExperimentEvent.objects.create(experiment=experiment, at=now, kind="launched", actor=owner)
     next_revision(experiment.pk)
     return experiment

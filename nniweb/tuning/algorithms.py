@@ -6,13 +6,37 @@ arguments, and its module.
 """
 
 import importlib
+import importlib.util
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
-from nniweb.tuning.class_args import ClassArgs, GridSearchArgs, MedianstopArgs, OptimizeMode, RandomArgs, TpeArgs
+from nniweb.tuning.class_args import (
+    BatchArgs,
+    BohbArgs,
+    ClassArgs,
+    CurvefittingArgs,
+    DngoArgs,
+    EvolutionArgs,
+    GpArgs,
+    GridSearchArgs,
+    HyperbandArgs,
+    HyperoptArgs,
+    MedianstopArgs,
+    MetisArgs,
+    OptimizeMode,
+    PbtArgs,
+    PercentileArgs,
+    RandomArgs,
+    SmacArgs,
+    SuccessiveHalvingArgs,
+    TpeArgs,
+    WilcoxonArgs,
+)
+from nniweb.tuning.parameter_list import list_problems
 from nniweb.tuning.problem import InvalidInput, Problem, did_you_mean
 from nniweb.tuning.search_space import NestedChoice, Parameter, SearchSpace
 from nniweb.tuning.search_space_parser import ALL_TYPES
@@ -26,7 +50,9 @@ if TYPE_CHECKING:
 class Algorithm:
     """``module`` has ``build(...)``; ``types`` are the parameter types it takes, ``nests`` whether nested choices too.
 
-    ``default_optimize_mode`` None: the direction means nothing to it.
+    ``default_optimize_mode`` None: the direction means nothing to it. ``takes_a_list``: the space is a list of
+    parameter sets. ``needs``: modules of packages that are not always installed (requirements/tuners.txt has them).
+    ``shares_checkpoints``: trials go on from each other's, in the folder of the argument ``all_checkpoint_dir``.
     """
 
     name: str
@@ -36,21 +62,45 @@ class Algorithm:
     aliases: tuple[str, ...] = ()
     types: frozenset[str] = frozenset(ALL_TYPES)
     nests: bool = True
+    takes_a_list: bool = False
+    needs: tuple[str, ...] = ()
+    shares_checkpoints: bool = False
 
+
+_SKLEARN = ("sklearn",)
 
 TUNERS = (
     Algorithm("TPE", "nniweb.tuning.tpe", TpeArgs, "minimize", aliases=("TPE_legacy",)),
     Algorithm("Random", "nniweb.tuning.random_search", RandomArgs, None),
     Algorithm("GridSearch", "nniweb.tuning.grid_search", GridSearchArgs, None),
+    Algorithm("Anneal", "nniweb.tuning.anneal", HyperoptArgs, "minimize"),
+    Algorithm("Evolution", "nniweb.tuning.evolution", EvolutionArgs, "maximize"),
+    Algorithm("BatchTuner", "nniweb.tuning.batch", BatchArgs, None, aliases=("Batch",), takes_a_list=True),
+    Algorithm("SMAC", "nniweb.tuning.smac", SmacArgs, "maximize", needs=_SKLEARN),
+    Algorithm("GP", "nniweb.tuning.gaussian_process", GpArgs, "maximize", aliases=("GPTuner",), needs=_SKLEARN),
+    Algorithm("Metis", "nniweb.tuning.metis", MetisArgs, "maximize", aliases=("MetisTuner",), needs=_SKLEARN),
+    Algorithm("DNGO", "nniweb.tuning.dngo", DngoArgs, "maximize", aliases=("DNGOTuner",), needs=_SKLEARN),
+    Algorithm("Hyperband", "nniweb.tuning.hyperband", HyperbandArgs, "maximize"),
+    Algorithm("BOHB", "nniweb.tuning.bohb", BohbArgs, "maximize"),
+    Algorithm("PBT", "nniweb.tuning.population_training", PbtArgs, "maximize", aliases=("PBTTuner",),
+              shares_checkpoints=True),
 )
-ASSESSORS = (Algorithm("Medianstop", "nniweb.tuning.medianstop", MedianstopArgs, "maximize"),)
+ASSESSORS = (
+    Algorithm("Medianstop", "nniweb.tuning.medianstop", MedianstopArgs, "maximize"),
+    Algorithm("Curvefitting", "nniweb.tuning.curvefitting", CurvefittingArgs, "maximize", needs=("scipy",)),
+    Algorithm("Percentile", "nniweb.tuning.optuna_assessors", PercentileArgs, "maximize"),
+    Algorithm("SuccessiveHalving", "nniweb.tuning.optuna_assessors", SuccessiveHalvingArgs, "maximize"),
+    Algorithm("Wilcoxon", "nniweb.tuning.optuna_assessors", WilcoxonArgs, "maximize", needs=("scipy",)),
+)
 
 # Names an NNI user may bring, so that the answer is not "unknown".
-_NOT_HERE = (
-    "Anneal", "Evolution", "RegularizedEvolutionTuner", "BatchTuner", "Batch", "NetworkMorphism", "MetisTuner", "Metis",
-    "GPTuner", "GP", "PBTTuner", "PBT", "SMAC", "PPOTuner", "PPO", "DNGO", "DNGOTuner", "Hyperband", "BOHB",
-    "Curvefitting",
-)  # fmt: skip
+_ARCHITECTURE_SEARCH = "it searches network architectures, which is not done here; TPE or Evolution search parameters"
+_NOT_HERE = {
+    "PPOTuner": _ARCHITECTURE_SEARCH,
+    "PPO": _ARCHITECTURE_SEARCH,
+    "RegularizedEvolutionTuner": _ARCHITECTURE_SEARCH,
+    "NetworkMorphism": _ARCHITECTURE_SEARCH,
+}
 
 
 def find_tuner(name: str) -> Algorithm:
@@ -73,6 +123,8 @@ def check_class_args(algorithm: Algorithm, class_args: Mapping[str, Any] | None)
 
 def check_types(algorithm: Algorithm, space: SearchSpace) -> list[Problem]:
     """The parameters of the space that this tuner cannot search."""
+    if algorithm.takes_a_list:
+        return list_problems(space)
     problems = []
     for path, parameter in _all_parameters(space, ""):
         type_name = parameter.type_name
@@ -134,13 +186,25 @@ def _find(kind: str, algorithms: Iterable[Algorithm], name: str) -> Algorithm:
     by_name = {spelling.lower(): entry for entry in algorithms for spelling in (entry.name, *entry.aliases)}
     found = by_name.get(str(name).lower())
     if found is not None:
+        missing = [module for module in found.needs if not _is_installed(module)]
+        if missing:
+            raise InvalidInput([Problem("name", f"{found.name} needs packages that are not installed on this server "
+                                        f"({', '.join(missing)}). Install them with: python -m pip install -r "
+                                        "requirements/tuners.txt, and start the server again")])  # fmt: skip
         return found
     available = ", ".join(entry.name for entry in algorithms)
-    if str(name).lower() in {known.lower() for known in _NOT_HERE}:
-        message = f'NNI\'s "{name}" is not available as a {kind} in this version.'
+    reason = {known.lower(): why for known, why in _NOT_HERE.items()}.get(str(name).lower())
+    if reason is not None:
+        message = f'NNI\'s "{name}" is not available: {reason}.'
     else:
         message = f'there is no {kind} named "{name}".{did_you_mean(str(name), [entry.name for entry in algorithms])}'
     raise InvalidInput([Problem("name", f"{message} Available: {available}")])
+
+
+def _is_installed(module: str) -> bool:
+    if module in sys.modules:
+        return sys.modules[module] is not None
+    return importlib.util.find_spec(module) is not None
 
 
 def _argument_problems(algorithm: Algorithm, error: ValidationError) -> list[Problem]:

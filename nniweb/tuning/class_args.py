@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 OptimizeMode = Literal["minimize", "maximize"]
 Lie = Literal["best", "worst", "mean"]
@@ -80,3 +80,135 @@ class MedianstopArgs(ClassArgs):
     """``start_step``: no trial is judged before it has reported so many results."""
 
     start_step: Annotated[int, Field(ge=0, le=9999)] = 0
+
+
+class CurvefittingArgs(ClassArgs):
+    """``epoch_num``: how many results a whole trial has. A trial is not judged before ``start_step`` results, then
+    after every ``gap``; it is stopped when its predicted last result is worse than ``threshold`` of the best.
+    """
+
+    epoch_num: Annotated[int, Field(ge=1, le=999_999)] = 20
+    start_step: Annotated[int, Field(ge=0, le=999_999)] = 6
+    threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.95
+    gap: Annotated[int, Field(ge=1, le=999_999)] = 1
+
+
+class PercentileArgs(ClassArgs):
+    """Arguments of Optuna's PercentilePruner, by its names."""
+
+    percentile: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 25.0
+    n_startup_trials: Annotated[int, Field(ge=0)] = 5
+    n_warmup_steps: Annotated[int, Field(ge=0)] = 0
+    interval_steps: Annotated[int, Field(ge=1)] = 1
+
+
+class SuccessiveHalvingArgs(ClassArgs):
+    """Arguments of Optuna's SuccessiveHalvingPruner, by its names."""
+
+    min_resource: Annotated[int, Field(ge=1)] = 1
+    reduction_factor: Annotated[int, Field(ge=2)] = 4
+    min_early_stopping_rate: Annotated[int, Field(ge=0)] = 0
+
+
+class WilcoxonArgs(ClassArgs):
+    """Arguments of Optuna's WilcoxonPruner, by its names."""
+
+    p_threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
+    n_startup_steps: Annotated[int, Field(ge=0)] = 2
+
+
+class HyperoptArgs(ClassArgs):
+    """What NNI's tuners on hyperopt take. ``parallel_optimize`` and ``constant_liar_type`` have no effect on Anneal."""
+
+    parallel_optimize: bool | None = None
+    constant_liar_type: Annotated[Literal["min", "max", "mean"] | None, BeforeValidator(_lower)] = None
+
+
+class EvolutionArgs(ClassArgs):
+    """``population_size``: so many random points first."""
+
+    population_size: Annotated[int, Field(ge=1, le=100_000)] = 32
+
+
+class BatchArgs(ClassArgs):
+    """NNI's BatchTuner takes no arguments; ``optimize_mode`` only says which trial is shown as the best."""
+
+
+class SmacArgs(ClassArgs):
+    """``config_dedup`` is accepted: no point is proposed twice either way."""
+
+    config_dedup: bool = False
+
+
+class GpArgs(ClassArgs):
+    """``utility``: expected improvement, upper confidence bound (``kappa``), probability of improvement (``xi``).
+    ``nu`` is the kernel's smoothness, ``alpha`` the noise of results.
+    """
+
+    utility: Literal["ei", "ucb", "poi"] = "ei"
+    kappa: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5.0
+    xi: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    nu: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.5
+    alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-6
+    cold_start_num: Annotated[int, Field(ge=1)] = 10
+    selection_num_warm_up: Annotated[int, Field(ge=1)] = 100_000
+    selection_num_starting_points: Annotated[int, Field(ge=1)] = 250
+
+
+class MetisArgs(ClassArgs):
+    """See metis.py. ``selection_num_starting_points``: so many random candidates."""
+
+    no_resampling: bool = True
+    no_candidates: bool = False
+    selection_num_starting_points: Annotated[int, Field(ge=1, le=100_000)] = 600
+    cold_start_num: Annotated[int, Field(ge=1)] = 10
+
+
+class DngoArgs(ClassArgs):
+    """``sample_size`` candidates for each proposal; the network is trained anew after ``trials_per_update`` results."""
+
+    sample_size: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    trials_per_update: Annotated[int, Field(ge=2)] = 20
+    num_epochs_per_training: Annotated[int, Field(ge=1, le=100_000)] = 500
+
+
+class HyperbandArgs(ClassArgs):
+    """``R``: the largest budget; ``eta``: of so many one goes on. ``exec_mode`` serial: one bracket at a time."""
+
+    R: Annotated[int, Field(ge=1, le=1_000_000)] = 60
+    eta: Annotated[int, Field(ge=2)] = 3
+    exec_mode: Literal["serial", "parallelism"] = "parallelism"
+
+
+class BohbArgs(ClassArgs):
+    """The budgets lie between ``min_budget`` and ``max_budget``. ``bandwidth_factor`` and ``min_bandwidth`` are
+    accepted and without effect: Optuna's estimator chooses its own widths.
+    """
+
+    min_budget: Annotated[int, Field(ge=1)] = 1
+    max_budget: Annotated[int, Field(ge=1)] = 3
+    eta: Annotated[int, Field(ge=2)] = 3
+    min_points_in_model: Annotated[int | None, Field(ge=1)] = None
+    top_n_percent: Annotated[float, Field(gt=0, lt=100, allow_inf_nan=False)] = 15
+    num_samples: Annotated[int, Field(ge=1)] = 64
+    random_fraction: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1 / 3
+    bandwidth_factor: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3
+    min_bandwidth: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.001
+
+    @model_validator(mode="after")
+    def _budgets_are_in_order(self) -> "BohbArgs":
+        if self.max_budget < self.min_budget:
+            raise ValueError(f"max_budget ({self.max_budget}) must not be less than min_budget ({self.min_budget})")
+        return self
+
+
+class PbtArgs(ClassArgs):
+    """``all_checkpoint_dir``: the folder for checkpoints, on storage that all trials share. NNI's code says
+    ``factor``, its validator ``factors``: both are taken.
+    """
+
+    all_checkpoint_dir: str | None = None
+    population_size: Annotated[int, Field(ge=2, le=10_000)] = 10
+    factor: Annotated[float, Field(gt=0, lt=1, validation_alias=AliasChoices("factor", "factors"))] = 0.2
+    resample_probability: Annotated[float, Field(ge=0, le=1)] = 0.25
+    fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.2

@@ -6,7 +6,7 @@ from typing import Any
 from nniweb.tuning.algorithms import build_assessor, build_tuner
 from nniweb.tuning.assessment import Assessment
 from nniweb.tuning.search_space_parser import parse_search_space
-from nniweb.tuning.tuner import NoMoreParameters
+from nniweb.tuning.tuner import NoMoreParameters, ResultsNeeded
 
 Message = Mapping[str, Any]
 
@@ -34,7 +34,8 @@ class ExperimentTuning:
         return {"stop": self._assessment.stopped() if self._assessment is not None else []}
 
     def ask(self, first_number: int, count: int) -> dict[str, Any]:
-        """Up to ``count`` proposals; fewer, and ``exhausted``, when there are no more.
+        """Up to ``count`` proposals; fewer when the tuner needs results first, and ``exhausted`` when there is
+        nothing left.
 
         A number asked for again gets the same proposal again: an answer that was never used (the experiment was paused
         meanwhile) is not lost, and the tuner does not believe in a trial that never ran.
@@ -47,6 +48,8 @@ class ExperimentTuning:
                 parameters.append(self._proposed[number])
         except NoMoreParameters:
             return {"parameters": parameters, "exhausted": True}
+        except ResultsNeeded:
+            pass  # it is asked again after the next end
         return {"parameters": parameters, "exhausted": False}
 
     def tell(self, number: int | None, parameters: dict[str, Any], value: float | None, status: str) -> dict[str, Any]:

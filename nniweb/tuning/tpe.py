@@ -1,11 +1,9 @@
 """Tree-structured Parzen estimator: Optuna's sampler behind NNI's arguments."""
 
-import heapq
 import json
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,9 +18,9 @@ from optuna.distributions import (
 from optuna.trial import TrialState
 
 from nniweb.tuning.class_args import TpeArgs, TpeOptions
+from nniweb.tuning.learning_tuner import LearningTuner
 from nniweb.tuning.search_space import (
     Choice,
-    Coordinates,
     NestedChoice,
     Numeric,
     Parameter,
@@ -31,8 +29,6 @@ from nniweb.tuning.search_space import (
     RandInt,
     SearchSpace,
 )
-from nniweb.tuning.tuner import Tuner
-from nniweb.tuning.unseen_points import UnseenPoints
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -40,77 +36,39 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 # about 60 ms on one core at 10,000 trials, where modelling all of them takes two seconds.
 MODELLED_TRIALS = 300
 
-# What a running trial is assumed to have, from the losses so far.
-_LIES: dict[str, Callable[[list[float]], float]] = {
-    "best": min,
-    "worst": max,
-    "mean": lambda losses: math.fsum(loss / len(losses) for loss in losses),  # divided first: 1e308 twice overflows
-}
-
-
-@dataclass
-class _Record:
-    """One proposal, or one point that a person submitted. ``loss`` is less for better, None while there is none."""
-
-    parameters: Parameters
-    is_running: bool
-    loss: float | None = None
-    coordinates: Coordinates = field(default_factory=dict)
-
-
-class Tpe(Tuner):
+class Tpe(LearningTuner):
     """Random until ``n_startup_jobs`` results are in, then modelled. Failed trials are not modelled; running ones are
     given an assumed result so that concurrent proposals spread out. The best results (as many as the model counts as
-    good) and the newest are modelled, MODELLED_TRIALS in all.
+    good) and the newest are modelled, MODELLED_TRIALS in all. ``good_share``: this share of the results counts as good,
+    whatever ``gamma`` says.
     """
 
-    def __init__(self, space: SearchSpace, seed: int, optimize_mode: str, options: TpeOptions) -> None:
-        super().__init__(space, seed)
-        self._sign = -1.0 if optimize_mode == "maximize" else 1.0
+    def __init__(
+        self, space: SearchSpace, seed: int, optimize_mode: str, options: TpeOptions, *, good_share: float | None = None
+    ) -> None:
+        super().__init__(space, seed, optimize_mode)
         self._options = options
-        self._points = UnseenPoints(space)
+        self._good_share = good_share
         self._distributions = _distributions(space)
-        # In the order of proposal, which a replay repeats; the model depends on it.
-        self._records: list[_Record] = []
-        self._by_number: dict[int, _Record] = {}
-        self._told = 0
 
     def propose(self, number: int) -> Parameters:
         rng = self.rng(number)
-        told = self._told
-        candidates = [] if told < self._options.n_startup_jobs or told == 0 else [self._modelled(rng)]
-        return self._points.first_of(candidates, rng)
-
-    def note_asked(self, number: int, parameters: Parameters) -> None:
-        self._by_number[number] = self._add(_Record(parameters, is_running=True))
-
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
-        record = self._by_number.get(number) if number is not None else None
-        if record is None:
-            record = self._add(_Record(parameters, is_running=False))
-            if number is not None:
-                self._by_number[number] = record
-        record.is_running = False
-        if record.loss is None and value is not None and math.isfinite(value):
-            record.loss = self._sign * value
-            self._told += 1
+        return self.points.first_of([self.modelled(rng)] if self.can_model else [], rng)
 
     def update_search_space(self, space: SearchSpace) -> None:
         super().update_search_space(space)
-        self._points.update_search_space(space)
         self._distributions = _distributions(space)
-        for record in self._records:
-            record.coordinates = space.coordinates(record.parameters)
 
-    def _add(self, record: _Record) -> _Record:
-        record.coordinates = self.space.coordinates(record.parameters)
-        self._records.append(record)
-        self._points.add(record.parameters)
-        return record
+    @property
+    def can_model(self) -> bool:
+        return self.told > 0 and self.told >= self._options.n_startup_jobs
 
-    def _modelled(self, rng: np.random.Generator) -> Parameters:
+    def modelled(self, rng: np.random.Generator) -> Parameters:
+        """A point that the model takes for good, tried or not. Needs ``can_model``."""
         study = optuna.create_study(sampler=self._sampler(int(rng.integers(2**32))), direction="minimize")
-        for coordinates, loss in self._observations():
+        for coordinates, loss in self.observations(
+            self._good_trials(self.told), MODELLED_TRIALS, self._options.constant_liar_type
+        ):
             study.add_trial(
                 optuna.trial.create_trial(
                     state=TrialState.COMPLETE,
@@ -131,30 +89,19 @@ class Tpe(Tuner):
 
         return self.space.build(pick)
 
-    def _observations(self) -> list[tuple[Coordinates, float]]:
-        """What is modelled, in the order of proposal: the told trials of the window, and running ones with a lie."""
-        told = {index: record.loss for index, record in enumerate(self._records) if record.loss is not None}
-        best = heapq.nsmallest(self._good_trials(len(told)), told, key=lambda index: (told[index], index))
-        chosen = set(best)
-        newest = [index for index in reversed(told) if index not in chosen][: max(MODELLED_TRIALS - len(best), 0)]
-        losses = {index: told[index] for index in (*best, *newest)}
-        if self._options.constant_liar_type is not None:
-            lie = _LIES[self._options.constant_liar_type](list(told.values()))
-            running = [index for index, record in enumerate(self._records) if record.is_running]
-            losses |= dict.fromkeys(running[-MODELLED_TRIALS:], lie)
-        return [(self._records[index].coordinates, losses[index]) for index in sorted(losses)]
-
     def _good_trials(self, told: int) -> int:
+        if self._good_share is not None:
+            return max(1, math.ceil(self._good_share * told))
         gamma = self._options.gamma
         if gamma is None:
             return min(math.ceil(0.1 * told), 25)
         return min(math.ceil(gamma * math.sqrt(told)), self._options.linear_forgetting)
 
     def _sampler(self, seed: int) -> optuna.samplers.TPESampler:
-        options, told = self._options, self._told
+        options, told = self._options, self.told
         # Optuna 5 still takes these but means to drop them: they are passed only where a person set them.
         rules: dict[str, Any] = {}
-        if options.gamma is not None:
+        if options.gamma is not None or self._good_share is not None:
             rules["gamma"] = lambda count: min(self._good_trials(told), count)
         if options.linear_forgetting != TpeOptions().linear_forgetting:
             rules["weights"] = _forgetting(options.linear_forgetting)

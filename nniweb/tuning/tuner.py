@@ -13,6 +13,10 @@ class NoMoreParameters(Exception):
     """The tuner has nothing left to propose: every point of the space was tried. Not an error."""
 
 
+class ResultsNeeded(Exception):
+    """The tuner has nothing to propose until a running trial ends. Not an error: it is asked again."""
+
+
 class Tuner(ABC):
     """Proposes parameters for one experiment.
 
@@ -29,7 +33,7 @@ class Tuner(ABC):
     def ask(self, number: int) -> Parameters:
         """Propose parameters. ``number`` counts the proposals of the experiment from 0 and names this one in ``tell``.
 
-        Raises NoMoreParameters.
+        Raises NoMoreParameters and ResultsNeeded.
         """
         parameters = self.propose(number)
         self.note_asked(number, parameters)
@@ -37,7 +41,7 @@ class Tuner(ABC):
 
     @abstractmethod
     def propose(self, number: int) -> Parameters:
-        """The parameters for ``ask``, without remembering them. Raises NoMoreParameters."""
+        """The parameters for ``ask``, without remembering them. Raises NoMoreParameters and ResultsNeeded."""
 
     @abstractmethod
     def note_asked(self, number: int, parameters: Parameters) -> None:

@@ -7,6 +7,7 @@ import logging
 
 from django.core.files.storage import default_storage
 
+from nniweb.experiments.checkpoint_folders import remove_checkpoints
 from nniweb.experiments.models import Attempt, Experiment, Metric, ResourceReading, Trial, TrialFile, TrialOutput
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
@@ -42,6 +43,7 @@ def _delete_rows(work: ClusterWork, experiment: Experiment) -> None:
     for file in TrialFile.objects.filter(attempt__in=attempts):
         with contextlib.suppress(OSError):
             default_storage.delete(file.storage_path)
+    remove_checkpoints(experiment)
     for model in (Metric, TrialOutput, ResourceReading):
         while pks := list(model.objects.filter(attempt__in=attempts).values_list("pk", flat=True)[:CHUNK]):
             with work.lease.transaction():

@@ -99,6 +99,8 @@ def _ask(work: ClusterWork, experiment: Experiment, free: int) -> None:
 
 def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[str, Any]], exhausted: bool) -> None:
     """The tuner answered: its parameter sets become trials, as many as there is still room for."""
+    if not parameters and not exhausted:
+        return  # it needs results first; the next round asks again
     now = work.now()
     with work.lease.transaction():
         revision = next_revision(experiment_pk)

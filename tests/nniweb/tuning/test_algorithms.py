@@ -37,9 +37,26 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_with_all() -> None:
         find_assessor("Meanstop9000")
 
 
-def test_an_nni_algorithm_that_is_not_here_yet_is_said_to_be_so() -> None:
-    with pytest.raises(InvalidInput, match='"Anneal" is not available as a tuner in this version'):
-        find_tuner("Anneal")
+@pytest.mark.parametrize("name", ["PPO", "PPOTuner", "networkmorphism", "RegularizedEvolutionTuner"])
+def test_an_nni_algorithm_that_is_not_here_is_said_to_be_so_and_why(name: str) -> None:
+    with pytest.raises(InvalidInput, match=f'"{name}" is not available: it searches network architectures'):
+        find_tuner(name)
+
+
+@pytest.mark.parametrize("name", ["GP", "SMAC", "Metis", "DNGO"])
+def test_a_tuner_whose_packages_are_not_installed_says_what_to_install(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(InvalidInput, match=r"needs packages .*\(sklearn\).*pip install -r requirements/tuners.txt"):
+        find_tuner(name)
+
+
+def test_nnis_own_names_and_aliases_of_all_tuners_are_known() -> None:
+    names = ["TPE", "Random", "GridSearch", "Anneal", "Evolution", "Batch", "BatchTuner", "SMAC", "GP", "GPTuner",
+             "Metis", "MetisTuner", "Hyperband", "BOHB", "PBT", "PBTTuner", "DNGO", "DNGOTuner"]  # fmt: skip
+    for name in names:
+        assert find_tuner(name.lower()) is find_tuner(name)
 
 
 @pytest.mark.parametrize(

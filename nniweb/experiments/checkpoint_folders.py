@@ -1,0 +1,53 @@
+"""Where the trials of a tuner such as PBT hand their checkpoints on: a folder that all of them can reach."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings as django_settings
+
+from nniweb.experiments.config.settings import ExperimentSettings
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.models import Cluster, Experiment
+from nniweb.tuning.algorithms import find_tuner
+from trainingservice.base import TrainingService
+
+ARGUMENT = "all_checkpoint_dir"
+
+
+def check_that_trials_share_a_folder(settings: ExperimentSettings, platform: type[TrainingService],
+                                     cluster: Cluster) -> None:
+    """Raises Refused where the tuner needs a shared folder and the trials would have none."""
+    if not _wanted(settings) or platform.pinned_to_host or settings.shared_storage is not None:
+        return
+    name = settings.tuner.name
+    if len(cluster.settings.get("machineList", ())) != 1:
+        raise Refused(f"{name} lets trials go on from each other's checkpoints, so all of them must reach one folder: "
+                      "describe it under sharedStorage, or use a single machine.", "sharedStorage")
+    if not settings.tuner.class_args.get(ARGUMENT):
+        raise Refused(f"{name} needs a folder for checkpoints on the machine: give it as {ARGUMENT}.",
+                      "tuner.classArgs")
+
+
+def with_checkpoint_folder(tuner: dict[str, Any], settings: ExperimentSettings, public_id: str) -> dict[str, Any]:
+    """The experiment's tuner with the folder filled in, where it needs one and none was given."""
+    if not _wanted(settings) or settings.tuner.class_args.get(ARGUMENT):
+        return tuner
+    if settings.shared_storage is not None:
+        folder = f"{settings.shared_storage.remote_mount_point.rstrip('/')}/nni/{public_id}/checkpoint"
+    else:
+        folder = str(_own_folder(public_id))
+    return {**tuner, "class_args": {**tuner.get("class_args", {}), ARGUMENT: folder}}
+
+
+def remove_checkpoints(experiment: Experiment) -> None:
+    """Remove what is kept on this machine for the experiment. Harmless where there is nothing."""
+    shutil.rmtree(_own_folder(experiment.public_id), ignore_errors=True)
+
+
+def _wanted(settings: ExperimentSettings) -> bool:
+    return settings.tuner.name is not None and find_tuner(settings.tuner.name).shares_checkpoints
+
+
+def _own_folder(public_id: str) -> Path:
+    return Path(django_settings.DATA_FOLDER) / "checkpoints" / public_id

@@ -1,0 +1,51 @@
+"""A tuner whose trials go on from each other's checkpoints is launched only where they can reach them."""
+
+import pytest
+
+from nniweb.experiments import clusters
+from nniweb.experiments.models import Experiment
+
+SHARE = """\
+sharedStorage:
+  storageType: NFS
+  localMountPoint: /mnt/share
+  remoteMountPoint: /mnt/there
+  localMounted: usermount
+  nfsServer: files
+  exportedDirectory: /export
+"""
+
+
+@pytest.fixture
+def pbt(config) -> str:
+    return config.replace("name: Random", "name: PBT")
+
+
+def test_on_this_machine_the_server_has_a_folder_for_them(api, pbt, code_folder, data_folder) -> None:
+    answer = api.post("/api/v1/experiments/", {"config": pbt, "base_directory": str(code_folder)})
+    assert answer.status_code == 201, answer.content
+    experiment = Experiment.objects.get()
+    assert experiment.tuner["class_args"]["all_checkpoint_dir"] == str(
+        data_folder / "checkpoints" / experiment.public_id)
+
+
+def test_a_folder_that_was_named_is_used(api, pbt, code_folder) -> None:
+    named = pbt.replace("  name: PBT\n", "  name: PBT\n  classArgs:\n    all_checkpoint_dir: /somewhere\n")
+    api.post("/api/v1/experiments/", {"config": named, "base_directory": str(code_folder)})
+    assert Experiment.objects.get().tuner["class_args"]["all_checkpoint_dir"] == "/somewhere"
+
+
+def test_on_several_machines_it_is_refused_without_shared_storage(api, pbt, code_folder, vault, ada) -> None:
+    clusters.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
+                            host="")
+    body = {"config": pbt, "base_directory": str(code_folder), "cluster": "ours"}
+    for address in ("/api/v1/experiments/", "/api/v1/experiments/check/"):
+        answer = api.post(address, body)
+        assert answer.status_code == 400, answer.content
+        [error] = answer.json()["errors"]
+        assert error["field"] == "sharedStorage"
+        assert "sharedStorage, or use a single machine" in error["message"]
+    assert not Experiment.objects.exists()
+    assert api.post("/api/v1/experiments/", {**body, "config": pbt + SHARE}).status_code == 201
+    experiment = Experiment.objects.get()
+    assert experiment.tuner["class_args"]["all_checkpoint_dir"] == f"/mnt/there/nni/{experiment.public_id}/checkpoint"
