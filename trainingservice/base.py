@@ -248,6 +248,11 @@ class TrainingService(abc.ABC):
         Running jobs of it are stopped first. Other experiments are untouched. May be called twice.
         """
 
+    @property
+    def trouble(self) -> str:
+        """What keeps the platform as a whole from working now (away, a log-in that ran out): one sentence, or ""."""
+        return ""
+
     def list_machines(self) -> list[MachineDetail]:
         """The machines as last seen, from memory; [] where the platform does not know machines."""
         return []

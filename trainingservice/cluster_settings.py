@@ -5,7 +5,7 @@ describe the platform (which machines, which address, which account) and decide 
 experiments share a cluster; fields of its ``TrialOptions`` describe one experiment's trials there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -26,6 +26,8 @@ class SettingsModel(BaseModel):
     #: ``[]`` after a list (``"machineList[].ip": "machineList[].host"``). Where two v1 fields mean the
     #: same, the later one wins. Leave it empty for a platform that has no v1 form.
     v1_fields: ClassVar[Mapping[str, str]] = {}
+    #: v1 path -> how its value is written in v2, where that differs. Given values of any type; must not raise.
+    v1_values: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     #: v1 paths that are accepted and have no counterpart -> a sentence that says what it means here.
     v1_dropped: ClassVar[Mapping[str, str]] = {}
 
@@ -58,6 +60,14 @@ class ClusterSettings(SettingsModel):
         """
         return ""
 
+    def keepers_call_home(self) -> bool:
+        """Whether trials must reach the server over the network, on a platform where they usually do."""
+        return True
+
 
 class TrialOptions(SettingsModel):
     """What one experiment asks of the platform for its trials. Each platform has one subclass."""
+
+    def own_command(self) -> str:
+        """The trial's command where the file gives it among the options instead of in trialCommand; "" for none."""
+        return ""

@@ -30,6 +30,7 @@ from pathlib import Path
 
 from trainingservice.errors import PermanentError
 from trainingservice.ignore_rules import IGNORE_FILE, IgnoreRules
+from trainingservice.trial_job import TrialCode
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,21 @@ class CodeEntry:
     size: int = 0
     is_folder: bool = False
     link: str | None = None
+
+
+def archive_of(code: TrialCode, scratch: Path) -> tuple[Path, str]:
+    """The archive of a trial's code and its hash; packed into ``scratch`` where only a folder is known.
+
+    Raises PermanentError where there is neither, or the archive is gone.
+    """
+    if code.archive is not None and code.sha256 is not None:
+        if not code.archive.is_file():
+            raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
+        return code.archive, code.sha256
+    if code.folder is None:
+        raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")
+    packed = pack_code(code.folder, scratch)
+    return packed.path, packed.sha256
 
 
 def pack_code(folder: Path, target_folder: Path, *, max_files: int = MAX_FILES,

@@ -191,6 +191,11 @@ class PollingTrainingService(TrainingService):
         self._question_pause = self.poll_interval[0]
         self._question_failures = 0
         self._unanswered_since: float | None = None
+        self._question_fault = self._start_fault = ""
+
+    @property
+    def trouble(self) -> str:
+        return self._question_fault or (self._start_fault if self._faults_in_a_row >= CLUSTER_FAULT_AFTER else "")
 
     @property
     def unanswered_since(self) -> float | None:
@@ -444,6 +449,7 @@ class PollingTrainingService(TrainingService):
             pause = self._pause_after(record.failures, fault)
             record.next_try = now + pause
             self._faults_in_a_row += of_the_cluster
+            self._start_fault = str(fault)
             if of_the_cluster and self._faults_in_a_row >= CLUSTER_FAULT_AFTER:
                 self._no_start_before = now + self._pause_after(self._faults_in_a_row - CLUSTER_FAULT_AFTER + 1, fault)
 
@@ -520,6 +526,7 @@ class PollingTrainingService(TrainingService):
             with self._lock:
                 self._question_failures += 1
                 self._next_question = self._monotonic() + self._pause_after(self._question_failures, fault)
+                self._question_fault = str(fault)
                 if self._unanswered_since is None:
                     self._unanswered_since = self.context.clock()
             logger.warning("the %s platform (cluster %s) cannot be asked, the last answers stay: %s",
@@ -527,7 +534,7 @@ class PollingTrainingService(TrainingService):
             return
         with self._lock:
             self._question_failures = 0
-            self._unanswered_since = None
+            self._unanswered_since, self._question_fault = None, ""
             shortest, longest = self.poll_interval
             self._question_pause = shortest if changed else min(longest, self._question_pause * 1.5)
             self._next_question = self._monotonic() + self._question_pause

@@ -89,7 +89,7 @@ def save_access(folder: str, access: Access) -> None:
     """Keep it in the attempt's folder (0600) for a keeper that has to finish the attempt."""
     document: Dict[str, Any] = {"urls": list(access.urls), "token": access.token, "url_file": access.url_file,
                                 "ca_file": access.ca_file, "relay_file": access.relay_file}
-    write_file(os.path.join(folder, contract.ACCESS_FILE), json.dumps(document))
+    write_file(os.path.join(folder, contract.ACCESS_FILE), json.dumps(document), secret=True)
 
 
 def saved_access(folder: str) -> Optional[Access]:

@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict, Optional
 
 from trialkeeper import contract, machine
+from trialkeeper.file_mode import file_mode
 from trialkeeper.journal import JournalSummary, read_summary
 
 #: States of an attempt, as the agent tells them.
@@ -29,13 +30,15 @@ def make_private_folder(folder: str) -> None:
         os.umask(previous)
 
 
-def write_file(path: str, text: str, durable: bool = False) -> None:
-    """Replace a file (0600) as a whole: readers see the old or the new text. ``durable``: it survives a power cut.
+def write_file(path: str, text: str, durable: bool = False, secret: bool = False) -> None:
+    """Replace a file as a whole: readers see the old or the new text. ``durable``: it survives a power cut.
 
+    Only this user can read it, always where it is ``secret``, else unless ENV_READABLE says so.
     A lone surrogate is written as its JSON escape: whatever is written here and may hold one is JSON.
     """
     temporary = "%s.%d.new" % (path, os.getpid())
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else file_mode()),
+              "wb") as stream:
         stream.write(text.encode("utf-8", "backslashreplace"))
         if durable:
             stream.flush()

@@ -37,6 +37,10 @@ ENV_WAKE = "NNI_KEEPER_WAKE"
 #: any other only listens for orders.
 ENV_REPLICA = "NNI_KEEPER_REPLICA"
 
+#: "1" where the attempt's folder is on a storage from which another user collects its journal: files that hold no
+#: secret can then be read by everybody.
+ENV_READABLE = "NNI_KEEPER_READABLE"
+
 # --- files in the attempt's folder ---------------------------------------------------------
 #: What to run (JobDocument); written by the platform, or fetched by the keeper.
 JOB_FILE = "job.json"

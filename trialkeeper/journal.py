@@ -17,6 +17,7 @@ from array import array
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trialkeeper import contract
+from trialkeeper.file_mode import file_mode
 
 _POSITION = b', "position": ['
 #: Entries of these kinds are on disk before they are sent; others only in the system's cache.
@@ -80,7 +81,7 @@ class Journal:
         #: How many bytes of each stream were reported: stream -> sum of the pieces' lengths.
         self.reported_output: Dict[str, int] = {}
         self.started = self.ended = False
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, file_mode())
         self._size = 0
         self.journal_id = self._read() or self._begin()
         #: Number of the last entry that was there when the journal was opened.

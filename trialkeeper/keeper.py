@@ -22,6 +22,7 @@ from trialkeeper.access import Access, save_access
 from trialkeeper.attempt_folder import make_private_folder, read_object, write_file
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, TreeEnding
 from trialkeeper.code_folder import prepare_code, working_directory_of
+from trialkeeper.file_mode import file_mode
 from trialkeeper.gpu_usage import GpuWatch
 from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
@@ -112,7 +113,7 @@ class Keeper:
     # --- before the trial ------------------------------------------------------------------
 
     def _lock(self) -> Optional[int]:
-        descriptor = os.open(self._path(contract.KEEPER_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._path(contract.KEEPER_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, file_mode())
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -21,6 +21,8 @@ def show(work: ClusterWork) -> None:
         message = work.host.message
     elif slow:
         health, message = Cluster.Health.AWAY, " ".join(slow[:3])
+    elif work.service.trouble:
+        health, message = Cluster.Health.AWAY, work.service.trouble
     else:
         health, message = Cluster.Health.GOOD, ""
     if work.shown_health != (health, message):

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from trainingservice.code_archive import pack_code
+from trainingservice.code_archive import archive_of
 from trainingservice.errors import PermanentError
 from trainingservice.remote.connection import Connection, is_broken
 from trainingservice.remote.first_contact import cannot_write, make_folders
@@ -44,24 +44,13 @@ class CodeCopies:
 
         ``progress`` is told a sentence now and then while much is sent.
         """
-        archive, sha256 = self._archive(code)
+        with self._packing:
+            archive, sha256 = archive_of(code, self._scratch)
         path = posixpath.join(folder, sha256 + _SUFFIX)
         if sha256 not in self._there:
             self._send(connection, archive, sha256, path, progress)
             self._there.add(sha256)
         return {"sha256": sha256, "archive": path}
-
-    def _archive(self, code: TrialCode) -> tuple[Path, str]:
-        if code.archive is not None and code.sha256 is not None:
-            if not code.archive.is_file():
-                raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment "
-                                     "again.")
-            return code.archive, code.sha256
-        if code.folder is None:
-            raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")
-        with self._packing:
-            packed = pack_code(code.folder, self._scratch)
-        return packed.path, packed.sha256
 
     def _send(self, connection: Connection, archive: Path, sha256: str, path: str,
               progress: Callable[[str], None]) -> None:

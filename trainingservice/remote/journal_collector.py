@@ -7,23 +7,17 @@ those entries as delivered; orders of the server are laid beside it, which it ob
 from __future__ import annotations
 
 import json
-import logging
 import posixpath
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 import paramiko
-import requests
 
 from trainingservice.agent_client import FolderState
-from trainingservice.relay_desk import ask_server
+from trainingservice.journal_delivery import deliver, keeper_document, new_entries
 from trainingservice.remote.connection import Connection
 from trialkeeper import contract
-from trialkeeper.journal import without_position
-
-logger = logging.getLogger(__name__)
 
 #: Bytes of a journal that are read in one go.
 MOST_AT_ONCE = 8 * 1024 * 1024
@@ -66,56 +60,27 @@ class JournalCollector:
                 data = stream.read(MOST_AT_ONCE)
         except FileNotFoundError:
             return {}, [], 0
-        whole = data[:data.rfind(b"\n") + 1]
-        entries = [json.loads(without_position(line)) for line in whole.splitlines() if line]
+        entries, size = new_entries(data)
         accepted = _read(sftp, posixpath.join(folder, contract.ACCEPTED_FILE)) or b""
         known = max(last, int(accepted) if accepted.strip().isdigit() else 0)
-        return json.loads(header), [entry for entry in entries if entry["n"] > known], begin + len(whole)
+        return json.loads(header), [entry for entry in entries if entry["n"] > known], begin + size
 
     def _deliver(self, sftp: paramiko.SFTPClient, folder: str, job_name: str, token: str, header: dict[str, Any],
                  keeper: dict[str, Any], entries: list[dict[str, Any]], offset: int, clock_ahead: float) -> None:
-        document = {"version": contract.PROTOCOL_VERSION, "host": keeper.get("host", ""), "pid": keeper.get("pid") or 0,
-                    "journal_id": header["journal_id"], "replica": 0, "parameter_index": -1}
-        while entries:
-            batch, size = 0, 0
-            while batch < len(entries) and (batch == 0 or size < contract.REPORT_BATCH_BYTES):
-                size += len(json.dumps(entries[batch]))
-                batch += 1
-            body = json.dumps({"keeper": document, "sent_at": self._clock() + clock_ahead, "entries": entries[:batch]})
-            answer = self._post(job_name, token, body.encode("ascii"))
-            if answer is None:
-                return
-            status, reply = answer
-            if status == 410:
+        sender = keeper_document(header["journal_id"], keeper)
+        for reply in deliver(self._urls(), job_name, token, sender, entries, self._clock() + clock_ahead):
+            if reply.is_gone:
                 _write(sftp, posixpath.join(folder, contract.CANCELED_FILE), b"")
-                return
-            if status != 200 or not isinstance(reply.get("accepted"), int):
-                if reply.get("error") == contract.ERROR_GAP:
+            elif reply.accepted is None:
+                if reply.is_gap:
                     self._read.pop(folder, None)  # the server has less than was noted: read it all again
-                logger.info("a collected journal of %s was answered with %d", job_name, status)
-                return
-            accepted = int(reply["accepted"])
-            _write(sftp, posixpath.join(folder, contract.ACCEPTED_FILE), str(accepted).encode())
-            _write(sftp, posixpath.join(folder, contract.WAY_FILE), b"files")
-            if reply.get("orders"):
-                _write(sftp, posixpath.join(folder, contract.ORDERS_FILE), json.dumps(reply["orders"]).encode())
-            entries = [entry for entry in entries[batch:] if entry["n"] > accepted]
-            if not entries:
-                self._read[folder] = (offset, accepted)
-
-    def _post(self, job_name: str, token: str, body: bytes) -> tuple[int, dict[str, Any]] | None:
-        path = f"{contract.URL_PREFIX}trials/{quote(job_name, safe='')}/reports"
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        for url in self._urls():
-            try:
-                answer = ask_server("POST", url.rstrip("/") + path, headers, body)
-                document = answer.json()
-            except (requests.RequestException, ValueError) as error:
-                logger.info("a collected journal of %s finds no server at %s: %s", job_name, url, error)
-                continue
-            if isinstance(document, dict) and document.get("installation"):
-                return answer.status_code, document
-        return None
+            else:
+                _write(sftp, posixpath.join(folder, contract.ACCEPTED_FILE), str(reply.accepted).encode())
+                _write(sftp, posixpath.join(folder, contract.WAY_FILE), b"files")
+                if reply.orders:
+                    _write(sftp, posixpath.join(folder, contract.ORDERS_FILE), json.dumps(reply.orders).encode())
+                if reply.accepted >= entries[-1]["n"]:
+                    self._read[folder] = (offset, reply.accepted)
 
 
 def _read(sftp: paramiko.SFTPClient, path: str) -> bytes | None:

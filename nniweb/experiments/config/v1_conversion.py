@@ -7,7 +7,7 @@ backwards gives errors found in the v2 form the names of the v1 file. v1 keys ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -82,6 +82,7 @@ class V1Conversion:
         self.findings = Findings(source.places, self.v1_path)
         self._fields: dict[str, str] = dict(V1_FIELDS)
         self._dropped: dict[str, str] = dict(V1_DROPPED)
+        self._values: dict[str, Callable[[Any], Any]] = {}
         self._back: dict[Path, Path] = {}
         #: (row of the table, v2 path, caller's path, value)
         self._moves: list[tuple[int, str, Path, Any]] = []
@@ -131,6 +132,7 @@ class V1Conversion:
             self._fields |= {v1: v2[1:] if v2.startswith("/") else f"trainingService.{v2}"
                              for v1, v2 in model.v1_fields.items()}
             self._dropped |= dict(model.v1_dropped)
+            self._values |= dict(model.v1_values)
 
     def _walk(self, value: dict[str, Any], known: dict[str, Any], raw: Path, pattern: tuple[str, ...],
               *, platform_known: bool) -> None:
@@ -144,7 +146,8 @@ class V1Conversion:
             elif item is None:
                 continue
             elif name in self._fields:
-                self._moves.append((self._rows[name], self._fields[name], here, item))
+                value = self._values[name](item) if name in self._values else item
+                self._moves.append((self._rows[name], self._fields[name], here, value))
             elif name in self._dropped:
                 if not (key == "multiPhase" and item is True):
                     self.findings.note(f"{path_text(here)}: {self._dropped[name]}.")

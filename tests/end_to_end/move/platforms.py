@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.fakes.openpai_cluster import OpenPaiCluster
 from tests.fakes.ssh_machine import SshMachine
 
 
@@ -54,6 +55,19 @@ def remote(folder: Path) -> Iterator[Place]:
              "hostKey": machine.fingerprint}]})
 
 
+@contextmanager
+def openpai(folder: Path) -> Iterator[Place]:
+    """A cluster that does not reach the server: code and reports go through the storage."""
+    cluster = OpenPaiCluster(folder)
+    cluster.start()
+    try:
+        yield Place({"platform": "openpai", "host": cluster.address, "username": cluster.user, "token": cluster.token,
+                     "storageConfigName": "shared", "localStorageMountPoint": str(cluster.export),
+                     "containerStorageMountPoint": str(cluster.mount)})
+    finally:
+        cluster.end()
+
+
 #: Name in the test's id -> what brings the platform up. The first one is what all others are compared with.
 PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "local": local,
@@ -61,4 +75,5 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "scripted": scripted,
     "scripted_at_once": scripted_at_once,
     "remote": remote,
+    "openpai": openpai,
 }

@@ -1,0 +1,200 @@
+"""Keepers that cannot call the server: their journals are fetched by the service and delivered on their behalf.
+
+What is to be collected is noted in files of the service's own (0600: they hold tokens), so the next object
+goes on where this one stopped. A note goes away with the journal's last entry, or with the experiment.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainingservice.journal_delivery import deliver, keeper_document
+from trainingservice.trial_job import JobApplicationForm
+from trialkeeper import attempt_folder, contract
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks.
+LOOK_EVERY = 1.0
+#: Seconds between signs of life: their answers bring orders.
+SIGN_OF_LIFE_EVERY = 10.0
+
+
+class JournalSource(Protocol):
+    """Where the journal of one attempt is read. For one thread at a time."""
+
+    def read(self) -> tuple[str, dict[str, Any], list[contract.Entry]]:
+        """The journal's id ("" while there is none), the keeper's facts, entries not read before. Raises OSError,
+        TrainingServiceError."""
+
+    def rewind(self) -> None:
+        """Give all entries again."""
+
+    def acknowledge(self, number: int) -> None: ...
+
+    def obey(self, orders: list[contract.Order]) -> None:
+        """Orders of the server for the keeper."""
+
+    def cancel(self) -> None:
+        """The server does not want the attempt any more."""
+
+
+@dataclass
+class _Collected:
+    job_name: str
+    experiment_id: str
+    token: str
+    report_interval: float
+    source: JournalSource
+    waiting: list[contract.Entry] = field(default_factory=list)
+    journal_id: str = ""
+    spoke_at: float = float("-inf")
+    #: The platform says that the job has ended: no more signs of life.
+    is_over: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class CollectedJournals:
+    """All journals one service collects; a thread looks after them between ``open`` and ``close``."""
+
+    def __init__(self, folder: Path, urls: Callable[[], tuple[str, ...]], source: Callable[[str, str], JournalSource],
+                 clock: Callable[[], float] = time.time) -> None:
+        """``source(experiment id, job name)``; ``urls``: where this process reaches the server."""
+        self._folder, self._urls, self._source, self._clock = folder, urls, source, clock
+        self._jobs: dict[str, _Collected] = {}
+        self._guard = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Take up what earlier objects noted, and begin. Harmless when repeated."""
+        if self._thread is not None:
+            return
+        self._load()
+        self._thread = threading.Thread(target=self._run, name="collected journals", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join(15.0)
+
+    def expect(self, form: JobApplicationForm) -> None:
+        """Collect this attempt's journal from now on. Raises OSError where that cannot be noted."""
+        if not form.keeper.token:
+            return  # of a resumed job: noted by an earlier object
+        attempt_folder.make_private_folder(str(self._folder))
+        note = {"experiment_id": form.experiment_id, "token": form.keeper.token,
+                "report_interval": form.limits.report_interval}
+        attempt_folder.write_file(str(self._folder / f"{form.job_name}.json"), json.dumps(note), secret=True)
+        self._add(form.job_name, note)
+
+    def finish(self, job_name: str) -> None:
+        """The job has ended on the platform: fetch what is left now, and send no more signs of life."""
+        with self._guard:
+            job = self._jobs.get(job_name)
+        if job is not None:
+            self._collect(job)  # before it is told that the end was seen
+            job.is_over = True
+            self._collect(job)
+
+    def forget(self, experiment_id: str) -> None:
+        """The experiment is removed."""
+        self._load()
+        with self._guard:
+            names = [name for name, job in self._jobs.items() if job.experiment_id == experiment_id]
+        for name in names:
+            self._drop(name)
+
+    def _load(self) -> None:
+        for path in self._folder.glob("*.json"):
+            note = attempt_folder.read_object(str(path))
+            if note is not None:
+                self._add(path.stem, note)
+
+    def _add(self, name: str, note: dict[str, Any]) -> None:
+        with self._guard:
+            known = self._jobs.get(name)
+            if known is None:
+                experiment = str(note.get("experiment_id") or "")
+                self._jobs[name] = _Collected(name, experiment, str(note.get("token") or ""),
+                                              float(note.get("report_interval") or SIGN_OF_LIFE_EVERY),
+                                              self._source(experiment, name))
+            else:
+                known.token = str(note.get("token") or known.token)
+
+    def _drop(self, name: str) -> None:
+        with self._guard:
+            self._jobs.pop(name, None)
+        (self._folder / f"{name}.json").unlink(missing_ok=True)
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._pause()):
+            with self._guard:
+                jobs = list(self._jobs.values())
+            for job in jobs:
+                if self._closed.is_set():
+                    return
+                self._collect(job)
+
+    def _pause(self) -> float:
+        with self._guard:
+            return min([LOOK_EVERY, *(job.report_interval for job in self._jobs.values())])
+
+    def _collect(self, job: _Collected) -> None:
+        with job.lock:
+            try:
+                self._collect_locked(job)
+            except OSError as error:
+                logger.info("the journal of %s cannot be collected yet: %s", job.job_name, error)
+            except Exception:  # one journal must not keep the others from being collected
+                logger.exception("the journal of %s cannot be collected", job.job_name)
+
+    def _collect_locked(self, job: _Collected) -> None:
+        journal_id, keeper, entries = job.source.read()
+        if not journal_id:
+            return
+        if job.journal_id not in ("", journal_id):
+            logger.warning("there are two journals of %s; the first one counts", job.job_name)
+            return
+        job.journal_id = journal_id
+        job.waiting += entries
+        now = time.monotonic()
+        is_due = not job.is_over and now - job.spoke_at >= min(SIGN_OF_LIFE_EVERY, job.report_interval)
+        if not job.waiting and not is_due:
+            return
+        ended = bool(job.waiting) and job.waiting[-1]["type"] == contract.ENDED
+        for reply in deliver(self._urls(), job.job_name, job.token, keeper_document(journal_id, keeper), job.waiting,
+                             self._clock()):
+            job.spoke_at = now
+            if reply.is_gone:
+                job.source.cancel()
+                job.waiting.clear()
+                self._drop(job.job_name)
+                return
+            if reply.accepted is None:
+                if reply.is_gap:
+                    job.waiting.clear()
+                    job.source.rewind()
+                return
+            accepted = reply.accepted
+            if job.waiting:
+                job.source.acknowledge(accepted)
+            job.waiting = [entry for entry in job.waiting if entry["n"] > accepted]
+            if reply.orders:
+                job.source.obey(reply.orders)
+        if ended and not job.waiting:
+            self._drop(job.job_name)
+
+
+def notes_of(folder: Path) -> list[str]:
+    """Names of the jobs that are noted in a service's folder."""
+    return sorted(os.path.splitext(path.name)[0] for path in folder.glob("*.json"))

@@ -1,0 +1,28 @@
+"""NNI's memory sizes: a number is megabytes, text has a unit (``4gb``, ``512 mb``); rounded up to whole megabytes."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(tb|gb|mb|kb|b)", re.IGNORECASE)
+_BYTES = {"tb": 1024 ** 4, "gb": 1024 ** 3, "mb": 1024 ** 2, "kb": 1024, "b": 1}
+
+
+def parse_megabytes(value: object) -> object:
+    """Whole megabytes of a text with a unit; everything else as it is. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    found = _SIZE.fullmatch(value.strip())
+    if found is None:
+        if value.strip().isdecimal():
+            return int(value)
+        raise ValueError('must be megabytes, or a size with its unit such as "4gb" or "512mb"')
+    return math.ceil(float(found[1]) * _BYTES[found[2].lower()] / 1024 ** 2)
+
+
+#: Whole megabytes in code, any of NNI's spellings in files.
+Megabytes = Annotated[int, BeforeValidator(parse_megabytes, json_schema_input_type=int | str)]

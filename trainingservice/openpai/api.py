@@ -1,0 +1,264 @@
+"""The calls to an OpenPAI cluster's REST server (API version 2). Source of paths, answers and words: its reference."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.openpai.config import OpenPaiClusterSettings
+from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
+
+#: Jobs that one question about all of them brings at most, the newest first.
+MOST_LISTED = 1000
+#: A log-in refused so is tried again after so many seconds.
+RETRY_AFTER_REFUSAL = 30.0
+
+
+class NameTaken(PermanentError):
+    """There is a job of this name already."""
+
+
+class NoSuchJob(Exception):
+    """The cluster says that there is no job of this name."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The cluster's words in an answer that is an error: ``{code, message}``, either of which may be missing."""
+
+    code: str
+    message: str
+
+    @classmethod
+    def of(cls, answer: RestAnswer) -> Refusal:
+        try:
+            document = json.loads(answer.text)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            return cls("", answer.shown())
+        return cls(str(document.get("code") or ""), _readable(document.get("message")))
+
+
+def _readable(message: Any) -> str:
+    """A message is a sentence, or a JSON text with the schema's errors."""
+    text = message if isinstance(message, str) else json.dumps(message)
+    try:
+        errors = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(errors, list):
+        return text
+    return "; ".join(f"{error.get('dataPath') or 'the document'} {error.get('message')}"
+                     for error in errors if isinstance(error, dict)) or text
+
+
+class OpenPaiApi:
+    """One account on one cluster. May be used from several threads."""
+
+    def __init__(self, settings: OpenPaiClusterSettings) -> None:
+        self._settings = settings
+        self._client = RestClient(f"{settings.host}/rest-server/", "OpenPAI",
+                                  ca_file=None if settings.ca_file is None else str(settings.ca_file),
+                                  refused=lambda answer: Refusal.of(answer).message)
+        self.where = self._client.where
+        self._lock = threading.Lock()
+        self._token = settings.token.get_secret_value() if settings.token is not None else ""
+
+    def close(self) -> None:
+        self._client.close()
+
+    # --- jobs ------------------------------------------------------------------------------
+
+    def submit(self, document: Mapping[str, Any]) -> None:
+        """Raises NameTaken, PermanentError with what is wrong with the document, TemporaryError."""
+        body = yaml.safe_dump(dict(document), sort_keys=False, width=100_000).encode()
+        answer = self._call("POST", "api/v2/jobs", body=body, headers={"Content-Type": "text/yaml"})
+        if answer.ok:
+            return
+        refusal, name = Refusal.of(answer), document["name"]
+        if answer.status == 409:
+            raise NameTaken(f"{self.where} has a job named {name} of user {self._settings.username} already, which is "
+                            "not this trial's; rerun the trial, which gives it another name.")
+        if answer.status == 413:
+            raise PermanentError(f"{self.where} does not take the job document because it is too large (more than "
+                                 "about 100 KB); shorten openpaiConfig.")
+        if answer.status == 403:
+            queue = (document.get("defaults") or {}).get("virtualCluster") or "default"
+            raise PermanentError(f"{self.where} does not let user {self._settings.username} use the virtual cluster "
+                                 f"{queue!r}, or there is none of this name: {refusal.message} Correct virtualCluster.")
+        if refusal.code == "NoStorageError":
+            raise PermanentError(f"{self.where} knows no storage {self._settings.storage_config_name!r} for user "
+                                 f"{self._settings.username}: {refusal.message} Correct storageConfigName.")
+        raise PermanentError(f"{self.where} refuses the job (HTTP {answer.status} {refusal.code}): {refusal.message}")
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The account's newest jobs, at most MOST_LISTED, in one question."""
+        answer = self._read("api/v2/jobs", {"username": self._settings.username, "limit": MOST_LISTED, "offset": 0,
+                                            "order": "submissionTime,DESC"})
+        listed = answer.document()
+        rows = listed.get("data") if isinstance(listed, dict) else listed
+        if not isinstance(rows, list):
+            raise TemporaryError(f"{self.where} answered the question for its jobs with something that is no list.")
+        return [row for row in rows if isinstance(row, dict)]
+
+    def job(self, name: str) -> dict[str, Any]:
+        """One job in detail. Raises NoSuchJob."""
+        return self._object(self._of_job(name), name)
+
+    def config(self, name: str) -> dict[str, Any]:
+        """The document a job was submitted with, secrets masked. Raises NoSuchJob."""
+        answer = self._known("GET", self._of_job(name) + "/config", name)
+        try:
+            document = yaml.safe_load(answer.text)  # declared as YAML; JSON is YAML, too
+        except yaml.YAMLError:
+            document = None
+        return document if isinstance(document, dict) else {}
+
+    def stop(self, name: str) -> None:
+        """Harmless where it has ended or is not there."""
+        body = json.dumps({"value": "STOP"}).encode()
+        answer = self._call("PUT", self._of_job(name) + "/executionType", body=body,
+                            headers={"Content-Type": "application/json"})
+        if not answer.ok and answer.status != 404:
+            self._raise(answer)
+
+    def warnings(self, name: str) -> list[str]:
+        """Why a job is not scheduled, the newest sentence last; [] where nothing is said."""
+        try:
+            found = self._known("GET", self._of_job(name) + "/events", name, {"type": "Warning"}).document()
+        except NoSuchJob:
+            return []
+        rows = found.get("data") if isinstance(found, dict) else None
+        return [str(row["message"]) for row in rows or [] if isinstance(row, dict) and row.get("message")]
+
+    def page(self, name: str) -> str:
+        """Address of the job's page in the web portal."""
+        return (f"{self._settings.host}/job-detail.html?username={quote(self._settings.username, safe='')}"
+                f"&jobName={quote(name, safe='')}")
+
+    # --- look-ups --------------------------------------------------------------------------
+
+    def info(self, timeout: tuple[float, float] = TIMEOUT) -> dict[str, Any]:
+        """Name and version of the server; needs no token."""
+        return self._dict(self._client.call("GET", "api/v2/info", timeout=timeout))
+
+    def token_owner(self, timeout: tuple[float, float] = TIMEOUT) -> str:
+        """The name of the account the token belongs to."""
+        return str(self._dict(self._read("api/v2/tokens/check", timeout=timeout)).get("username") or "")
+
+    def virtual_clusters(self, timeout: tuple[float, float] = TIMEOUT) -> list[str]:
+        """Those that the account may use."""
+        user = quote(self._settings.username, safe="")
+        document = self._dict(self._read(f"api/v2/users/{user}", timeout=timeout))
+        names = document.get("virtualCluster")
+        return [str(name) for name in names] if isinstance(names, list) else []
+
+    def storage(self, timeout: tuple[float, float] = TIMEOUT) -> dict[str, Any] | None:
+        """The configured storage; None where the account may not use it or there is none. Holds secrets: never log."""
+        answer = self._call("GET", f"api/v2/storages/{quote(self._settings.storage_config_name, safe='')}",
+                            timeout=timeout)
+        return None if answer.status in (403, 404) else self._dict(answer)
+
+    # --- how -------------------------------------------------------------------------------
+
+    def _of_job(self, name: str) -> str:
+        return f"api/v2/jobs/{quote(self._settings.username, safe='')}~{quote(name, safe='')}"
+
+    def _known(self, method: str, path: str, name: str, params: Mapping[str, Any] | None = None) -> RestAnswer:
+        answer = self._call(method, path, params=params)
+        if answer.status == 404:
+            if Refusal.of(answer).code == "NoJobError":
+                raise NoSuchJob(name)
+            self._raise(answer)
+        if not answer.ok:
+            self._raise(answer)
+        return answer
+
+    def _object(self, path: str, name: str) -> dict[str, Any]:
+        return self._dict(self._known("GET", path, name))
+
+    def _read(self, path: str, params: Mapping[str, Any] | None = None,
+              timeout: tuple[float, float] = TIMEOUT) -> RestAnswer:
+        answer = self._call("GET", path, params=params, timeout=timeout)
+        if not answer.ok:
+            self._raise(answer)
+        return answer
+
+    def _dict(self, answer: RestAnswer) -> dict[str, Any]:
+        if not answer.ok:
+            self._raise(answer)
+        document = answer.document()
+        if not isinstance(document, dict):
+            raise TemporaryError(f"{self.where} answered with JSON that is not what its interface says; is it OpenPAI?")
+        return document
+
+    def _raise(self, answer: RestAnswer) -> None:
+        refusal = Refusal.of(answer)
+        if refusal.code == "NoApiError" or (answer.status == 404 and not refusal.code):
+            raise TemporaryError(f"{self.where} does not know OpenPAI's interface (version 2) under this address; "
+                                 "correct host, or update the cluster to 1.1 or newer.")
+        raise TemporaryError(f"{self.where} refuses the question (HTTP {answer.status} {refusal.code}): "
+                             f"{refusal.message}")
+
+    def _call(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: bytes | None = None,
+              headers: Mapping[str, str] | None = None, timeout: tuple[float, float] = TIMEOUT) -> RestAnswer:
+        """One call with the token. Raises TemporaryError where the token is refused: a person can renew it."""
+        used = self._current_token(timeout)
+        for attempt in (1, 2):
+            answer = self._client.call(method, path, params=params, body=body, timeout=timeout,
+                                       headers={**(headers or {}), "Authorization": f"Bearer {used}"})
+            if answer.status != 401:
+                return answer
+            if attempt == 1 and self._settings.password is not None:
+                used = self._log_in(used, timeout)
+            else:
+                break
+        what = "password" if self._settings.password is not None else "token"
+        raise LogInRefused(
+            f"{self.where} does not accept the {what} of user {self._settings.username} any more: "
+            f"{Refusal.of(answer).message} Trials wait. Make a new token in the web portal (an application token does "
+            "not run out) and put it into the cluster's settings.", retry_after=RETRY_AFTER_REFUSAL)
+
+    def _current_token(self, timeout: tuple[float, float]) -> str:
+        return self._token or self._log_in("", timeout)
+
+    def _log_in(self, old: str, timeout: tuple[float, float]) -> str:
+        """A fresh token by password; another thread may have fetched one."""
+        with self._lock:
+            if self._token != old:
+                return self._token
+            password = self._settings.password
+            assert password is not None  # the settings have a token or a password
+            body = json.dumps({"username": self._settings.username, "password": password.get_secret_value()}).encode()
+            answer = self._client.call("POST", "api/v2/authn/basic/login", body=body, timeout=timeout,
+                                       headers={"Content-Type": "application/json"})
+            if not answer.ok:
+                self._token = ""
+                refusal = Refusal.of(answer)
+                raise LogInRefused(f"{self.where} does not let user {self._settings.username} log in with the "
+                                   f"password ({refusal.code or answer.status}): {refusal.message} Trials wait. "
+                                   "Correct the password, or use a token: clusters with single sign-on take no "
+                                   "passwords.", retry_after=RETRY_AFTER_REFUSAL)
+            self._token = str(self._dict(answer).get("token") or "")
+            return self._token
+
+
+def token_expiry(token: str) -> float | None:
+    """When a token runs out (seconds since 1970), by its own words; None: never, or it does not say."""
+    parts: Sequence[str] = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,157 @@
+"""What a configuration file may say about an OpenPAI cluster, and about one experiment's jobs there.
+
+Fields that NNI has keep its names and meanings. Where the cluster is, who we are there and the storage that
+server and jobs share is the cluster; resources, image and queue are what one experiment asks of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator, model_validator
+
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.memory_size import Megabytes
+
+Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
+ContainerPath = Annotated[str, StringConstraints(pattern=r"^/[^\s'\"]*$")]
+
+
+def _with_http(host: Any) -> Any:
+    """In NNI's v1 form a bare host means plain HTTP."""
+    return f"http://{host}" if isinstance(host, str) and "://" not in host else host
+
+
+class OpenPaiClusterSettings(ClusterSettings):
+    """One account on one OpenPAI cluster, and the storage that its jobs share with this server."""
+
+    platform_name: ClassVar[str] = "openpai"
+    reuse_mode_meaning: ClassVar[str] = (
+        "accepted and not needed on openpai: each trial is a job of its own, so that the cluster shows, schedules and "
+        "stops trials one by one")
+    v1_fields: ClassVar[Mapping[str, str]] = {
+        "paiConfig.host": "host",
+        "paiConfig.userName": "username",
+        "paiConfig.token": "token",
+        "paiConfig.passWord": "password",
+        "trial.paiStorageConfigName": "storageConfigName",
+        "trial.nniManagerNFSMountPath": "localStorageMountPoint",
+        "trial.containerNFSMountPath": "containerStorageMountPoint",
+    }
+    v1_values: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"paiConfig.host": _with_http}
+
+    host: Name = Field(description="Address of the cluster's web portal. Without http:// or https:// it means "
+                                   "https:// (in NNI's v1 form http://).")
+    username: Name = Field(description="The account whose jobs these are.")
+    token: SecretStr | None = Field(
+        default=None, description="A token of this account, from the profile page of the web portal; an application "
+                                  "token does not run out. This or password.")
+    password: SecretStr | None = Field(
+        default=None, min_length=6, description="The account's password, where the cluster takes passwords: a token is "
+                                                "fetched with it whenever one is needed. (NNI 2 does not take one.)")
+    ca_file: Path | None = Field(
+        default=None, description="PEM file with the authority that signed the cluster's certificate, where it is a "
+                                  "private one. (Not in NNI.)")
+    storage_config_name: Name = Field(description="Name of a storage of the cluster that the account may use.")
+    local_storage_mount_point: Path = Field(
+        description="Where this server has that storage mounted. If the storage is not shared among users, the folder "
+                    "of the account in it.")
+    container_storage_mount_point: ContainerPath = Field(description="Where jobs find it.")
+
+    @field_validator("host")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        address = value.rstrip("/") if "://" in value else f"https://{value.rstrip('/')}"
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+            raise ValueError("must be a host name or an address such as https://pai.lab.example")
+        return address
+
+    @field_validator("local_storage_mount_point")
+    @classmethod
+    def _is_folder(cls, value: Path, info: ValidationInfo) -> Path:
+        if (info.context or {}).get("must_exist") and not value.is_dir():
+            raise ValueError(f"there is no folder {value}; mount the storage there, or correct the path")
+        return value
+
+    @model_validator(mode="after")
+    def _one_credential(self) -> OpenPaiClusterSettings:
+        if self.token is not None and self.password is not None:
+            raise ValueError("token and password exclude each other; give one of them")
+        if self.token is None and self.password is None:
+            raise ValueError("token is required: copy one from your profile page in the cluster's web portal")
+        return self
+
+
+class OpenPaiTrialOptions(TrialOptions):
+    """What one experiment asks of the cluster for each of its jobs."""
+
+    v1_fields: ClassVar[Mapping[str, str]] = {
+        "trial.cpuNum": "trialCpuNumber",
+        "trial.memoryMB": "trialMemorySize",
+        "trial.image": "dockerImage",
+        "trial.virtualCluster": "virtualCluster",
+        "trial.paiConfigPath": "openpaiConfigFile",
+        "paiConfig.reuse": "reuseMode",
+        # numbers of paiConfig win over those of trial: they come later
+        "paiConfig.gpuNum": "/trialGpuNumber",
+        "paiConfig.cpuNum": "trialCpuNumber",
+        "paiConfig.memoryMB": "trialMemorySize",
+    }
+    v1_dropped: ClassVar[Mapping[str, str]] = {
+        "paiConfig.maxTrialNumPerGpu": "has no effect; each trial is a job with GPUs of its own",
+        "paiConfig.useActiveGpu": "has no effect; the cluster gives each job GPUs of its own",
+    }
+
+    trial_cpu_number: int = Field(default=1, ge=1, le=99_999, description="CPU cores of each job.")
+    trial_memory_size: Megabytes = Field(
+        default=8192, ge=100, description='Memory of each job: megabytes, or a size with its unit such as "8gb".')
+    docker_image: str = Field(default="msranni/nni:latest", min_length=1,
+                              description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
+    virtual_cluster: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9_]+$",
+        description="The cluster's queue. Default: the queue default.")
+    openpai_config: dict[str, Any] | None = Field(
+        default=None, description="A whole job document (protocol version 2) to be used instead of the fields above; "
+                                  "name and storage are put in. The first task role reports the metrics.")
+    openpai_config_file: Path | None = Field(
+        default=None, description="The same from a YAML file, which is read when the experiment is launched.")
+    channel: Literal["auto", "http", "storage"] = Field(
+        default="auto", description="How trials get their code and report: by calling this server (http), or through "
+                                    "the storage. auto: http where the server has an address for other machines, else "
+                                    "the storage. (Not in NNI.)")
+    reuse_mode: bool | None = Field(
+        default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_config_file(cls, data: Any, info: ValidationInfo) -> Any:
+        if not isinstance(data, dict):
+            return data
+        keys = [key for key in ("openpaiConfigFile", "openpai_config_file") if data.get(key) is not None]
+        if not keys:
+            return data
+        if any(data.get(key) is not None for key in ("openpaiConfig", "openpai_config")):
+            raise ValueError("openpaiConfig and openpaiConfigFile exclude each other; give one of them")
+        path = Path(str(data[keys[0]]))
+        if not path.is_file() and not (info.context or {}).get("must_exist", True):
+            return data
+        try:
+            document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ValueError(f"openpaiConfigFile: {path} cannot be read ({error.strerror})") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"openpaiConfigFile: {path} is not YAML: {error}") from error
+        rest = {key: value for key, value in data.items() if key != keys[0]}
+        return {**rest, "openpaiConfig": document}
+
+    @field_validator("openpai_config")
+    @classmethod
+    def _has_roles(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None and not isinstance(value.get("taskRoles"), dict):
+            raise ValueError("must be a job document of OpenPAI's protocol 2, with taskRoles")
+        return value

@@ -1,0 +1,123 @@
+"""The job document of one trial: a pure function of what is asked. Nothing here talks to the cluster."""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainingservice.openpai.config import OpenPaiTrialOptions
+from trainingservice.trial_job import JobApplicationForm
+from trialkeeper import contract
+
+ROLE, IMAGE = "taskrole", "docker_image_0"
+#: Name under which the keeper's token stands in ``secrets``; the cluster shows it to nobody, commands see its value.
+TOKEN_SECRET = "nniweb_keeper_token"
+#: Of a role's replicas: replica number = number of the role * this + index of the task.
+_REPLICAS_PER_ROLE = 10_000
+#: In a container: which task of its role it is.
+_TASK_INDEX = "${PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX:-${FC_TASK_INDEX:-0}}"
+#: Of a user's document: a script with a role's own commands lies under this name beside its job.json.
+COMMANDS_FILE = "commands.sh"
+
+_NO_PYTHON = "The image has no python3, which the trial's keeper needs (3.8 or newer); choose an image that has it."
+
+
+@dataclass(frozen=True)
+class KeeperStart:
+    """How the keeper is started in a container. Paths are those in the container."""
+
+    keeper: str
+    folder: str
+    urls: tuple[str, ...]
+
+
+def job_name(form: JobApplicationForm) -> str:
+    """The job's name on the cluster, as NNI builds it."""
+    return f"nni_exp_{form.experiment_id}_trial_{form.job_name}"
+
+
+def job_document(form: JobApplicationForm, options: OpenPaiTrialOptions, start: KeeperStart, *, storage: str,
+                 storage_mount: str, installation: str) -> dict[str, Any]:
+    """The document that is submitted (protocol version 2)."""
+    document = (copy.deepcopy(options.openpai_config) if options.openpai_config is not None
+                else _simple(form, options))
+    document["name"] = job_name(form)
+    for number, (name, role) in enumerate(document["taskRoles"].items()):
+        if isinstance(role, dict):
+            own = [str(line) for line in role.get("commands") or []] if options.openpai_config is not None else []
+            role["commands"] = _commands(form, start, number, name, own)
+    extras = document.get("extras") if isinstance(document.get("extras"), dict) else {}
+    storages = [entry for entry in (extras or {}).get("storages") or [] if entry.get("name") != storage]
+    document["extras"] = {**(extras or {}), "storages": [*storages, {"name": storage, "mountPath": storage_mount}],
+                          "submitFrom": "submit-job-v2",
+                          "nniweb": {"installation": installation, "job": form.job_name}}
+    if start.urls:
+        document["secrets"] = {**(document.get("secrets") or {}), TOKEN_SECRET: form.keeper.token}
+    if options.virtual_cluster is not None:
+        document["defaults"] = {**(document.get("defaults") or {}), "virtualCluster": options.virtual_cluster}
+    return document
+
+
+def _simple(form: JobApplicationForm, options: OpenPaiTrialOptions) -> dict[str, Any]:
+    return {
+        "protocolVersion": 2,
+        "type": "job",
+        "jobRetryCount": 0,
+        "prerequisites": [{"type": "dockerimage", "name": IMAGE, "uri": form.image or options.docker_image}],
+        "taskRoles": {ROLE: {
+            "instances": 1,
+            "completion": {"minFailedInstances": 1, "minSucceededInstances": -1},
+            "taskRetryCount": 0,
+            "dockerImage": IMAGE,
+            "resourcePerInstance": {"gpu": form.gpu_number or 0, "cpu": options.trial_cpu_number,
+                                    "memoryMB": options.trial_memory_size},
+            "commands": [],
+        }},
+    }
+
+
+def role_folders(document: Mapping[str, Any] | None) -> dict[str, str]:
+    """Of a user's document: role -> folder of its job below the attempt's ("" for the first one, which reports)."""
+    roles = list((document or {}).get("taskRoles") or {ROLE: None})
+    return {name: f"role-{name}" if number else "" for number, name in enumerate(roles)}
+
+
+def _commands(form: JobApplicationForm, start: KeeperStart, number: int, name: str, own: list[str]) -> list[str]:
+    """The lines of the container's script. The cluster runs it with errexit, nounset and pipefail."""
+    folder = f"{start.folder}/role-{name}" if number else start.folder
+    lines = ["command -v python3 >/dev/null || { echo " + shlex.quote(_NO_PYTHON) + " >&2; exit 127; }"]
+    variables = {contract.ENV_JOB: form.job_name}
+    if start.urls:
+        variables[contract.ENV_URLS] = ",".join(start.urls)
+    else:
+        variables[contract.ENV_READABLE] = "1"
+    lines += [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
+    if start.urls:
+        lines.append(f"export {contract.ENV_TOKEN}='<% $secrets.{TOKEN_SECRET} %>'")
+    if not own:
+        lines.append(f"export {contract.ENV_FOLDER}={shlex.quote(folder)}")
+    else:
+        lines += [
+            f"nniweb_replica=$(({number} * {_REPLICAS_PER_ROLE} + {_TASK_INDEX}))",
+            f"export {contract.ENV_REPLICA}=$nniweb_replica",
+            f"nniweb_folder={shlex.quote(folder)}",
+            # each task but the one that reports keeps its files apart
+            f"if [ {_TASK_INDEX} != 0 ]; then mkdir -p \"$nniweb_folder/task-$nniweb_replica\"; cp "
+            f"\"$nniweb_folder/{contract.JOB_FILE}\" \"$nniweb_folder/task-$nniweb_replica/\"; "
+            "nniweb_folder=$nniweb_folder/task-$nniweb_replica; fi",
+            f"export {contract.ENV_FOLDER}=$nniweb_folder NNI_ROLE_COMMANDS=/tmp/nniweb-{form.job_name}-{name}.sh",
+            # as they are, so that the cluster fills in templates such as <% $parameters.x %>
+            'cat > "$NNI_ROLE_COMMANDS" <<\'NNIWEB_END_OF_COMMANDS\'',
+            *own,
+            "NNIWEB_END_OF_COMMANDS",
+        ]
+    lines.append(f"exec python3 {shlex.quote(start.keeper)} run")
+    return lines
+
+
+def role_command() -> str:
+    """What the keeper of a role of a user's document runs: the role's own commands, as the cluster would run them."""
+    return 'set -euo pipefail; . "$NNI_ROLE_COMMANDS"'

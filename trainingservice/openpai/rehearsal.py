@@ -1,0 +1,82 @@
+"""Tries what a job will need of the cluster, with reading questions only, and says what is wrong in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trainingservice.base import RehearsalFinding
+from trainingservice.errors import TrainingServiceError
+from trainingservice.openpai.api import OpenPaiApi, token_expiry
+from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
+from trainingservice.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
+from trainingservice.shared_folder import SharedFolder
+from trainingservice.storage_rehearsal import rehearse_storage
+
+#: A token that runs out within so many seconds is worth a warning.
+EXPIRES_SOON = 24 * 3600.0
+
+
+def rehearse_cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, storage: SharedFolder,
+                     options: OpenPaiTrialOptions | None, clock: Callable[[], float], *,
+                     quick: bool) -> list[RehearsalFinding]:
+    """All findings, good ones too. ``options``: of the experiment that is to be launched."""
+    findings = []
+    try:
+        for finding in _cluster(api, settings, options, clock, QUICK_TIMEOUT if quick else TIMEOUT):
+            findings.append(finding)  # noqa: PERF402  those before an error count
+    except TrainingServiceError as error:
+        findings.append(RehearsalFinding("connection", False, str(error), temporary=True))
+    return [*findings, *rehearse_storage(storage)]
+
+
+def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPaiTrialOptions | None,
+             clock: Callable[[], float], timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
+    info = api.info(timeout)
+    yield RehearsalFinding("connection", True, f"{api.where} answers (version {info.get('version') or 'unknown'}).")
+    try:
+        owner = api.token_owner(timeout)
+    except TrainingServiceError as error:
+        yield RehearsalFinding("rights", False, str(error), temporary=not isinstance(error, LogInRefused))
+        return
+    if owner != settings.username:
+        yield RehearsalFinding("rights", False, f"The token belongs to user {owner}, not to {settings.username}; "
+                                                "correct username or token.")
+        return
+    yield RehearsalFinding("rights", True, f"The cluster knows the token of user {owner}.")
+    yield from _expiry(settings, clock())
+    queues = api.virtual_clusters(timeout)
+    wanted = (options.virtual_cluster if options is not None else None) or "default"
+    if queues and wanted not in queues:
+        yield RehearsalFinding("queue", False, f"User {owner} may not use the virtual cluster {wanted!r}; those that "
+                                               f"may be used: {', '.join(queues)}. Correct virtualCluster.")
+    else:
+        yield RehearsalFinding("queue", True, f"Jobs go to the virtual cluster {wanted}.")
+    yield from _storage(api.storage(timeout), settings)
+
+
+def _expiry(settings: OpenPaiClusterSettings, now: float) -> Iterator[RehearsalFinding]:
+    expiry = token_expiry(settings.token.get_secret_value()) if settings.token is not None else None
+    if expiry is not None and expiry - now < EXPIRES_SOON:
+        yield RehearsalFinding("token", False, f"The token runs out in {max(0.0, expiry - now) / 3600:.1f} hours; "
+                                               "trials wait from then on. An application token does not run out.",
+                               temporary=True)
+
+
+def _storage(found: dict[str, Any] | None, settings: OpenPaiClusterSettings) -> Iterator[RehearsalFinding]:
+    name = settings.storage_config_name
+    if found is None:
+        yield RehearsalFinding("storage", False, f"The cluster has no storage {name!r} that user {settings.username} "
+                                                 "may use; correct storageConfigName.")
+        return
+    if found.get("readOnly"):
+        yield RehearsalFinding("storage", False, f"The storage {name!r} can only be read; trials write to it. Choose "
+                                                 "another one.")
+        return
+    data = found.get("data")
+    where = ""
+    if found.get("type") == "nfs" and isinstance(data, dict):
+        where = f" It is the NFS export {data.get('server')}:{data.get('path')}"
+        where += "" if found.get("share", True) else f", of which jobs see the folder {settings.username}"
+        where += f"; {settings.local_storage_mount_point} must be the same on this server."
+    yield RehearsalFinding("storage", True, f"The storage {name!r} may be used.{where}")

@@ -1,0 +1,231 @@
+"""The openpai platform: each trial is a job of an OpenPAI cluster, with a keeper in its container."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+from trainingservice.base import RehearsalFinding, ServiceContext
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.collected_journals import CollectedJournals
+from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi
+from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
+from trainingservice.openpai.job_document import (
+    KeeperStart,
+    job_document,
+    job_name,
+    role_command,
+    role_folders,
+)
+from trainingservice.openpai.protocol_schema import document_problems
+from trainingservice.openpai.rehearsal import rehearse_cluster
+from trainingservice.openpai.states import observed_detail, observed_row
+from trainingservice.polling import Observation, PollingTrainingService
+from trainingservice.shared_folder import FolderJournal, SharedFolder
+from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+#: A job may be unknown to the cluster for so many seconds after its submission was accepted.
+NOT_THERE_YET = 30.0
+#: A job that has waited for so many seconds is asked why; so often, and so many jobs at a time.
+ASK_WHY_AFTER, ASK_WHY_EVERY, ASK_WHY_OF = 30.0, 120.0, 3
+
+
+class OpenPaiTrainingService(PollingTrainingService):
+    """Runs trials as jobs of one account on one OpenPAI cluster.
+
+    All jobs are asked about in one question; the detail of one is asked for when it begins and when it ends.
+    Keeper, job and (where the server has no address for other machines) code and reports go through the storage.
+    """
+
+    platform: ClassVar[str] = "openpai"
+    settings_model: ClassVar[type[ClusterSettings]] = OpenPaiClusterSettings
+    options_model: ClassVar[type[TrialOptions]] = OpenPaiTrialOptions
+    needs_public_url: ClassVar[bool] = False  # the storage is a way home, too
+    poll_interval: ClassVar[tuple[float, float]] = (3.0, 30.0)
+
+    def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(settings, context, monotonic=monotonic)
+        self._settings = cast(OpenPaiClusterSettings, settings)
+        self._api = OpenPaiApi(self._settings)
+        self._storage = SharedFolder(self._settings.local_storage_mount_point,
+                                     self._settings.container_storage_mount_point, context.state_folder / "code")
+        self._journals = CollectedJournals(
+            context.state_folder / "collected", context.relay_urls,
+            lambda experiment, name: FolderJournal(self._storage.attempt(experiment, name)), context.clock)
+        self._preparing = threading.Lock()
+        self._machines: dict[str, str] = {}
+        self._asked_why: dict[str, float] = {}
+
+    def open(self) -> None:
+        self._journals.open()
+
+    def close(self) -> None:
+        self._journals.close()
+        self._api.close()
+
+    def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        return rehearse_cluster(self._api, self._settings, self._storage,
+                                cast("OpenPaiTrialOptions | None", options), self.context.clock, quick=quick)
+
+    # --- the four methods ------------------------------------------------------------------
+
+    def start_job(self, job: TrialJobDetail) -> Observation:
+        form = job.form
+        name = job_name(form)
+        if self._storage.is_canceled(form.experiment_id, job.id):
+            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        document = self._document(form)
+        problems = document_problems(document)
+        if problems:
+            raise PermanentError(f"OpenPAI would refuse the job document: {'; '.join(problems[:3])}. Correct "
+                                 "openpaiConfig, or the fields it is made of.")
+        try:
+            self._api.submit(document)
+        except NameTaken:
+            if not self._is_ours(name, job.id):
+                raise
+        return Observation(TrialJobStatus.WAITING, url=self._api.page(name),
+                           working_directory=self._storage.working_directory(form.experiment_id, job.id))
+
+    def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        if len(jobs) == 1:  # an update, or the last one: its own answer is smaller than the list's
+            rows, all_listed = {}, False
+        else:
+            listed = self._api.jobs()
+            rows, all_listed = {str(row.get("name")): row for row in listed}, len(listed) < MOST_LISTED
+        answers: dict[str, Observation | None] = {}
+        for job in jobs:
+            row = rows.get(job_name(job.form))
+            if row is None and all_listed and self._is_new(job):
+                continue
+            seen = observed_row(row) if row is not None else None
+            if seen is None or seen.status.is_end or (seen.status is TrialJobStatus.RUNNING
+                                                      and job.id not in self._machines):
+                seen = self._ask_for_one(job)
+                if seen is None and self._is_new(job):
+                    continue
+            if seen is not None:
+                seen = self._with_our_knowledge(job, seen)
+            answers[job.id] = seen
+        self._ask_why(jobs, answers)
+        return answers
+
+    def stop_job(self, job: TrialJobDetail) -> None:
+        # first what keeps a late submission from starting: the cluster has nothing for a job it does not know yet
+        try:
+            self._storage.cancel(job.form.experiment_id, job.id)
+        finally:
+            self._api.stop(job_name(job.form))
+
+    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
+        self._journals.forget(experiment_id)
+        self._storage.remove_experiment(experiment_id)
+
+    # --- what this platform adds -----------------------------------------------------------
+
+    @property
+    def is_multi_phase_job_supported(self) -> bool:
+        return True
+
+    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
+        self._storage.give_orders(job.form.experiment_id, job.id, [
+            {"order": contract.ORDER_PARAMETERS, "index": parameters.index, "text": parameters.value}])
+
+    def job_ended(self, job: TrialJobDetail) -> None:
+        self._journals.finish(job.id)
+        self._machines.pop(job.id, None)
+        self._asked_why.pop(job.id, None)
+
+    # --- how -------------------------------------------------------------------------------
+
+    def _document(self, form: JobApplicationForm) -> dict[str, Any]:
+        """Prepare the storage for the job, and make its document."""
+        options = cast(OpenPaiTrialOptions, form.options)
+        urls = _urls(form, options)
+        with self._preparing:
+            keeper = self._storage.put_keeper()
+            own_roles = options.openpai_config is not None
+            roles: dict[str, contract.JobDocument] = {}
+            if own_roles:
+                form = replace(form, command=role_command())
+                roles = {folder: {"command": form.command}
+                         for folder in role_folders(options.openpai_config).values() if folder}
+            folder = self._storage.put_job(form, self.platform, code_from_server=bool(urls), more=roles)
+            if not urls:
+                try:
+                    self._journals.expect(form)
+                except OSError as error:
+                    raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make "
+                                         "room there.") from error
+        start = KeeperStart(keeper, self._storage.there(folder), urls)
+        return job_document(form, options, start, storage=self._settings.storage_config_name,
+                            storage_mount=self._settings.container_storage_mount_point,
+                            installation=self.context.installation)
+
+    def _is_ours(self, name: str, job_id: str) -> bool:
+        """Whether the job of this name is this very attempt, submitted before."""
+        try:
+            extras = self._api.config(name).get("extras")
+        except NoSuchJob:
+            raise TemporaryError(f"{self._api.where} has just had a job named {name} and has none now; it is tried "
+                                 "again.") from None
+        mark = extras.get("nniweb") if isinstance(extras, dict) else None
+        return mark == {"installation": self.context.installation, "job": job_id}
+
+    def _ask_for_one(self, job: TrialJobDetail) -> Observation | None:
+        try:
+            seen = observed_detail(self._api.job(job_name(job.form)))
+        except NoSuchJob:
+            return None
+        if seen.machine:
+            self._machines[job.id] = seen.machine
+        return seen
+
+    def _is_new(self, job: TrialJobDetail) -> bool:
+        """Whether its submission was accepted a moment ago."""
+        return bool(job.url) and self.context.clock() - job.submit_time < NOT_THERE_YET
+
+    def _with_our_knowledge(self, job: TrialJobDetail, seen: Observation) -> Observation:
+        name = job_name(job.form)
+        seen = replace(seen, url=self._api.page(name), machine=seen.machine or self._machines.get(job.id, ""))
+        if not seen.status.is_end:
+            return seen
+        told = self._storage.seen_end(job.form.experiment_id, job.id)
+        if told is None:
+            return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
+        return replace(told, url=seen.url, machine=seen.machine, end_time=seen.end_time or told.end_time,
+                       start_time=seen.start_time or told.start_time)
+
+    def _ask_why(self, jobs: Sequence[TrialJobDetail], answers: dict[str, Observation | None]) -> None:
+        """Have the cluster tell why jobs wait for long: a few of them, now and then."""
+        now = self.context.clock()
+        left = ASK_WHY_OF
+        for job in jobs:
+            seen = answers.get(job.id)
+            if seen is None or seen.status is not TrialJobStatus.WAITING or now - job.submit_time < ASK_WHY_AFTER:
+                continue
+            message = job.message
+            if left and now - self._asked_why.get(job.id, 0.0) >= ASK_WHY_EVERY:
+                left -= 1
+                self._asked_why[job.id] = now
+                warnings = self._api.warnings(job_name(job.form))
+                message = f"Waits in the cluster's queue: {warnings[-1][:300]}" if warnings else ""
+            answers[job.id] = replace(seen, message=message)
+
+
+def _urls(form: JobApplicationForm, options: OpenPaiTrialOptions) -> tuple[str, ...]:
+    """The addresses that the keeper calls; () where the journal is collected from the storage."""
+    if options.channel == "storage":
+        return ()
+    if options.channel == "http" and not form.keeper.urls:
+        raise PermanentError("channel is http, but only the server's loopback address is known. Set NNIWEB_PUBLIC_URL "
+                             "to an address that the cluster can reach, or nniManagerIp in the file, or let the "
+                             "channel be storage.")
+    return form.keeper.urls
