@@ -5,26 +5,29 @@ from typing import Any
 
 from nniweb.tuning.algorithms import build_assessor, build_tuner
 from nniweb.tuning.assessment import Assessment
+from nniweb.tuning.assessor import Assessor
+from nniweb.tuning.search_space import SearchSpace
 from nniweb.tuning.search_space_parser import parse_search_space
-from nniweb.tuning.tuner import NoMoreParameters, ResultsNeeded
+from nniweb.tuning.tuner import NoMoreParameters, ResultsNeeded, Tuner
 
 Message = Mapping[str, Any]
 
 
 class ExperimentTuning:
     """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
-    "seed"}``. Raises InvalidInput where one of them cannot be used, and whatever an algorithm raises.
+    "seed"}``; an algorithm of the user's own has ``class_name`` and ``code_directory`` instead of ``name``. Raises
+    InvalidInput where one of them cannot be used, and whatever an algorithm raises.
     """
 
     def __init__(self, spec: Message) -> None:
         tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
         space = parse_search_space(spec["search_space"])
-        self._tuner = build_tuner(tuner["name"], tuner.get("class_args"), space, mode, spec["seed"])
+        self._tuner = _tuner(tuner, space, mode, spec["seed"])
         # Proposals that were not told yet, by number.
         self._proposed: dict[int, dict[str, Any]] = {}
         self._assessment: Assessment | None = None
         if assessor is not None:
-            self._assessment = Assessment(build_assessor(assessor["name"], assessor.get("class_args"), mode))
+            self._assessment = Assessment(_assessor(assessor, mode, spec["seed"]))
 
     def restore(self, history: Iterable[Message]) -> dict[str, Any]:
         """Replay what was recorded, oldest first. Returns the running trials that the assessor wants stopped: whether
@@ -81,3 +84,20 @@ class ExperimentTuning:
                 yield {**event, "search_space": parse_search_space(event["search_space"])}
             else:
                 yield event
+
+
+def _tuner(document: Message, space: SearchSpace, mode: str, seed: int) -> Tuner:
+    if not document.get("class_name"):
+        return build_tuner(document["name"], document.get("class_args"), space, mode, seed)
+    # not at the top: the base classes are loaded only in the process of such an algorithm
+    from nniweb.tuning.own_classes.own_tuner import OwnTuner
+
+    return OwnTuner(space, seed, document)
+
+
+def _assessor(document: Message, mode: str, seed: int) -> Assessor:
+    if not document.get("class_name"):
+        return build_assessor(document["name"], document.get("class_args"), mode)
+    from nniweb.tuning.own_classes.own_assessor import OwnAssessor
+
+    return OwnAssessor(document, seed)

@@ -22,9 +22,10 @@ class ExperimentNotOpen(TunerProcessDied):
 
 
 class TunerClient:
-    """One tuner process for all experiments of a worker. Thread-safe; no call blocks but ``shutdown``.
+    """One tuner process for all experiments of a worker, and one more for each experiment with an algorithm of the
+    user's own, whose end then hurts nobody else. Thread-safe; no call blocks but ``shutdown``.
 
-    The process starts with the first ``open``. Requests of one experiment are answered in the order of the calls. A
+    A process starts with the first ``open``. Requests of one experiment are answered in the order of the calls. A
     future fails with TunerFailed when that experiment's algorithm raised (others go on), with TunerProcessDied when the
     process ended: then every experiment must be opened again with its history, which starts a new process. Futures
     cannot be cancelled. Their callbacks run on the client's reading thread: they must be short and never wait for
@@ -37,15 +38,22 @@ class TunerClient:
         self.on_death: Callable[[TunerProcessDied], None] | None = None
         self._command = tuple(command or DEFAULT_COMMAND)
         self._lock = threading.Lock()
-        self._child: TunerChild | None = None
-        self._open: set[str] = set()
+        #: By the experiment that has it to itself; None: the one that the others share.
+        self._children: dict[str | None, TunerChild] = {}
+        #: The open experiments, each with the key of its process.
+        self._open: dict[str, str | None] = {}
         self._is_shut_down = False
 
     @property
     def pid(self) -> int | None:
-        """The process's id, None while there is none."""
+        """The shared process's id, None while there is none."""
+        return self.pid_of(None)
+
+    def pid_of(self, experiment_id: str | None) -> int | None:
+        """The id of the process that this experiment has to itself, None while there is none."""
         with self._lock:
-            return self._child.pid if self._child is not None else None
+            child = self._children.get(experiment_id)
+            return child.pid if child is not None else None
 
     def open(
         self, experiment_id: str, spec: Mapping[str, Any], history: Iterable[Mapping[str, Any]]
@@ -62,14 +70,14 @@ class TunerClient:
         with self._lock:
             if self._is_shut_down:
                 return _failed(TunerProcessDied("the tuner client was shut down"))
-            if self._child is None:
+            key = experiment_id if _is_own(spec) else None
+            if key not in self._children:
                 try:
-                    self._child = TunerChild(self._command, self._child_ended)
+                    self._children[key] = TunerChild(self._command, self._child_ended)
                 except OSError as error:
                     return _failed(TunerProcessDied(f"the tuner process could not be started: {error}"))
-                self._open.clear()
-            self._open.add(experiment_id)
-            return self._child.request("open", experiment_id, args)
+            self._open[experiment_id] = key
+            return self._children[key].request("open", experiment_id, args)
 
     def ask(self, experiment_id: str, first_number: int, count: int) -> "Future[Reply]":
         """Result: ``{"parameters": [up to count], "exhausted": bool}``, numbered from ``first_number``.
@@ -100,31 +108,41 @@ class TunerClient:
     def close_experiment(self, experiment_id: str) -> None:
         """Forget the experiment. Harmless when it is not open."""
         with self._lock:
-            if self._child is not None and experiment_id in self._open:
-                self._open.discard(experiment_id)
-                self._child.request("close", experiment_id, {})
+            if experiment_id not in self._open:
+                return
+            key = self._open.pop(experiment_id)
+            child = self._children[key]
+            if key is None:
+                child.request("close", experiment_id, {})
+            else:
+                del self._children[key]
+        if key is not None:
+            child.end_soon()
 
     def shutdown(self) -> None:
         """End the process; waiting futures fail with TunerProcessDied. Takes at most about 10 s; may be repeated."""
         with self._lock:
             self._is_shut_down = True
-            child = self._child
-        if child is not None:
+            children = list(self._children.values())
+        for child in children:
+            child.end_soon()
+        for child in children:
             child.end()
 
     def _request(self, op: str, experiment_id: str, args: Mapping[str, Any]) -> "Future[Reply]":
         with self._lock:
-            if self._child is None or experiment_id not in self._open:
+            if experiment_id not in self._open:
                 message = f"experiment {experiment_id} is not open in the tuner process: open it with its history"
                 return _failed(ExperimentNotOpen(message))
-            return self._child.request(op, experiment_id, args)
+            return self._children[self._open[experiment_id]].request(op, experiment_id, args)
 
     def _child_ended(self, child: TunerChild, error: TunerProcessDied) -> None:
         with self._lock:
-            if self._child is child:
-                self._child = None
-                self._open.clear()
-            is_expected = self._is_shut_down
+            ended = [key for key, running in self._children.items() if running is child]
+            for key in ended:
+                del self._children[key]
+                self._open = {opened: its_key for opened, its_key in self._open.items() if its_key != key}
+            is_expected = self._is_shut_down or not ended
         if is_expected:
             return
         logger.error("%s", error)
@@ -133,6 +151,11 @@ class TunerClient:
                 self.on_death(error)
             except Exception:
                 logger.exception("the callback for the end of the tuner process raised")
+
+
+def _is_own(spec: Mapping[str, Any]) -> bool:
+    """Whether an algorithm of the user's own takes part."""
+    return any((spec.get(part) or {}).get("class_name") for part in ("tuner", "assessor"))
 
 
 def _clean(message: Mapping[str, Any]) -> dict[str, Any]:

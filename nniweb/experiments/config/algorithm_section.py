@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
+from nniweb.experiments.config.model_validation import shown
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
 from nniweb.tuning.problem import InvalidInput
@@ -44,22 +46,30 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
         assessor = _read("assessor", document.assessor, algorithms.find_assessor, findings, paths)
         if assessor is None:
             return None
-    if tuner is None or tuner.name is None:
+    if tuner is None:
         return None
-    _check_types(tuner.name, search_space, document.search_space_file is not None, findings)
+    if tuner.name is not None:
+        _check_types(tuner.name, search_space, document.search_space_file is not None, findings)
     seed = document.seed if document.seed is not None else tuner.class_args.get("seed")
-    mode = algorithms.resolve_optimize_mode(tuner.name, tuner.class_args,
-                                            assessor.name if assessor is not None else None,
-                                            assessor.class_args if assessor is not None else None)
-    return Algorithms(tuner, assessor, mode, seed)
+    return Algorithms(tuner, assessor, _optimize_mode(tuner, assessor), seed if isinstance(seed, int) else None)
+
+
+def _optimize_mode(tuner: AlgorithmSettings, assessor: AlgorithmSettings | None) -> Literal["minimize", "maximize"]:
+    """An own class says it with an argument optimize_mode, if at all."""
+    if tuner.name is None:
+        given = tuner.class_args.get("optimize_mode")
+        return "minimize" if given == "minimize" else "maximize"
+    own = assessor is None or assessor.name is None
+    return algorithms.resolve_optimize_mode(tuner.name, tuner.class_args,
+                                            None if own or assessor is None else assessor.name,
+                                            None if own or assessor is None else assessor.class_args)
 
 
 def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algorithms.Algorithm], findings: Findings,
           paths: LocalPaths) -> AlgorithmSettings | None:
     kind = "assessor" if section == "assessor" else "tuner"
     if written.class_name is not None or written.code_directory is not None:
-        _check_own_class(section, written, findings, paths)
-        return None
+        return _own_class(section, written, findings, paths)
     if findings.has_error((section, "className")) or findings.has_error((section, "classFileName")):
         return None
     if not written.name:
@@ -77,20 +87,34 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
     return AlgorithmSettings(name=algorithm.name, class_args=written.class_args)
 
 
-def _check_own_class(section: str, written: AlgorithmDocument, findings: Findings, paths: LocalPaths) -> None:
-    """Say what is wrong with an algorithm of the user's own; at the least, that it cannot be run yet."""
+def _own_class(section: str, written: AlgorithmDocument, findings: Findings, paths: LocalPaths
+               ) -> AlgorithmSettings | None:
+    """An algorithm that the user wrote. Its module is not imported here: that is for its own process."""
     if written.name:
         findings.add((section, "name"), f"excludes {findings.spelling((section, 'className'))}: an algorithm is "
                      "either a built-in or a class of your own")
     elif not written.class_name:
         findings.add((section, "className"), "is required with "
                      f"{findings.spelling((section, 'codeDirectory'))}: the class to load, as module.Class")
-    else:
-        known = algorithms.ASSESSORS if section == "assessor" else algorithms.TUNERS
-        findings.add((section, "className"), "algorithms of your own are not available in this version; use a "
-                     f"built-in one: {', '.join(entry.name for entry in known)}")
-    if written.code_directory is not None and (problem := paths.folder_problem(written.code_directory)):
+    elif not all(part.isidentifier() for part in written.class_name.split(".")) or "." not in written.class_name:
+        findings.add((section, "className"), "must be a module and a class in it, such as my_tuner.MyTuner, not "
+                     f"{shown(written.class_name)}")
+    elif written.code_directory is not None and (problem := _folder_problem(written, written.code_directory, paths)):
         findings.add((section, "codeDirectory"), problem)
+    else:
+        return AlgorithmSettings(class_name=written.class_name, code_directory=written.code_directory,
+                                 class_args=written.class_args)
+    return None
+
+
+def _folder_problem(written: AlgorithmDocument, folder: Path, paths: LocalPaths) -> str:
+    """Why the module cannot be in the folder, "" where it is."""
+    assert written.class_name is not None
+    if problem := paths.folder_problem(folder):
+        return problem
+    module = folder.joinpath(*written.class_name.split(".")[:-1])
+    is_there = module.with_suffix(".py").is_file() or module.is_dir()
+    return "" if is_there or not paths.must_exist else f"there is no module {module.name}.py in {module.parent}"
 
 
 def _check_types(tuner: str, search_space: dict[str, Any], from_file: bool, findings: Findings) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from nniweb.experiments.config import parse_experiment_config
+
 LEFT_OUT = object()
 
 
@@ -62,7 +64,7 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("tuner", LEFT_OUT, "is required"),
     ("tuner", "TPE", 'a group of fields, not "TPE"'),
     ("tuner.name", "TEP", "TPE"),
-    ("tuner.name", "SMAC", "not available"),
+    ("tuner.name", "PPO", "not available"),
     ("tuner.name", LEFT_OUT, "is required"),
     ("tuner.nmae", "TPE", "did you mean name?"),
     ("tuner.classArgs.optimize_mode", "max", "maximize"),
@@ -105,7 +107,7 @@ def test_a_wrong_v2_field_is_named(v2: dict, errors_of: Callable, field: str, va
     ("multiPhase", True, "multiPhase", "must be false"),
     ("tuner", LEFT_OUT, "tuner", "is required"),
     ("tuner.builtinTunerName", "TEP", "tuner.builtinTunerName", "TPE"),
-    ("tuner.builtinTunerName", "BOHB", "tuner.builtinTunerName", "not available"),
+    ("tuner.builtinTunerName", "PPOTuner", "tuner.builtinTunerName", "not available"),
     ("tuner.builtinTunerName", LEFT_OUT, "tuner.builtinTunerName", "is required"),
     ("tuner.classArgs.sead", 1, "tuner.classArgs.sead", "seed"),
     ("tuner.gpuIndices", "x", "tuner.gpuIndices", "GPU numbers"),
@@ -206,14 +208,27 @@ def test_a_wrong_value_has_its_line_and_column(errors_of: Callable, v2: dict) ->
     assert str(error) == 'line 5, column 19: trialConcurrency: must be a whole number, not "two"'
 
 
-def test_an_algorithm_of_ones_own_is_refused_honestly(v2: dict, v1: dict, errors_of: Callable, folder: Path) -> None:
-    own = {"className": "mine.Tuner", "codeDirectory": "code"}
+@pytest.mark.parametrize(("own", "field", "words"), [
+    ({"className": "mine.Tuner", "codeDirectory": "code"}, "tuner.codeDirectory", "no module mine.py"),
+    ({"className": "mine.Tuner", "codeDirectory": "nowhere"}, "tuner.codeDirectory", "there is no folder"),
+    ({"className": "Tuner", "codeDirectory": "code"}, "tuner.className", "such as my_tuner.MyTuner"),
+    ({"className": "mine.Tuner; x", "codeDirectory": "code"}, "tuner.className", "such as my_tuner.MyTuner"),
+    ({"codeDirectory": "code"}, "tuner.className", "is required"),
+    ({"className": "mine.Tuner", "name": "TPE"}, "tuner.name", "excludes"),
+])  # fmt: skip
+def test_a_wrong_algorithm_of_ones_own_is_named(v2: dict, errors_of: Callable, own: dict, field: str, words: str
+                                                ) -> None:
     [error] = errors_of(v2 | {"tuner": own})
-    assert error.field == "tuner.className"
-    assert "not available" in error.message
-    own_v1 = {"codeDir": "code", "classFileName": "mine.py", "className": "Tuner"}
-    [error] = errors_of(v1 | {"tuner": own_v1})
-    assert error.field == "tuner.className"
-    assert "not available" in error.message
-    [error] = errors_of(v2 | {"tuner": own | {"name": "TPE"}})
-    assert "excludes" in error.message
+    assert error.field == field
+    assert words in error.message
+
+
+def test_an_algorithm_of_ones_own_is_read_in_both_forms(v2: dict, v1: dict, folder: Path) -> None:
+    (folder / "code" / "mine.py").write_text("")
+    own = {"className": "mine.Tuner", "codeDirectory": "code", "classArgs": {"optimize_mode": "minimize", "seed": "x"}}
+    own_v1 = {"codeDir": "code", "classFileName": "mine.py", "className": "Tuner", "classArgs": own["classArgs"]}
+    for document in (v2 | {"tuner": own}, v1 | {"tuner": own_v1}):
+        settings = parse_experiment_config(document, folder).settings
+        assert settings.tuner.class_name == "mine.Tuner"
+        assert settings.tuner.code_directory == (folder / "code").resolve()
+        assert settings.optimize_mode == "minimize"

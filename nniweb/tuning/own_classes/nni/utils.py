@@ -1,0 +1,33 @@
+"""``nni.utils``: the small things that users' algorithms import from there."""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+
+class OptimizeMode(Enum):
+    """Which way is better."""
+
+    Minimize = "minimize"
+    Maximize = "maximize"
+
+
+class ClassArgsValidator:
+    """Base class of validators of ``classArgs``; a subclass's own is not called, the class itself is."""
+
+    def validate_class_args(self, **kwargs: Any) -> None:
+        """Accepts everything."""
+
+
+def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float:
+    """The number of a result: itself, or the member ``default`` of an object. Raises RuntimeError."""
+    if isinstance(value, dict):
+        value = value.get(scalar_key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RuntimeError(f"a result must be a number, or an object whose {scalar_key!r} is a number")
+    return value
+
+
+def extract_scalar_history(trial_history: Iterable[Any], scalar_key: str = "default") -> list[float]:
+    """The numbers of several results. Raises RuntimeError."""
+    return [extract_scalar_reward(value, scalar_key) for value in trial_history]

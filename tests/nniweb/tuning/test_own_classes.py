@@ -1,0 +1,209 @@
+"""Tuners and assessors that users wrote against NNI's base classes, with real processes."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nniweb.tuning.tuner_client import TunerClient, TunerFailed, TunerProcessDied
+
+WAIT = 60
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "n": {"_type": "randint", "_value": [0, 9]}}
+ALGORITHMS = '''
+import os, random, sys
+import numpy as np
+import nni
+from nni.assessor import Assessor, AssessResult
+from nni.tuner import Tuner
+from nni.utils import OptimizeMode, extract_scalar_reward, extract_scalar_history
+import beside
+
+class Climber(Tuner):
+    """Random steps around the best, in the way users write tuners."""
+    def __init__(self, optimize_mode="maximize", step=0.1, limit=None):
+        self.mode = OptimizeMode(optimize_mode)
+        self.step, self.limit, self.made, self.best, self.calls = step, limit, 0, None, []
+    def update_search_space(self, search_space):
+        self.space = search_space
+    def generate_parameters(self, parameter_id, **kwargs):
+        if self.limit is not None and self.made >= self.limit:
+            raise nni.NoMoreTrialError("no more")
+        self.made += 1
+        centre = self.best[1]["x"] if self.best else 0.5
+        low, high = self.space["x"]["_value"]
+        x = min(max(centre + self.step * (random.random() + np.random.random() - 1), low), high)
+        return {"x": x, "n": parameter_id, "calls": list(self.calls)}
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        reward = extract_scalar_reward(value)
+        self.calls.append(["result", parameter_id, reward])
+        if self.mode is OptimizeMode.Minimize:
+            reward = -reward
+        if self.best is None or reward > self.best[0]:
+            self.best = (reward, parameters)
+    def trial_end(self, parameter_id, success, **kwargs):
+        self.calls.append(["end", parameter_id, success])
+
+class Greedy(Climber):
+    def __init__(self):
+        super().__init__()
+        self.accept_customized_trials()
+    def receive_customized_trial_result(self, parameter_id, parameters, value, **kwargs):
+        self.calls.append(["customized", parameter_id, value])
+
+class Broken(Climber):
+    def generate_parameters(self, parameter_id, **kwargs):
+        raise ValueError("the tuner's own fault")
+
+class Deadly(Climber):
+    def generate_parameters(self, parameter_id, **kwargs):
+        print("last words", file=sys.stderr, flush=True)
+        os._exit(7)
+
+class Below(Assessor):
+    def __init__(self, least):
+        self.least = least
+    def assess_trial(self, trial_job_id, trial_history):
+        good = extract_scalar_history(trial_history)[-1] >= self.least
+        return AssessResult.Good if good else AssessResult.Bad
+
+class Undecided(Assessor):
+    def assess_trial(self, trial_job_id, trial_history):
+        return None
+
+class NoTuner:
+    pass
+
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(ALGORITHMS)
+    (tmp_path / "beside.py").write_text("")
+    (tmp_path / "lacking.py").write_text("import not_there\n")
+    (tmp_path / "deep.py").write_text("import nni.algorithms.hpo\n")
+    return tmp_path
+
+
+@pytest.fixture
+def client() -> Iterator[TunerClient]:
+    made = TunerClient()
+    yield made
+    made.shutdown()
+
+
+def own(folder: Path, name: str, **class_args: Any) -> dict[str, Any]:
+    return {"class_name": name, "code_directory": str(folder), "class_args": class_args}
+
+
+def spec(tuner: dict[str, Any], assessor: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"search_space": SPACE, "tuner": tuner, "assessor": assessor, "optimize_mode": "minimize", "seed": 5}
+
+
+def result(future: "Future[Any]") -> Any:
+    return future.result(WAIT)
+
+
+def test_a_tuner_of_ones_own_gets_the_calls_that_nni_makes(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec(own(folder, "mine.Greedy")), []))
+    [first] = result(client.ask("e", 0, 1))["parameters"]
+    assert first["n"] == 0
+    result(client.tell("e", 0, first, 0.25, "SUCCEEDED"))
+    result(client.tell("e", 0, first, 0.75, "SUCCEEDED"))
+    result(client.tell("e", None, {"x": 0.1, "n": 3}, 0.5, "SUCCEEDED"))
+    [second, third] = result(client.ask("e", 1, 2))["parameters"]
+    result(client.tell("e", 1, second, None, "FAILED"))
+    assert third["calls"] == [["result", 0, 0.25], ["end", 0, True], ["customized", None, 0.5]]
+    assert result(client.ask("e", 3, 1))["parameters"][0]["calls"][-1] == ["end", 1, False]
+
+
+def test_it_is_rebuilt_from_the_record_and_goes_on_as_before(client: TunerClient, folder: Path) -> None:
+    document, events = spec(own(folder, "mine.Climber", optimize_mode="minimize")), []
+    result(client.open("e", document, []))
+    for number in range(12):
+        [parameters] = result(client.ask("e", number, 1))["parameters"]
+        events.append({"event": "ask", "number": number, "parameters": parameters})
+        if number > 1:
+            told = {"number": number - 2, "parameters": events[-3]["parameters"], "value": float(number % 5),
+                    "status": "SUCCEEDED"}  # fmt: skip
+            result(client.tell("e", **told))
+            events.append({"event": "tell", **told})
+    result(client.open("again", document, events))
+    assert result(client.ask("again", 12, 3)) == result(client.ask("e", 12, 3))
+
+
+def test_each_has_a_process_of_its_own_that_ends_with_it(client: TunerClient, folder: Path) -> None:
+    result(client.open("built-in", spec({"name": "Random"}), []))
+    result(client.open("e", spec(own(folder, "mine.Climber")), []))
+    result(client.open("f", spec({"name": "Random"}, own(folder, "mine.Below", least=1)), []))
+    pids = {client.pid, client.pid_of("e"), client.pid_of("f")}
+    assert len(pids) == 3
+    assert None not in pids
+    client.close_experiment("e")
+    assert client.pid_of("e") is None
+    assert len(result(client.ask("f", 0, 1))["parameters"]) == 1
+
+
+def test_one_that_kills_its_process_hurts_nobody_else(client: TunerClient, folder: Path) -> None:
+    deaths: list[TunerProcessDied] = []
+    client.on_death = deaths.append
+    result(client.open("good", spec({"name": "Random"}), []))
+    result(client.open("own", spec(own(folder, "mine.Climber")), []))
+    result(client.open("deadly", spec(own(folder, "mine.Deadly")), []))
+    error = client.ask("deadly", 0, 1).exception(WAIT)
+    assert isinstance(error, TunerProcessDied)
+    assert error.suspect == "deadly"
+    assert "exit code 7" in str(error)
+    assert "last words" in str(error)
+    for name in ("good", "own"):
+        assert len(result(client.ask(name, 0, 1))["parameters"]) == 1
+    assert isinstance(client.ask("deadly", 0, 1).exception(WAIT), TunerProcessDied)
+    result(client.open("deadly", spec(own(folder, "mine.Climber")), []))
+    assert len(result(client.ask("deadly", 0, 1))["parameters"]) == 1
+    assert [death.suspect for death in deaths] == ["deadly"]
+
+
+def test_what_it_raises_is_the_answer(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec(own(folder, "mine.Broken")), []))
+    error = client.ask("e", 0, 1).exception(WAIT)
+    assert isinstance(error, TunerFailed)
+    assert error.message == "ValueError: the tuner's own fault"
+    assert "generate_parameters" in error.traceback
+
+
+def test_no_more_trials_means_wait_while_some_run_and_the_end_when_none_does(
+    client: TunerClient, folder: Path
+) -> None:
+    result(client.open("e", spec(own(folder, "mine.Climber", limit=2)), []))
+    answer = result(client.ask("e", 0, 5))
+    assert (len(answer["parameters"]), answer["exhausted"]) == (2, False)
+    for number, parameters in enumerate(answer["parameters"]):
+        result(client.tell("e", number, parameters, 1.0, "SUCCEEDED"))
+    assert result(client.ask("e", 2, 1)) == {"parameters": [], "exhausted": True}
+
+
+def test_an_assessor_of_ones_own_stops_trials(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec({"name": "Random"}, own(folder, "mine.Below", least=0.5)), []))
+    reports = [{"trial": "a", "sequence": 0, "value": 0.9}, {"trial": "b", "sequence": 0, "value": 0.1}]
+    assert result(client.intermediate("e", reports)) == {"stop": ["b"]}
+    result(client.open("e", spec({"name": "Random"}, own(folder, "mine.Undecided")), []))
+    error = client.intermediate("e", reports).exception(WAIT)
+    assert "AssessResult.Good or AssessResult.Bad, not None" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mine.Missing", "the module mine has no class Missing"),
+        ("nowhere.Tuner", "there is no module nowhere in "),
+        ("lacking.Tuner", "lacking imports not_there, which is not installed on the server"),
+        ("deep.Tuner", "deep imports nni.algorithms"),
+        ("mine.NoTuner", "mine.NoTuner is no tuner: it has no method generate_parameters"),
+    ],
+)
+def test_a_class_that_cannot_be_loaded_is_explained(client: TunerClient, folder: Path, name: str, words: str) -> None:
+    error = client.open("e", spec(own(folder, name)), []).exception(WAIT)
+    assert isinstance(error, TunerFailed)
+    assert words in error.message

@@ -1,0 +1,57 @@
+"""What becomes of an experiment whose tuner, written by the user, fails."""
+
+import pytest
+
+from nniweb.experiments.models import Experiment, TunerEvent
+from tests.nniweb.worker.conftest import report
+
+TUNER = """
+import os, pathlib
+from nni.tuner import Tuner
+
+class Mine(Tuner):
+    def __init__(self, how):
+        self.how = how
+    def update_search_space(self, search_space):
+        pass
+    def generate_parameters(self, parameter_id, **kwargs):
+        if self.how == "raises":
+            raise ValueError("nothing comes to my mind")
+        if self.how == "dies":
+            os._exit(3)
+        if self.how == "dies once" and parameter_id == 2 and not pathlib.Path(__file__).with_name("died").exists():
+            pathlib.Path(__file__).with_name("died").touch()
+            os._exit(3)
+        return {"x": parameter_id}
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        pass
+"""
+
+
+@pytest.fixture
+def tuner(tmp_path):
+    (tmp_path / "mine.py").write_text(TUNER)
+    return lambda how: {"class_name": "mine.Mine", "code_directory": str(tmp_path), "class_args": {"how": how}}
+
+
+@pytest.mark.parametrize(("how", "words"), [
+    ("raises", "The tuner failed: ValueError: nothing comes to my mind"),
+    ("dies", "The tuner ended its process 3 times: the tuner process ended (exit code 3)"),
+])
+def test_its_crash_is_the_experiments_message(make_rig, tuner, how, words) -> None:
+    rig = make_rig()
+    other, experiment = rig.experiment(), rig.experiment(tuner=tuner(how))
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "ERROR", 60)
+    assert Experiment.objects.get(pk=experiment.pk).message.startswith(words)
+    assert len(rig.submitted(other, 2)) == 2
+
+
+def test_one_that_dies_once_is_restarted_with_its_history(make_rig, tuner) -> None:
+    rig = make_rig()
+    experiment = rig.experiment(tuner=tuner("dies once"), trial_concurrency=1, max_trial_number=4)
+    for count in range(1, 5):
+        report(rig.submitted(experiment, count)[-1], 1.0)
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE", 60)
+    asked = [event.data["parameters"] for event in TunerEvent.objects.order_by("number")
+             if event.data["event"] == "ask"]
+    assert asked == [{"x": number} for number in range(4)]
