@@ -7,6 +7,7 @@ second command becomes the agent. Nothing is installed on the machine.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import posixpath
 import shlex
@@ -204,13 +205,17 @@ class _ChannelWriter:
         self._channel = channel
 
     def write(self, data: bytes, /) -> None:
-        self._channel.sendall(data)
+        try:
+            self._channel.sendall(data)
+        except (EOFError, paramiko.SSHException) as error:  # so paramiko says it sometimes; files raise OSError
+            raise BrokenPipeError(f"the connection is gone ({error or type(error).__name__})") from error
 
     def flush(self) -> None:
         """Nothing is held back."""
 
     def close(self) -> None:
-        self._channel.close()
+        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):  # the connection is gone already
+            self._channel.close()
 
 
 def start_agent(connection: Connection, facts: MachineFacts, keeper_path: str, *,

@@ -57,8 +57,12 @@ WAY_SHOWN = 60.0
 class MachineHost(Protocol):
     """What a machine tells its service. Called in the machine's threads."""
 
-    def machine_saw(self, address: str, job_name: str, state: FolderState) -> None:
-        """The state of a trial's folder; "absent" where the machine has none of that name."""
+    def machine_saw(self, address: str, job_name: str, state: FolderState, asked_at: float) -> None:
+        """The state of a trial's folder; "absent" where the machine has none of that name.
+
+        ``asked_at``: monotonic seconds; what is told was true then or later. Several threads tell, so an old answer
+        may come after a newer one.
+        """
 
     def machine_gives_back(self, address: str, job_name: str, fault: TrainingServiceError) -> None:
         """A trial could not be started there, and certainly does not run there."""
@@ -412,6 +416,7 @@ class RemoteMachine:
             return
         facts = self.connection()[1]
         for job_name, folder in list(self._wants.stops.items()):
+            asked_at = self._monotonic()
             try:
                 state = client.stop(self.path(facts, folder), ANSWER_TIMEOUT)
             except AgentError as error:
@@ -420,7 +425,7 @@ class RemoteMachine:
                 continue
             with self._lock:
                 self._wants.stops.pop(job_name, None)
-            self._host.machine_saw(self.address, job_name, state)
+            self._host.machine_saw(self.address, job_name, state, asked_at)
 
     def _ask(self, client: AgentClient) -> None:
         begin = self._monotonic()
@@ -430,7 +435,7 @@ class RemoteMachine:
         states = client.state(list(names), ANSWER_TIMEOUT)
         self.answered_at = self._monotonic()
         for folder, state in states.items():
-            self._saw(names[folder], state)
+            self._saw(names[folder], state, begin)
         with self._lock:
             self.looked_at = begin
             self._next_look = self._monotonic() + LOOK_EVERY
@@ -438,15 +443,15 @@ class RemoteMachine:
 
     def _hear(self, folder: str, state: FolderState) -> None:
         self.answered_at = self._monotonic()
-        self._saw(posixpath.basename(folder), state)
+        self._saw(posixpath.basename(folder), state, self.answered_at)
 
-    def _saw(self, job_name: str, state: FolderState) -> None:
+    def _saw(self, job_name: str, state: FolderState, asked_at: float) -> None:
         if state.get("way_home"):
             self._ways.pop(job_name, None)  # the newest word is the last one
             self._ways[job_name] = state["way_home"]
             while len(self._ways) > 100:
                 self._ways.pop(next(iter(self._ways)))
-        self._host.machine_saw(self.address, job_name, state)
+        self._host.machine_saw(self.address, job_name, state, asked_at)
 
     def _collect(self) -> None:
         """There is no agent, but SSH works: read what keepers have to say from their folders."""
@@ -457,9 +462,10 @@ class RemoteMachine:
         try:
             for job_name, folder in self._host.folders_on(self.address).items():
                 path = self.path(look.facts, folder)
+                asked_at = self._monotonic()
                 state = self._collector.collect(connection, path, job_name, look.facts.clock_ahead)
                 if state["state"] not in ("absent", "starting"):  # that only an agent can be sure of
-                    self._host.machine_saw(self.address, job_name, state)
+                    self._host.machine_saw(self.address, job_name, state, asked_at)
         except OSError as error:
             raise MachineProblem(f"Journals cannot be read on {self.name}: {error}") from error
         self._collected_at = self.answered_at = self._monotonic()
@@ -502,6 +508,7 @@ class RemoteMachine:
             if job.id not in self._wants.starts:  # canceled meanwhile
                 return
             start.is_sent = True
+        asked_at = self._monotonic()
         try:
             state = client.start(self.path(facts, start.folder), document, access, ANSWER_TIMEOUT)
         except AgentError as error:  # refused for sure
@@ -515,9 +522,9 @@ class RemoteMachine:
         else:
             self.failures = 0
             self._times_set_aside = 0
+            self._saw(job.id, state, asked_at)  # before it stops being one that is starting: nobody may miss it between
             with self._lock:
                 self._wants.starts.pop(job.id, None)
-            self._saw(job.id, state)
 
     def _access(self, access: KeeperAccess, connection: Connection, facts: MachineFacts) -> KeeperAccess:
         """The keeper's access as it is on the machine: addresses, the authority's file, the agent's socket."""

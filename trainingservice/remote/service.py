@@ -66,7 +66,9 @@ class RemoteTrainingService(PollingTrainingService):
         self._machines: dict[str, RemoteMachine] = {}
         self._places: dict[str, str] = {}  # unfinished job -> address of its machine
         self._seen: dict[str, Observation] = {}  # job of known place -> what its machine said last
-        self._absent: dict[str, set[str]] = {}  # job of unknown place -> machines that do not have it
+        self._saw_lock = threading.Lock()  # machines tell from several threads
+        self._absent: dict[str, set[str]] = {}  # job -> machines that do not have it
+        self._present_at: dict[str, float] = {}  # job -> monotonic seconds when a machine last had it
         self._waits_since: dict[str, tuple[float, int]] = {}  # job -> since when it waits for how many GPUs
 
     # --- cluster ---------------------------------------------------------------------------
@@ -203,7 +205,8 @@ class RemoteTrainingService(PollingTrainingService):
                 if self._absent.get(job.id, set()) >= self._machines.keys() and answered >= self._machines.keys():
                     answers[job.id] = None
             elif place in answered:
-                if place in self._absent.get(job.id, set()) and not self._machines[place].is_starting(job.id):
+                # in this order: a start that is over has taken back what was said of the time before it
+                if not self._machines[place].is_starting(job.id) and place in self._absent.get(job.id, set()):
                     answers[job.id] = None
                 elif job.id in self._seen:
                     answers[job.id] = self._seen[job.id]
@@ -279,7 +282,7 @@ class RemoteTrainingService(PollingTrainingService):
         return {job.id: self._folder(job) for job in self.list_trial_jobs()
                 if not job.status.is_end and self._places.get(job.id, address) == address}
 
-    def machine_saw(self, address: str, job_name: str, state: FolderState) -> None:
+    def machine_saw(self, address: str, job_name: str, state: FolderState, asked_at: float) -> None:
         try:
             job = self.get_trial_job(job_name)
         except TrainingServiceError:
@@ -287,10 +290,13 @@ class RemoteTrainingService(PollingTrainingService):
         place = self._places.get(job_name)
         if place not in (None, address) or job.status.is_end:
             return
-        if state["state"] == "absent":
-            self._absent.setdefault(job_name, set()).add(address)
-            return
-        self._absent.pop(job_name, None)
+        with self._saw_lock:
+            if state["state"] == "absent":
+                if asked_at >= self._present_at.get(job_name, 0.0):
+                    self._absent.setdefault(job_name, set()).add(address)
+                return
+            self._present_at[job_name] = self._monotonic()
+            self._absent.pop(job_name, None)
         machine = self._machines[address]
         if place is None and state["state"] == "canceled":
             # a tombstone, laid on every machine: only the last word counts
@@ -373,6 +379,7 @@ class RemoteTrainingService(PollingTrainingService):
     def _forget(self, job_name: str) -> None:
         self._places.pop(job_name, None)
         self._absent.pop(job_name, None)
+        self._present_at.pop(job_name, None)
         self._seen.pop(job_name, None)
         self._waits_since.pop(job_name, None)
 

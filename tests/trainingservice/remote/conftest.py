@@ -49,7 +49,8 @@ def make_machine(tmp_path_factory) -> Iterator[Callable[..., SshMachine]]:
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch) -> Iterator[Bench]:
+def bench(tmp_path, monkeypatch, make_machine) -> Iterator[Bench]:
+    # make_machine: the machines live until the bench is closed, which ends what runs on them
     # what is slow on purpose, so that a broken machine is not pestered, would be slow in a test too
     monkeypatch.setattr(machines_module, "RECONNECT", (0.1, 1.0))
     monkeypatch.setattr(machines_module, "RECONNECT_AFTER_REFUSAL", (0.3, 2.0))

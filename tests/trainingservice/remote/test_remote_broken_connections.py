@@ -1,6 +1,7 @@
 """A connection that is cut, stalls or is reset at every stage: no trial is lost or doubled, and no metric."""
 
 import contextlib
+import time
 
 import pytest
 
@@ -10,9 +11,6 @@ from trainingservice.remote import machines as machines_module
 from trainingservice.remote import service as service_module
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
-
-# outages, lost machines and long queues: minutes together
-pytestmark = pytest.mark.slow
 
 RUNNING, UNKNOWN, SUCCEEDED, FAILED = (TrialJobStatus.RUNNING, TrialJobStatus.UNKNOWN, TrialJobStatus.SUCCEEDED,
                                        TrialJobStatus.FAILED)
@@ -175,3 +173,26 @@ def test_the_next_service_finds_its_trials_on_whichever_machine_they_are(bench, 
         go.touch()
         bench.wait_for_end(successor, form)
         assert_whole(bench, form)
+
+
+def test_an_answer_that_is_older_than_the_start_does_not_make_a_trial_disappear(bench, machine, lasting, monkeypatch):
+    service = bench.open_service()
+    form, go = lasting()
+    asked_at = time.monotonic()
+    service.submit_trial_job(form)
+    bench.wait("metrics come", lambda: bench.entries(form, "metric"))
+    asked = service._machines[service.get_trial_job(form.job_name).platform_state["machine"]]
+    wait_for_look = asked.wait_for_look
+
+    def old_answer_comes_last(*arguments):
+        answered = wait_for_look(*arguments)
+        service.machine_saw(asked.address, form.job_name, {
+            "state": "absent", "exit": None, "keeper_pid": None, "pid": None, "working_directory": "",
+            "delivered": False, "way_home": ""}, asked_at)
+        return answered
+
+    monkeypatch.setattr(asked, "wait_for_look", old_answer_comes_last)
+    assert service.update_trial_job(form.job_name, form).status is RUNNING
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)

@@ -13,9 +13,6 @@ from trainingservice.remote import service as service_module
 from trainingservice.testing.bench import new_id
 from trainingservice.trial_job_status import TrialJobStatus
 
-# outages, lost machines and long queues: minutes together
-pytestmark = pytest.mark.slow
-
 WAITING, RUNNING, FAILED, SUCCEEDED = (TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED,
                                        TrialJobStatus.SUCCEEDED)
 

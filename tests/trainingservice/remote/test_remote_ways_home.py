@@ -11,9 +11,6 @@ from tests.trainingservice.remote.conftest import assert_whole
 from trainingservice.testing.processes import is_alive
 from trainingservice.trial_job_status import TrialJobStatus
 
-# outages, lost machines and long queues: minutes together
-pytestmark = pytest.mark.slow
-
 RUNNING = TrialJobStatus.RUNNING
 
 
