@@ -137,7 +137,9 @@ class OpenPaiTrialOptions(TrialOptions):
             return data
         if any(data.get(key) is not None for key in ("openpaiConfig", "openpai_config")):
             raise ValueError("openpaiConfig and openpaiConfigFile exclude each other; give one of them")
-        path = Path(str(data[keys[0]]))
+        if not isinstance(data[keys[0]], str | Path):
+            return data  # the field's own type says what is wrong
+        path = Path(data[keys[0]])
         if not path.is_file() and not (info.context or {}).get("must_exist", True):
             return data
         try:

@@ -15,6 +15,7 @@ from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.visibility import visible_clusters
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
+from nniweb.management.commands.config import read_config_text
 from nniweb.management.following import Follower
 from nniweb.management.served_before import require_served_before
 
@@ -54,12 +55,7 @@ class Command(BaseCommand):
 
     @staticmethod
     def _launch(path: Path, owner: User) -> Experiment:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise CommandError(f"{path} is no UTF-8 text.") from None
+        text = read_config_text(path)
         usable = visible_clusters(owner).filter(enabled=True)
         try:
             parsed = parse_experiment_config(

@@ -1,0 +1,60 @@
+"""``manage.py config check FILE`` and ``config upgrade FILE``: experiment files, without launching anything."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
+
+from nniweb.experiments.config import ConfigInvalid, parse_experiment_config, resolved_document
+from nniweb.experiments.config.upgrade import upgraded
+from nniweb.experiments.models import Cluster
+
+
+class Command(BaseCommand):
+    help = "Read an experiment file: say what is wrong with it, or print what it means."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        check = actions.add_parser("check", help="print the resolved settings, or everything that is wrong")
+        upgrade = actions.add_parser("upgrade", help="print the v2 form of a v1 file, secrets included")
+        for action in (check, upgrade):
+            action.add_argument("config", type=Path, help="experiment file")
+
+    def handle(self, *args: Any, action: str, config: Path, **options: Any) -> None:
+        text = read_config_text(config)
+        try:
+            document, notes = self._check(text, config) if action == "check" else upgraded(text)
+        except ConfigInvalid as invalid:
+            raise CommandError("\n".join(f"{config}: {error}" for error in invalid.errors)) from None
+        for note in notes:
+            self.stderr.write(f"Note: {note}")
+        self.stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), ending="")
+
+    @staticmethod
+    def _check(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
+        parsed = parse_experiment_config(text, path.parent.absolute(), cluster_platform=_cluster_platform())
+        return resolved_document(parsed.settings), parsed.notes
+
+
+def read_config_text(path: Path) -> str:
+    """The file's text. Raises CommandError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{path} is no UTF-8 text.") from None
+
+
+def _cluster_platform() -> Callable[[str], str | None] | None:
+    """Tells clusters' platforms where there is a database; files that name no cluster can be checked without one."""
+    try:
+        platforms = dict(Cluster.objects.filter(enabled=True).values_list("name", "platform"))
+    except DatabaseError:
+        return None
+    return platforms.get
