@@ -101,9 +101,9 @@ def wake(folder: str) -> None:
 
 def folder_state(folder: str, starting_pid: Optional[int] = None) -> FolderState:
     """What is known of an attempt by its files. ``starting_pid``: a keeper just forked that wrote no file yet."""
+    keeper = keeper_pid(folder) or starting_pid  # before its files: what one that has ended wrote is there then
     exit_document = read_object(os.path.join(folder, contract.EXIT_FILE))
     trial = read_object(os.path.join(folder, contract.TRIAL_FILE)) or {}
-    keeper = keeper_pid(folder) or starting_pid
     delivered = False
     if exit_document is not None:
         state = ENDED_STATE
