@@ -26,6 +26,7 @@ EXTRA_PLATFORMS_VARIABLE = "NNIWEB_EXTRA_PLATFORMS"
 #: name -> "module:Class"
 BUILT_IN: dict[str, str] = {
     "local": "trainingservice.local.service:LocalTrainingService",
+    "dlts": "trainingservice.dlts.service:DltsTrainingService",
     "openpai": "trainingservice.openpai.service:OpenPaiTrainingService",
     "remote": "trainingservice.remote.service:RemoteTrainingService",
 }

@@ -4,8 +4,8 @@
     <storage>/nniweb/<experiment>/code/<sha256>.tar.gz    code, where it does not come from the server
     <storage>/nniweb/<experiment>/<job name>/             one folder for each attempt, with its job.json
 
-Containers run as other users than this server, so folders are made for everybody to write in, as NNI's are
-on such storages; no secret is ever written here by the server.
+Where containers run as other users than this server, folders are made for everybody to write in; no secret
+is written into those.
 """
 
 from __future__ import annotations
@@ -40,9 +40,13 @@ MOST_AT_ONCE = 8 * 1024 * 1024
 class SharedFolder:
     """Any method may be called from any thread. What the disk refuses becomes TemporaryError, with a sentence."""
 
-    def __init__(self, mounted_here: Path, mounted_there: str, scratch: Path) -> None:
-        """The same storage as this server sees it and as containers do; ``scratch``: a folder for packing code."""
+    def __init__(self, mounted_here: Path, mounted_there: str, scratch: Path, *, private: bool = False) -> None:
+        """The same storage as this server sees it and as containers do; ``scratch``: a folder for packing code.
+
+        ``private``: containers run as the server's own user, so nobody else gets in.
+        """
         self.root = mounted_here
+        self._folder_mode, self._file_mode = (0o700, 0o600) if private else (0o777, 0o644)
         self._there = PurePosixPath(mounted_there)
         self._scratch = scratch
 
@@ -79,14 +83,14 @@ class SharedFolder:
             for name, job in {"": document, **(more or {})}.items():
                 target = self._folder(folder / name) / contract.JOB_FILE
                 if not target.exists():
-                    _replace(target, json.dumps({**document, **job} if name else document))
+                    _replace(target, json.dumps({**document, **job} if name else document), self._file_mode)
         return folder
 
     def write(self, path: Path, text: str) -> None:
-        """Put a small file, for everybody to read, into an attempt's folder."""
+        """Put a small file into an attempt's folder."""
         with self._disk("be written"):
             self._folder(path.parent)
-            _replace(path, text)
+            _replace(path, text, self._file_mode)
 
     def cancel(self, experiment_id: str, job_name: str) -> None:
         """Leave the tombstone: a living keeper ends its trial within a second, a later one starts nothing."""
@@ -148,7 +152,7 @@ class SharedFolder:
         if not target.is_file():
             partial = target.with_name(f".{uuid.uuid4().hex[:8]}.part")
             shutil.copyfile(archive, partial)
-            partial.chmod(0o644)
+            partial.chmod(self._file_mode)
             os.replace(partial, target)
         return {"sha256": sha256, "archive": self.there(target)}
 
@@ -160,7 +164,7 @@ class SharedFolder:
             if path.parent != self.root and path != self.root:
                 self._folder(path.parent)
             path.mkdir(exist_ok=True)
-            path.chmod(0o777)
+            path.chmod(self._folder_mode)
         return path
 
     @contextmanager
@@ -211,8 +215,9 @@ class FolderJournal:
         (self._folder / contract.CANCELED_FILE).touch()
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, text: str, mode: int = 0o644) -> None:
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    partial.touch(mode=0o600)
     partial.write_text(text)
-    partial.chmod(0o644)
+    partial.chmod(mode)
     os.replace(partial, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,6 @@ from typing import Any, ClassVar, cast
 
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.collected_journals import CollectedJournals
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
@@ -25,7 +23,8 @@ from trainingservice.openpai.protocol_schema import document_problems
 from trainingservice.openpai.rehearsal import rehearse_cluster
 from trainingservice.openpai.states import observed_detail, observed_row
 from trainingservice.polling import Observation, PollingTrainingService
-from trainingservice.shared_folder import FolderJournal, SharedFolder
+from trainingservice.shared_folder import SharedFolder
+from trainingservice.storage_channel import StorageChannel, keeper_urls
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -56,18 +55,15 @@ class OpenPaiTrainingService(PollingTrainingService):
         self._api = OpenPaiApi(self._settings)
         self._storage = SharedFolder(self._settings.local_storage_mount_point,
                                      self._settings.container_storage_mount_point, context.state_folder / "code")
-        self._journals = CollectedJournals(
-            context.state_folder / "collected", context.relay_urls,
-            lambda experiment, name: FolderJournal(self._storage.attempt(experiment, name)), context.clock)
-        self._preparing = threading.Lock()
+        self._channel = StorageChannel(self._storage, context)
         self._machines: dict[str, str] = {}
         self._asked_why: dict[str, float] = {}
 
     def open(self) -> None:
-        self._journals.open()
+        self._channel.open()
 
     def close(self) -> None:
-        self._journals.close()
+        self._channel.close()
         self._api.close()
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
@@ -125,8 +121,7 @@ class OpenPaiTrainingService(PollingTrainingService):
             self._api.stop(job_name(job.form))
 
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
-        self._journals.forget(experiment_id)
-        self._storage.remove_experiment(experiment_id)
+        self._channel.remove_experiment(experiment_id)
 
     # --- what this platform adds -----------------------------------------------------------
 
@@ -135,11 +130,10 @@ class OpenPaiTrainingService(PollingTrainingService):
         return True
 
     def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        self._storage.give_orders(job.form.experiment_id, job.id, [
-            {"order": contract.ORDER_PARAMETERS, "index": parameters.index, "text": parameters.value}])
+        self._channel.deliver_parameters(job, parameters)
 
     def job_ended(self, job: TrialJobDetail) -> None:
-        self._journals.finish(job.id)
+        self._channel.job_ended(job.id)
         self._machines.pop(job.id, None)
         self._asked_why.pop(job.id, None)
 
@@ -148,23 +142,14 @@ class OpenPaiTrainingService(PollingTrainingService):
     def _document(self, form: JobApplicationForm) -> dict[str, Any]:
         """Prepare the storage for the job, and make its document."""
         options = cast(OpenPaiTrialOptions, form.options)
-        urls = _urls(form, options)
-        with self._preparing:
-            keeper = self._storage.put_keeper()
-            own_roles = options.openpai_config is not None
-            roles: dict[str, contract.JobDocument] = {}
-            if own_roles:
-                form = replace(form, command=role_command())
-                roles = {folder: {"command": form.command}
-                         for folder in role_folders(options.openpai_config).values() if folder}
-            folder = self._storage.put_job(form, self.platform, code_from_server=bool(urls), more=roles)
-            if not urls:
-                try:
-                    self._journals.expect(form)
-                except OSError as error:
-                    raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make "
-                                         "room there.") from error
-        start = KeeperStart(keeper, self._storage.there(folder), urls)
+        urls = keeper_urls(form, options.channel)
+        roles: dict[str, contract.JobDocument] = {}
+        if options.openpai_config is not None:
+            form = replace(form, command=role_command())
+            roles = {folder: {"command": form.command}
+                     for folder in role_folders(options.openpai_config).values() if folder}
+        keeper, folder = self._channel.prepare(form, self.platform, urls, roles)
+        start = KeeperStart(keeper, folder, urls)
         return job_document(form, options, start, storage=self._settings.storage_config_name,
                             storage_mount=self._settings.container_storage_mount_point,
                             installation=self.context.installation)
@@ -195,13 +180,7 @@ class OpenPaiTrainingService(PollingTrainingService):
     def _with_our_knowledge(self, job: TrialJobDetail, seen: Observation) -> Observation:
         name = job_name(job.form)
         seen = replace(seen, url=self._api.page(name), machine=seen.machine or self._machines.get(job.id, ""))
-        if not seen.status.is_end:
-            return seen
-        told = self._storage.seen_end(job.form.experiment_id, job.id)
-        if told is None:
-            return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
-        return replace(told, url=seen.url, machine=seen.machine, end_time=seen.end_time or told.end_time,
-                       start_time=seen.start_time or told.start_time)
+        return self._channel.end_of(job, seen) if seen.status.is_end else seen
 
     def _ask_why(self, jobs: Sequence[TrialJobDetail], answers: dict[str, Observation | None]) -> None:
         """Have the cluster tell why jobs wait for long: a few of them, now and then."""
@@ -219,13 +198,3 @@ class OpenPaiTrainingService(PollingTrainingService):
                 message = f"Waits in the cluster's queue: {warnings[-1][:300]}" if warnings else ""
             answers[job.id] = replace(seen, message=message)
 
-
-def _urls(form: JobApplicationForm, options: OpenPaiTrialOptions) -> tuple[str, ...]:
-    """The addresses that the keeper calls; () where the journal is collected from the storage."""
-    if options.channel == "storage":
-        return ()
-    if options.channel == "http" and not form.keeper.urls:
-        raise PermanentError("channel is http, but only the server's loopback address is known. Set NNIWEB_PUBLIC_URL "
-                             "to an address that the cluster can reach, or nniManagerIp in the file, or let the "
-                             "channel be storage.")
-    return form.keeper.urls

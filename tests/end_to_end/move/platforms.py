@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.fakes.dlts_dashboard import DltsDashboard
 from tests.fakes.openpai_cluster import OpenPaiCluster
 from tests.fakes.ssh_machine import SshMachine
 
@@ -68,6 +69,19 @@ def openpai(folder: Path) -> Iterator[Place]:
         cluster.end()
 
 
+@contextmanager
+def dlts(folder: Path) -> Iterator[Place]:
+    """A cluster that does not reach the server: code and reports go through the account's home folder."""
+    dashboard = DltsDashboard(folder)
+    dashboard.start()
+    try:
+        yield Place({"platform": "dlts", "dashboard": dashboard.address, "team": "vision", "email": dashboard.email,
+                     "password": dashboard.password, "localStorageMountPoint": str(dashboard.home),
+                     "containerStorageMountPoint": str(dashboard.home_there)})
+    finally:
+        dashboard.end()
+
+
 #: Name in the test's id -> what brings the platform up. The first one is what all others are compared with.
 PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "local": local,
@@ -76,4 +90,5 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "scripted_at_once": scripted_at_once,
     "remote": remote,
     "openpai": openpai,
+    "dlts": dlts,
 }

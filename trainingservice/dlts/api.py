@@ -1,0 +1,179 @@
+"""The calls to a DLTS dashboard. Source of paths, answers and words: the reference of the platform.
+
+Three refusals arrive as 200, so success is decided by content. The account's key travels in each query string; it
+is kept out of messages by ``RestClient`` and out of the HTTP library's own log by its filter.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from trainingservice.dlts.config import DltsClusterSettings
+from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
+
+#: A log-in refused so is tried again after so many seconds.
+RETRY_AFTER_REFUSAL = 30.0
+#: Longest name of an endpoint, and the ports one may open.
+LONGEST_ENDPOINT_NAME, ENDPOINT_PORTS = 16, range(40000, 50000)
+
+
+class DltsApi:
+    """One account in one team on one cluster. May be used from several threads."""
+
+    def __init__(self, settings: DltsClusterSettings) -> None:
+        self._settings = settings
+        self._client = RestClient(settings.dashboard, "The DLTS dashboard", hidden=("password", "token", "email"),
+                                  ca_file=None if settings.ca_file is None else str(settings.ca_file))
+        self.where = self._client.where
+        self._lock = threading.Lock()
+        self._cluster = "" if settings.cluster == ".default" else settings.cluster
+
+    def close(self) -> None:
+        self._client.close()
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's real id. The first use of .default asks the dashboard."""
+        with self._lock:
+            if not self._cluster:
+                team = self.team()
+                clusters = (team or {}).get("clusters") or []
+                if not clusters:
+                    raise PermanentError(self._no_team())
+                self._cluster = str(clusters[0]["id"])
+            return self._cluster
+
+    # --- jobs ------------------------------------------------------------------------------
+
+    def submit(self, body: Mapping[str, Any]) -> str:
+        """The new job's id. Raises PermanentError with the reason, TemporaryError."""
+        answer = self._call("POST", f"{self._of_cluster()}/jobs", dict(body))
+        self._permanent_where_refused(answer)
+        document = self._object(answer)
+        if document.get("jobId"):
+            return str(document["jobId"])
+        reason = str(document.get("error") or "it says no reason").removeprefix("Cannot create job!").strip()
+        raise PermanentError(f"{self.where} refuses the job: {reason or 'it says no reason'} See that "
+                             f"{self._settings.email} may use team {self._settings.team}.")
+
+    def jobs(self, limit: int) -> list[dict[str, Any]]:
+        """The account's newest jobs in this team, in one question."""
+        answer = self._ok(self._call("GET", f"api/v2/clusters/{quote(self.cluster, safe='')}/teams/"
+                                            f"{quote(self._settings.team, safe='')}/jobs", query={"limit": limit}))
+        rows = answer.document()
+        if not isinstance(rows, list):
+            raise TemporaryError(f"{self.where} answered the question for its jobs with something that is no list.")
+        return [row for row in rows if isinstance(row, dict) and row.get("jobId")]
+
+    def job(self, job_id: str) -> dict[str, Any] | None:
+        """One job's record; None where the answer is empty: unknown, or somebody else's."""
+        answer = self._ok(self._call("GET", f"api/v2/clusters/{quote(self.cluster, safe='')}/jobs/"
+                                            f"{quote(job_id, safe='')}"))
+        document = self._object(answer)
+        return document if document.get("jobStatus") else None
+
+    def status_message(self, job_id: str) -> str:
+        """What the platform says about the job's error; "" where it says nothing."""
+        answer = self._call("GET", f"{self._of_cluster()}/jobs/{quote(job_id, safe='')}/status")
+        if answer.status == 404:
+            return ""
+        return str(self._object(self._ok(answer)).get("message") or "")
+
+    def kill(self, job_id: str) -> bool:
+        """Ask for the job's end. False: refused, because it is unknown, another user's, or not active."""
+        answer = self._ok(self._call("PUT", f"{self._of_cluster()}/jobs/{quote(job_id, safe='')}/status",
+                                     {"status": "killing"}))
+        return str(self._object(answer).get("result") or "").startswith("Success")
+
+    def page(self, job_id: str) -> str:
+        """Address of the job's page."""
+        return (f"{self._settings.dashboard}job/{quote(self._settings.team, safe='')}/{quote(self.cluster, safe='')}/"
+                f"{quote(job_id, safe='')}")
+
+    # --- endpoints of a job ----------------------------------------------------------------
+
+    def endpoints(self, job_id: str) -> list[dict[str, Any]]:
+        """The ports of a job that are open or being opened."""
+        rows = self._ok(self._call("GET", f"{self._of_cluster()}/jobs/{quote(job_id, safe='')}/endpoints")).document()
+        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+    def open_port(self, job_id: str, name: str, port: int) -> None:
+        """Have a port of a job opened on its node; it takes a while."""
+        self._ok(self._call("POST", f"{self._of_cluster()}/jobs/{quote(job_id, safe='')}/endpoints",
+                            {"endpoints": [{"name": name[:LONGEST_ENDPOINT_NAME], "podPort": port}]}))
+
+    # --- look-ups --------------------------------------------------------------------------
+
+    def check_log_in(self, timeout: tuple[float, float] = TIMEOUT) -> None:
+        """Raises LogInRefused, TemporaryError."""
+        self._object(self._ok(self._call("GET", "api/user", timeout=timeout)))
+
+    def team(self, timeout: tuple[float, float] = TIMEOUT) -> dict[str, Any] | None:
+        """Our team with its clusters and GPU types; None where the account is in no such team."""
+        rows = self._ok(self._call("GET", "api/teams", timeout=timeout)).document()
+        return next((row for row in rows if isinstance(row, dict) and row.get("id") == self._settings.team), None) \
+            if isinstance(rows, list) else None
+
+    def gpu_types(self) -> list[str]:
+        """The team's GPU types on the cluster. Entries without perNode and quota (user_quota, say) are none."""
+        clusters = (self.team() or {}).get("clusters") or []
+        gpus = next((entry.get("gpus") for entry in clusters if entry.get("id") == self.cluster), None)
+        return [name for name, facts in (gpus or {}).items()
+                if isinstance(facts, dict) and ("perNode" in facts or "quota" in facts)]
+
+    # --- how -------------------------------------------------------------------------------
+
+    def _of_cluster(self) -> str:
+        return f"api/clusters/{quote(self.cluster, safe='')}"
+
+    def _no_team(self) -> str:
+        return (f"{self.where} has no team {self._settings.team!r} for {self._settings.email}, or none with a cluster; "
+                "correct team.")
+
+    def _call(self, method: str, path: str, document: Mapping[str, Any] | None = None, *,
+              query: Mapping[str, Any] | None = None, timeout: tuple[float, float] = TIMEOUT) -> RestAnswer:
+        secret = {"email": self._settings.email, "password": self._settings.access_key()}
+        answer = self._client.call(
+            method, path, params={**(query or {}), **secret}, timeout=timeout,
+            body=None if document is None else json.dumps(dict(document)).encode(),
+            headers={} if document is None else {"Content-Type": "application/json"})
+        if answer.status == 403:
+            raise LogInRefused(f"{self.where} does not accept the access key of {self._settings.email} "
+                               f"({answer.shown()}). Trials wait. Copy the key from the dashboard (32 hexadecimal "
+                               "digits, not the password one logs in with) into the cluster's settings; email must be "
+                               "spelt as the dashboard shows it.", retry_after=RETRY_AFTER_REFUSAL)
+        return answer
+
+    def _permanent_where_refused(self, answer: RestAnswer) -> None:
+        if answer.status == 404:
+            raise PermanentError(self._unknown(answer))
+        if answer.status == 413:
+            raise PermanentError(f"{self.where} does not take the job because it is larger than 1 MB.")
+        if not answer.ok:
+            raise PermanentError(f"{self.where} refuses the job (HTTP {answer.status}): {answer.shown()}")
+
+    def _ok(self, answer: RestAnswer) -> RestAnswer:
+        if answer.status == 404:
+            raise TemporaryError(self._unknown(answer), retry_after=RETRY_AFTER_REFUSAL)
+        if not answer.ok:
+            raise TemporaryError(f"{self.where} refuses the question (HTTP {answer.status}): {answer.shown()}")
+        return answer
+
+    def _unknown(self, answer: RestAnswer) -> str:
+        said = answer.shown()
+        if said.startswith("Cluster is not found"):
+            return f"{self.where} knows no cluster {self.cluster!r}; correct cluster."
+        if said.startswith("Team is not found"):
+            return self._no_team()
+        return f"{self.where} does not know DLTS's interface under this address ({said}); correct dashboard."
+
+    def _object(self, answer: RestAnswer) -> dict[str, Any]:
+        document = answer.document()  # text/plain is JSON here, too
+        if not isinstance(document, dict):
+            raise TemporaryError(f"{self.where} answered with JSON that is not what its interface says; is it DLTS?")
+        return document

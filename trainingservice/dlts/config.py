@@ -1,0 +1,113 @@
+"""What a configuration file may say about a DLTS cluster, and about one experiment's jobs there.
+
+NNI has a v1 form only; the second form has the same words in one section.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator, model_validator
+
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+
+Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
+ContainerPath = Annotated[str, StringConstraints(pattern=r"^/[^\s'\"]*$")]
+
+#: Inside a job of DLTS these say who and where one is; a server that runs as a job needs no settings for it.
+TEAM_VARIABLE, EMAIL_VARIABLE, PASSWORD_VARIABLE = "DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"
+
+
+class DltsClusterSettings(ClusterSettings):
+    """One account in one team on one cluster, and the home folder that its jobs share with this server."""
+
+    platform_name: ClassVar[str] = "dlts"
+    reuse_mode_meaning: ClassVar[str] = (
+        "accepted and without effect on dlts, as in NNI, which never had it there: each trial is a job of its own")
+    v1_fields: ClassVar[Mapping[str, str]] = {f"dltsConfig.{name}": name for name in (
+        "dashboard", "cluster", "team", "email", "password")}
+
+    dashboard: str = Field(description="Address of the dashboard; without http:// or https:// it means http://.")
+    cluster: Name = Field(default=".default", description="Id of the cluster; .default is the dashboard's first one.")
+    team: Name = Field(default="",
+                       description="Team (virtual cluster). Default: DLWS_VC_NAME of the server's environment, "
+                                   "which is set inside a job.")
+    email: Name = Field(default="",
+                        description="The account. Default: DLWS_USER_EMAIL of the server's environment.")
+    password: SecretStr | None = Field(
+        default=None, description="The account's access key, 32 hexadecimal digits, from the dashboard's page; not the "
+                                  "password one logs in with. Default: DLTS_JOB_TOKEN of the server's environment.")
+    ca_file: Path | None = Field(
+        default=None, description="PEM file with the authority that signed the dashboard's certificate, where it is a "
+                                  "private one.")
+    local_storage_mount_point: Path | None = Field(
+        default=None, description="Where this server has the account's home folder mounted. Default: /home/ and the "
+                                  "part of email before the @, as inside a job.")
+    container_storage_mount_point: ContainerPath | None = Field(
+        default=None, description="Where jobs find it. Default: the same.")
+
+    @field_validator("dashboard")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        address = value.strip() if "://" in value else f"http://{value.strip()}"
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+            raise ValueError("must be the address of the dashboard, such as https://dlts.lab.example/")
+        return address.rstrip("/") + "/"
+
+    @field_validator("team", "email", mode="before")
+    @classmethod
+    def _is_known(cls, value: Any, info: ValidationInfo) -> Any:
+        variable = TEAM_VARIABLE if info.field_name == "team" else EMAIL_VARIABLE
+        value = value or os.environ.get(variable)
+        if not value:
+            raise ValueError(f"is required, because {variable} is not set in the server's environment")
+        return value
+
+    @model_validator(mode="after")
+    def _has_password(self) -> DltsClusterSettings:
+        if self.password is None and not os.environ.get(PASSWORD_VARIABLE):
+            raise ValueError(f"password is required, because {PASSWORD_VARIABLE} is not set in the server's "
+                             "environment")
+        return self
+
+    def borrowed_from_the_server(self) -> str:
+        return f"its access key in {PASSWORD_VARIABLE}" if self.password is None else ""
+
+    @property
+    def alias(self) -> str:
+        """Name of the account's user in containers."""
+        return self.email.partition("@")[0]
+
+    @property
+    def home_here(self) -> Path:
+        return self.local_storage_mount_point or Path("/home") / self.alias
+
+    @property
+    def home_there(self) -> str:
+        return self.container_storage_mount_point or f"/home/{self.alias}"
+
+    def access_key(self) -> str:
+        """The password: a secret."""
+        return self.password.get_secret_value() if self.password else os.environ.get(PASSWORD_VARIABLE, "")
+
+
+class DltsTrialOptions(TrialOptions):
+    """What one experiment asks of the cluster for each of its jobs."""
+
+    v1_fields: ClassVar[Mapping[str, str]] = {"trial.image": "dockerImage"}
+
+    docker_image: str = Field(default="msranni/nni:latest", min_length=1,
+                              description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
+    gpu_type: str | None = Field(
+        default=None, description="GPU type of each job. Default: the team's first one; none without GPUs.")
+    channel: Literal["auto", "http", "storage"] = Field(
+        default="auto", description="How trials get their code and report: by calling this server (http), or through "
+                                    "the home folder. auto: http where the server has an address for other machines, "
+                                    "or is a job of the cluster; else the home folder.")
+    reuse_mode: bool | None = Field(
+        default=None, description="Accepted, and without effect: each trial is a job of its own here.")

@@ -1,0 +1,216 @@
+"""The dlts platform: each trial is a job of a DLTS cluster, with a keeper in its container."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+from trainingservice.base import RehearsalFinding, ServiceContext
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.dlts.api import DltsApi
+from trainingservice.dlts.config import DltsClusterSettings, DltsTrialOptions
+from trainingservice.dlts.endpoint import JobEndpoint
+from trainingservice.dlts.job_body import job_body, job_name
+from trainingservice.dlts.rehearsal import rehearse_cluster
+from trainingservice.dlts.states import PAUSED, observed_record
+from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.polling import Observation, PollingTrainingService
+from trainingservice.shared_folder import SharedFolder
+from trainingservice.storage_channel import StorageChannel, keeper_urls
+from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import attempt_folder
+
+logger = logging.getLogger(__name__)
+
+#: In an attempt's folder: the time at which its submission was begun (seconds since 1970).
+SUBMISSION_FILE = "submission"
+TOKEN_FILE = "token"
+#: Jobs that a question brings: the account's newest ones, so many for each that is asked about, and at least.
+LISTED_PER_JOB, LISTED_AT_LEAST, LISTED_AT_MOST = 4, 100, 5000
+#: A job that the dashboard answers nothing about for so many seconds is not there any more.
+ABSENT_AFTER = 30.0
+
+
+class DltsTrainingService(PollingTrainingService):
+    """Runs trials as jobs of one account on one DLTS cluster; ``platform_state`` is ``{"job_id": ...}``.
+
+    Names are not unique there: before a job is submitted for a second time it is looked for by its name for
+    ``search_time`` seconds. Should there be two all the same, the second keeper finds the attempt's folder taken.
+    """
+
+    platform: ClassVar[str] = "dlts"
+    settings_model: ClassVar[type[ClusterSettings]] = DltsClusterSettings
+    options_model: ClassVar[type[TrialOptions]] = DltsTrialOptions
+    needs_public_url: ClassVar[bool] = False  # the home folder is a way home, too
+    poll_interval: ClassVar[tuple[float, float]] = (3.0, 30.0)
+    search_time: ClassVar[float] = 10.0
+
+    def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(settings, context, monotonic=monotonic)
+        self._settings = cast(DltsClusterSettings, settings)
+        self._api = DltsApi(self._settings)
+        self._storage = SharedFolder(self._settings.home_here, self._settings.home_there,
+                                     context.state_folder / "code", private=True)
+        self._channel = StorageChannel(self._storage, context)
+        self._endpoint = JobEndpoint(self._api, context.relay_urls)
+        self._gpu_type: str | None = None
+        self._nothing_said_since: dict[str, float] = {}
+
+    def open(self) -> None:
+        self._channel.open()
+
+    def close(self) -> None:
+        self._channel.close()
+        self._api.close()
+
+    def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        return rehearse_cluster(self._api, self._settings, self._storage, quick=quick)
+
+    # --- the four methods ------------------------------------------------------------------
+
+    def start_job(self, job: TrialJobDetail) -> Observation:
+        form = job.form
+        if self._storage.is_canceled(form.experiment_id, job.id):
+            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        job_id = self._submitted_before(job)
+        if job_id is None:
+            body = self._body(form)
+            folder = self._storage.attempt(form.experiment_id, job.id)
+            self._storage.write(folder / SUBMISSION_FILE, str(self.context.clock()))
+            try:
+                job_id = self._api.submit(body)
+            except PermanentError:
+                (folder / SUBMISSION_FILE).unlink(missing_ok=True)  # there is certainly no job
+                raise
+        return Observation(TrialJobStatus.WAITING, url=self._api.page(job_id), platform_state={"job_id": job_id},
+                           working_directory=self._storage.working_directory(form.experiment_id, job.id))
+
+    def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        known = jobs[0].platform_state.get("job_id") if len(jobs) == 1 else None
+        rows = [] if known is not None else self._list(len(jobs))
+        by_id = {str(row["jobId"]): row for row in rows}
+        answers: dict[str, Observation | None] = {}
+        for job in jobs:
+            job_id = job.platform_state.get("job_id")
+            row = by_id.get(str(job_id)) if job_id is not None else _named(rows, job_name(job.form))
+            if row is None and job_id is not None:
+                row = self._api.job(str(job_id))
+            if row is not None:
+                self._nothing_said_since.pop(job.id, None)
+                answers[job.id] = self._observed(job, row)
+            elif job_id is None:
+                answers[job.id] = None
+            else:  # an empty answer may be a passing fault of the cluster behind the dashboard
+                since = self._nothing_said_since.setdefault(job.id, self._monotonic())
+                if self._monotonic() - since >= ABSENT_AFTER:
+                    answers[job.id] = None
+        return answers
+
+    def stop_job(self, job: TrialJobDetail) -> None:
+        try:
+            self._storage.cancel(job.form.experiment_id, job.id)
+        finally:
+            self._kill(job)
+
+    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
+        self._channel.remove_experiment(experiment_id)
+
+    # --- what this platform adds -----------------------------------------------------------
+
+    @property
+    def is_multi_phase_job_supported(self) -> bool:
+        return True
+
+    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
+        self._channel.deliver_parameters(job, parameters)
+
+    def job_ended(self, job: TrialJobDetail) -> None:
+        self._channel.job_ended(job.id)
+        self._nothing_said_since.pop(job.id, None)
+
+    # --- how -------------------------------------------------------------------------------
+
+    def _submitted_before(self, job: TrialJobDetail) -> str | None:
+        """The id of the job where an earlier submission of it arrived; None where certainly none did.
+
+        Raises TemporaryError while that is not certain.
+        """
+        begun = attempt_folder.read_text(
+            str(self._storage.attempt(job.form.experiment_id, job.id) / SUBMISSION_FILE))
+        if begun is None:
+            return None
+        row = _named(self._list(1), job_name(job.form))
+        if row is not None:
+            return str(row["jobId"])
+        left = float(begun or 0) + self.search_time - self.context.clock()
+        if left > 0:
+            raise TemporaryError("The answer to the job's submission was lost; the job is looked for on the cluster "
+                                 "before it is submitted again.", retry_after=min(left, 1.0))
+        return None
+
+    def _body(self, form: JobApplicationForm) -> dict[str, Any]:
+        options = cast(DltsTrialOptions, form.options)
+        urls = keeper_urls(form, options.channel, self._own_addresses(form, options))
+        keeper, folder = self._channel.prepare(form, self.platform, urls)
+        token_file = self._storage.attempt(form.experiment_id, form.job_name) / TOKEN_FILE
+        if urls:
+            self._storage.write(token_file, form.keeper.token)
+        return job_body(form, self._settings, options, keeper=keeper, folder=folder, urls=urls,
+                        token_file=self._storage.there(token_file), gpu_type=self._gpu_type_for(form, options))
+
+    def _own_addresses(self, form: JobApplicationForm, options: DltsTrialOptions) -> tuple[str, ...]:
+        if form.keeper.urls or options.channel == "storage":
+            return ()
+        try:
+            return self._endpoint.addresses()
+        except PermanentError as error:
+            if options.channel == "http":
+                raise
+            logger.warning("trials of %s report through the home folder: %s", form.experiment_id, error)
+            return ()
+
+    def _gpu_type_for(self, form: JobApplicationForm, options: DltsTrialOptions) -> str | None:
+        if not form.gpu_number or options.gpu_type is not None:
+            return options.gpu_type
+        if self._gpu_type is None:
+            self._gpu_type = next(iter(self._api.gpu_types()), "")
+        return self._gpu_type or None
+
+    def _list(self, count: int) -> list[dict[str, Any]]:
+        return self._api.jobs(min(LISTED_AT_MOST, max(LISTED_AT_LEAST, LISTED_PER_JOB * count)))
+
+    def _observed(self, job: TrialJobDetail, row: Mapping[str, Any]) -> Observation:
+        job_id = str(row["jobId"])
+        seen = replace(observed_record(row), url=self._api.page(job_id), platform_state={"job_id": job_id})
+        word = str(row.get("jobStatus"))
+        if word in PAUSED:
+            self._api.kill(job_id)  # its processes are gone, and a trial cannot be begun again: as NNI does
+        if not seen.status.is_end:
+            return seen
+        told = self._channel.end_of(job, seen)
+        if word in ("failed", "error") and told.exit_code is None:
+            said = " ".join(self._api.status_message(job_id).split())[:300]
+            told = replace(told, message=f"{told.message} The cluster says: {said}" if said else told.message)
+        return told
+
+    def _kill(self, job: TrialJobDetail) -> None:
+        job_id = job.platform_state.get("job_id")
+        if job_id is None:
+            row = _named(self._list(1), job_name(job.form))
+            if row is None:
+                return
+            job_id = row["jobId"]
+        if not self._api.kill(str(job_id)):
+            row = self._api.job(str(job_id))
+            if row is not None and not observed_record(row).status.is_end and row.get("jobStatus") != "killing":
+                raise TemporaryError(f"The cluster refuses to end the job {job_id}; it is asked again.")
+
+
+def _named(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
+    """The job of this name; of two the older one, which got the attempt. Rows are newest first."""
+    return next((row for row in reversed(rows) if row.get("jobName") == name), None)

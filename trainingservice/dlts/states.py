@@ -1,0 +1,50 @@
+"""What DLTS says of a job, as an observation. Pure functions; facts from the reference of the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from trainingservice.job_record import Observation
+from trainingservice.trial_job_status import TrialJobStatus
+
+_STATUS = {
+    "unapproved": TrialJobStatus.WAITING, "queued": TrialJobStatus.WAITING, "scheduling": TrialJobStatus.WAITING,
+    "running": TrialJobStatus.RUNNING, "pausing": TrialJobStatus.RUNNING, "paused": TrialJobStatus.RUNNING,
+    # told to end, and its processes may still run: the end is seen with killed
+    "killing": TrialJobStatus.RUNNING,
+    "finished": TrialJobStatus.SUCCEEDED, "failed": TrialJobStatus.FAILED, "error": TrialJobStatus.FAILED,
+    "killed": TrialJobStatus.SYS_CANCELED,
+}
+_MESSAGES = {
+    "unapproved": "The job waits for an administrator's approval: the account is over its GPU quota.",
+    "pausing": "Somebody paused the job in the dashboard. A trial cannot be paused; it is ended.",
+    "paused": "Somebody paused the job in the dashboard. A trial cannot be paused; it is ended.",
+    "killed": "The job was killed on the cluster.",
+    "failed": "The job failed.",
+    "error": "The cluster gave up on the job.",
+}
+PAUSED = frozenset({"pausing", "paused"})
+
+
+def observed_record(record: Mapping[str, Any]) -> Observation:
+    """From a job's record (v2)."""
+    word = str(record.get("jobStatus") or "")
+    status = _STATUS.get(word, TrialJobStatus.UNKNOWN)
+    message = _MESSAGES.get(word, "")
+    if status is TrialJobStatus.UNKNOWN:
+        message = f"The cluster shows the job in a state that is not known here ({word or 'none'})."
+    details = record.get("jobStatusDetail")
+    first = details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
+    if status is TrialJobStatus.WAITING and first.get("message"):
+        message = f"Waits on the cluster: {str(first['message'])[:300]}"
+    return Observation(status, message=message, start_time=_seconds(first.get("startedAt")),
+                       end_time=_seconds(first.get("finishedAt")))
+
+
+def _seconds(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp() if text else None
+    except ValueError:
+        return None

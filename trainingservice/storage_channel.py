@@ -1,0 +1,84 @@
+"""How keepers get their job and report on platforms whose containers share a storage with this server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+from trainingservice.base import ServiceContext
+from trainingservice.collected_journals import CollectedJournals
+from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.job_record import Observation
+from trainingservice.shared_folder import FolderJournal, SharedFolder
+from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+
+def keeper_urls(form: JobApplicationForm, channel: str, others: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The addresses that the keeper calls; () where its journal is collected from the storage.
+
+    ``channel``: "auto", "http" or "storage"; ``others``: addresses that the platform itself has found.
+    """
+    urls = form.keeper.urls or others
+    if channel == "http" and not urls:
+        raise PermanentError("channel is http, but only the server's loopback address is known. Set NNIWEB_PUBLIC_URL "
+                             "to an address that the cluster can reach, or nniManagerIp in the file, or let the "
+                             "channel be storage.")
+    return () if channel == "storage" else urls
+
+
+class StorageChannel:
+    """The storage, and the journals that are collected from it. Any method may be called from any thread."""
+
+    def __init__(self, storage: SharedFolder, context: ServiceContext) -> None:
+        self.storage = storage
+        self._journals = CollectedJournals(
+            context.state_folder / "collected", context.relay_urls,
+            lambda experiment, name: FolderJournal(storage.attempt(experiment, name)), context.clock)
+        self._preparing = threading.Lock()
+
+    def open(self) -> None:
+        self._journals.open()
+
+    def close(self) -> None:
+        self._journals.close()
+
+    def prepare(self, form: JobApplicationForm, platform: str, urls: tuple[str, ...],
+                more: Mapping[str, contract.JobDocument] | None = None) -> tuple[str, str]:
+        """Have keeper, job and code on the storage; paths of the keeper and of the attempt's folder in containers.
+
+        With ``urls`` the code comes from the server; without, the journal is collected from now on.
+        """
+        with self._preparing:
+            keeper = self.storage.put_keeper()
+            folder = self.storage.put_job(form, platform, code_from_server=bool(urls), more=dict(more or {}))
+            if not urls:
+                try:
+                    self._journals.expect(form)
+                except OSError as error:
+                    raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make "
+                                         "room there.") from error
+        return keeper, self.storage.there(folder)
+
+    def end_of(self, job: TrialJobDetail, seen: Observation) -> Observation:
+        """What a platform saw of an end, made better by what the keeper left on the storage."""
+        told = self.storage.seen_end(job.form.experiment_id, job.id)
+        if told is None:
+            return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
+        return replace(told, url=seen.url, machine=seen.machine, platform_state=seen.platform_state,
+                       end_time=seen.end_time or told.end_time, start_time=seen.start_time or told.start_time)
+
+    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
+        self.storage.give_orders(job.form.experiment_id, job.id, [
+            {"order": contract.ORDER_PARAMETERS, "index": parameters.index, "text": parameters.value}])
+
+    def job_ended(self, job_name: str) -> None:
+        """Collect what is left of its journal."""
+        self._journals.finish(job_name)
+
+    def remove_experiment(self, experiment_id: str) -> None:
+        """Raises PermanentError naming a folder that only somebody else may remove."""
+        self._journals.forget(experiment_id)
+        self.storage.remove_experiment(experiment_id)
