@@ -25,6 +25,7 @@ EXTRA_PLATFORMS_VARIABLE = "NNIWEB_EXTRA_PLATFORMS"
 
 #: name -> "module:Class"
 BUILT_IN: dict[str, str] = {
+    "kubernetes": "trainingservice.kubernetes.service:KubernetesTrainingService",
     "local": "trainingservice.local.service:LocalTrainingService",
     "dlts": "trainingservice.dlts.service:DltsTrainingService",
     "openpai": "trainingservice.openpai.service:OpenPaiTrainingService",

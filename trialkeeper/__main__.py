@@ -1,4 +1,4 @@
-"""``python3 keeper.pyz run`` keeps one attempt; ``python3 keeper.pyz agent`` answers for all attempts on a machine."""
+"""``keeper.pyz run`` keeps one attempt, ``pod`` the one of a pod; ``agent`` answers for all attempts on a machine."""
 
 import os
 import sys
@@ -6,9 +6,10 @@ from typing import List, Mapping, Optional
 
 from trialkeeper import contract
 
-_USAGE = """usage: keeper.pyz run | agent
+_USAGE = """usage: keeper.pyz run | pod | agent
 
 run    keeps one attempt: %s names it, %s the server, %s or %s holds the token
+pod    the same in a container of a pod, with the job in a mounted file
 agent  starts keepers and tells of them, JSON lines on stdin and stdout
 """ % (contract.ENV_JOB, contract.ENV_URLS, contract.ENV_TOKEN, contract.ENV_TOKEN_FILE)
 
@@ -18,6 +19,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["run"]:
         return run(os.environ)
+    if arguments == ["pod"]:
+        from trialkeeper.pod import run_pod
+        return run_pod(os.environ, run)
     if arguments == ["agent"]:
         from trialkeeper.agent import Agent
         return Agent().run()

@@ -15,8 +15,9 @@ from django.utils import timezone
 from nniweb.experiments import addresses, code_archives
 from nniweb.experiments.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.clusters import settings_secrets, store_cluster
+from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.parsing import ParsedConfig
-from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
+from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
 from nniweb.experiments.intents import Refused
@@ -81,7 +82,7 @@ def check(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -
     platform = load_platform(found.platform if found else _section(settings).platform)
     _may_use(platform, owner)
     _may_run_in_the_server(settings, owner)
-    _way_home(platform, settings)
+    _way_home(platform, settings, found)
     options = _options(settings, platform)
     section = None if found else _section(settings)
     if section is not None and not owner.is_admin and (borrowed := section.settings.borrowed_from_the_server()):
@@ -221,11 +222,22 @@ def _may_run_in_the_server(settings: ExperimentSettings, owner: User) -> None:
                           "one; choose a built-in one by its name.", f"{section}.className")
 
 
-def _way_home(platform: type[TrainingService], settings: ExperimentSettings) -> None:
-    if platform.needs_public_url and not addresses.keeper_urls(_callback_url(settings)):
+def _way_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> None:
+    if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(_callback_url(settings)):
         raise Refused(f"Trials on {platform.platform} must be able to call this server, but only its loopback address "
                       "is known. Set NNIWEB_PUBLIC_URL to an address that their machines can reach, or nniManagerIp "
                       "in the file.", "nniManagerIp")
+
+
+def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
+    if not platform.needs_public_url:
+        return False
+    try:
+        section = parse_stored_section({"platform": found.platform, **found.settings}, {}) if found else \
+            _section(settings)
+    except ConfigInvalid:  # its secrets are not here, and nothing but a secret can be missing
+        return True
+    return section.settings.keepers_call_home()
 
 
 def _callback_url(settings: ExperimentSettings) -> str:

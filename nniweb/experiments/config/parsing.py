@@ -106,7 +106,8 @@ class _Reading:
             document = self._with_chosen_cluster(self._chosen_cluster, document, platform_section)
             trial_options = self._options_there(platform_section, document, context)
             platform_section = None
-        command = self._command(document)
+        options = platform_section.options if platform_section is not None else trial_options
+        command = self._command(document, options)
         folder = self._code_folder(document)
         search_space = read_search_space(document, self.findings)
         algorithms = read_algorithms(document, search_space, self.findings, self._paths)
@@ -239,8 +240,10 @@ class _Reading:
             return None
         return read_trial_options(document.trial_options or {}, platform, ("trialOptions",), self.walk, context)
 
-    def _command(self, document: ExperimentDocument) -> str:
+    def _command(self, document: ExperimentDocument, options: TrialOptions | None) -> str:
         command = document.trial_command or ""
+        if not command.strip() and options is not None:
+            command = options.own_command()
         if not command.strip() and not self.findings.has_error("trialCommand"):
             self.findings.add("trialCommand", ("is required" if document.trial_command is None else "is empty")
                               + ": the shell command that runs one trial, such as python3 train.py")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.dlts_dashboard import DltsDashboard
+from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.openpai_cluster import OpenPaiCluster
 from tests.fakes.ssh_machine import SshMachine
 
@@ -82,6 +83,14 @@ def dlts(folder: Path) -> Iterator[Place]:
         dashboard.end()
 
 
+@contextmanager
+def kubernetes(folder: Path) -> Iterator[Place]:
+    """Plain Jobs on a double of the Kubernetes API that runs each pod's command as a process."""
+    with KubernetesApiDouble(folder / "cluster") as cluster:
+        yield Place({"platform": "kubernetes", "kubeconfig": str(cluster.kubeconfig), "nniManagerIp": "127.0.0.1",
+                     "worker": {"dockerImage": "example/trial:1"}})
+
+
 #: Name in the test's id -> what brings the platform up. The first one is what all others are compared with.
 PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "local": local,
@@ -89,6 +98,7 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "scripted": scripted,
     "scripted_at_once": scripted_at_once,
     "remote": remote,
+    "kubernetes": kubernetes,
     "openpai": openpai,
     "dlts": dlts,
 }

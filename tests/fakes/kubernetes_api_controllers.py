@@ -1,0 +1,239 @@
+"""The controllers of the API double: what makes pods of trials' objects, writes their status, and collects garbage.
+
+One thread looks at everything whenever something has changed. Each controller is a function of the objects that are
+there, so it does not matter which changes it saw one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from datetime import datetime
+from typing import Protocol
+
+from tests.fakes.kubernetes_api_node import Node
+from tests.fakes.kubernetes_api_store import Object, Store, now_text
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE = "default"
+#: Seconds after which things that depend on time alone are looked at.
+TICK = 0.5
+
+
+class Controller(Protocol):
+    """Brings one kind of objects forward."""
+
+    plural: str
+
+    def reconcile(self, trial: Object, pods: list[Object], cluster: Controllers) -> None: ...
+
+
+class Controllers:
+    """All controllers of one cluster. ``paused`` names kinds whose controller does not run."""
+
+    def __init__(self, store: Store, node: Node, controllers: list[Controller]) -> None:
+        self.store, self.node = store, node
+        self._controllers = {controller.plural: controller for controller in controllers}
+        self.paused: set[str] = set()
+        self._seen = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="controllers", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        with self.store.changed:
+            self._closed = True
+            self.store.changed.notify_all()
+        self._thread.join(10)
+
+    # --- for controllers -------------------------------------------------------------------
+
+    def make_pod(self, trial: Object, name: str, template: Object, *, labels: dict[str, str],
+                 annotations: dict[str, str] | None = None, env: dict[str, str] | None = None,
+                 owner: Object | None = None) -> None:
+        """Create a pod from a template, owned by the trial's object."""
+        import copy
+
+        template = copy.deepcopy(template)
+        owner = owner or trial
+        metadata = template.get("metadata") or {}
+        spec = template["spec"]
+        for container in spec["containers"]:
+            container["env"] = [*({"name": key, "value": value} for key, value in (env or {}).items()),
+                                *(container.get("env") or [])]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {
+            "name": name, "labels": {**(metadata.get("labels") or {}), **labels},
+            **({"annotations": annotations} if annotations else {}),
+            "ownerReferences": [{"apiVersion": owner["apiVersion"], "kind": owner["kind"],
+                                 "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+                                 "controller": True, "blockOwnerDeletion": True}]},
+            "spec": spec, "status": {"phase": "Pending"}}
+        made = self.store.create("pods", trial["metadata"]["namespace"], pod)
+        if made is not None:
+            self.node.take(made)
+
+    def delete_pod(self, pod: Object) -> None:
+        """Begin to delete a pod, as the API does: it goes when its processes have."""
+        metadata = pod["metadata"]
+        grace = float((pod["spec"] or {}).get("terminationGracePeriodSeconds", 30))
+        self.store.change("pods", metadata["namespace"], metadata["name"], lambda item: item["metadata"].setdefault(
+            "deletionTimestamp", now_text(time.time() + grace)))
+        self.node.end(pod, grace)
+
+    def set_status(self, trial: Object, status: Object, plural: str) -> None:
+        metadata = trial["metadata"]
+        self.store.change(plural, metadata["namespace"], metadata["name"],
+                          lambda item: item.__setitem__("status", status))
+
+    # --- deleting --------------------------------------------------------------------------
+
+    def delete(self, plural: str, namespace: str, name: str, propagation: str) -> Object | None:
+        """Delete any object. The object where it stays for a while, None where it is gone."""
+        item = self.store.get(plural, namespace, name)
+        if item is None:
+            return None
+        if plural == "pods":
+            self.delete_pod(item)
+            return self.store.get(plural, namespace, name)
+        dependants = self._dependants(item)
+        if propagation == "Foreground" and dependants:
+            def mark(found: Object) -> None:
+                found["metadata"].setdefault("deletionTimestamp", now_text())
+                found["metadata"]["finalizers"] = ["foregroundDeletion"]
+
+            self.store.change(plural, namespace, name, mark)
+            for its_plural, dependant in dependants:
+                self.delete(its_plural, namespace, dependant["metadata"]["name"], "Background")
+            return self.store.get(plural, namespace, name)
+        self.store.remove(plural, namespace, name)
+        for its_plural, dependant in dependants:
+            if propagation == "Orphan":
+                self.store.change(its_plural, namespace, dependant["metadata"]["name"],
+                                  lambda found: found["metadata"].pop("ownerReferences", None))
+        return None
+
+    def _dependants(self, owner: Object) -> list[tuple[str, Object]]:
+        uid = owner["metadata"]["uid"]
+        return [(plural, item) for plural in ("pods", "secrets", "configmaps") for item in self.store.all(plural)
+                if any(reference["uid"] == uid for reference in item["metadata"].get("ownerReferences") or [])]
+
+    # --- the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self.store.changed:
+                if self._seen == self.store.version:
+                    self.store.changed.wait(TICK)
+                if self._closed:
+                    return
+                self._seen = self.store.version
+            try:
+                self._round()
+            except Exception:
+                logger.exception("a controller of the double failed")
+
+    def _round(self) -> None:
+        pods_by_owner: dict[str, list[Object]] = {}
+        for pod in self.store.all("pods"):
+            for reference in pod["metadata"].get("ownerReferences") or []:
+                pods_by_owner.setdefault(reference["uid"], []).append(pod)
+        living = set()
+        for plural, controller in self._controllers.items():
+            for trial in self.store.all(plural):
+                living.add(trial["metadata"]["uid"])
+                pods = pods_by_owner.get(trial["metadata"]["uid"], [])
+                if trial["metadata"].get("deletionTimestamp"):
+                    if not pods:
+                        self.store.remove(plural, trial["metadata"]["namespace"], trial["metadata"]["name"])
+                elif plural not in self.paused:
+                    controller.reconcile(trial, pods, self)
+                    self._remove_when_due(plural, trial)
+        self._collect_garbage(living)
+
+    def _remove_when_due(self, plural: str, trial: Object) -> None:
+        spec = trial.get("spec") or {}
+        after = spec.get("ttlSecondsAfterFinished", (spec.get("runPolicy") or {}).get("ttlSecondsAfterFinished"))
+        ended = (trial.get("status") or {}).get("completionTime")
+        if after is not None and ended and time.time() >= _seconds(ended) + after:
+            self.delete(plural, trial["metadata"]["namespace"], trial["metadata"]["name"], "Background")
+
+    def _collect_garbage(self, living: set[str]) -> None:
+        known = living | {item["metadata"]["uid"] for item in self.store.all("configmaps")}
+        for plural in ("configmaps", "secrets", "pods"):
+            for item in self.store.all(plural):
+                references = item["metadata"].get("ownerReferences") or []
+                if references and all(reference["uid"] not in known for reference in references):
+                    if plural == "pods":
+                        if not item["metadata"].get("deletionTimestamp"):
+                            self.delete_pod(item)
+                    else:
+                        with contextlib.suppress(KeyError):
+                            self.store.remove(plural, item["metadata"]["namespace"], item["metadata"]["name"])
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def phase_of(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+class JobController:
+    """Jobs: one pod, or as many as completions with a number each."""
+
+    plural = "jobs"
+
+    def reconcile(self, trial: Object, pods: list[Object], cluster: Controllers) -> None:
+        import secrets
+
+        spec, status = trial["spec"], dict(trial.get("status") or {})
+        conditions = list(status.get("conditions") or [])
+        if any(condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
+               for condition in conditions):
+            return
+        name = trial["metadata"]["name"]
+        if spec.get("suspend"):
+            status["conditions"] = [_job_condition("Suspended", "JobSuspended", "Job suspended")]
+            cluster.set_status(trial, status, self.plural)
+            return
+        wanted = spec.get("completions", 1)
+        indexed = spec.get("completionMode") == "Indexed"
+        failed = [pod for pod in pods if phase_of(pod) == "Failed"]
+        succeeded = [pod for pod in pods if phase_of(pod) == "Succeeded"]
+        active = [pod for pod in pods if phase_of(pod) in ("Pending", "Running")]
+        status |= {"startTime": status.get("startTime") or now_text(), "active": len(active),
+                   "ready": sum(phase_of(pod) == "Running" for pod in active), "succeeded": len(succeeded),
+                   "failed": len(failed)}
+        if len(failed) > spec.get("backoffLimit", 6):
+            for pod in active:
+                cluster.delete_pod(pod)
+            status["conditions"] = [_job_condition("Failed", "BackoffLimitExceeded",
+                                                   "Job has reached the specified backoff limit")]
+        elif len(succeeded) >= wanted:
+            status |= {"completionTime": now_text(),
+                       "conditions": [_job_condition("Complete", "CompletionsReached", "Reached expected number of "
+                                                     "succeeded pods")]}
+        else:
+            living = {pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] if indexed else "0"
+                      for pod in active + succeeded}
+            for index in range(wanted):
+                if str(index) in living:
+                    continue
+                number = f"-{index}" if indexed else ""
+                cluster.make_pod(
+                    trial, f"{name}{number}-{secrets.token_hex(3)[:5]}", spec["template"],
+                    labels={"job-name": name, "controller-uid": trial["metadata"]["uid"]},
+                    annotations={"batch.kubernetes.io/job-completion-index": str(index)} if indexed else None,
+                    env={"JOB_COMPLETION_INDEX": str(index)} if indexed else None)
+        cluster.set_status(trial, status, self.plural)
+
+
+def _job_condition(kind: str, reason: str, message: str) -> Object:
+    return {"type": kind, "status": "True", "lastProbeTime": now_text(), "lastTransitionTime": now_text(),
+            "reason": reason, "message": message}

@@ -1,0 +1,301 @@
+"""The node of the API double: runs each pod's containers as real processes, each pod in a folder of its own.
+
+There is no chroot: paths at which volumes are mounted are replaced by folders of the pod wherever they occur in a
+container's command and environment. Everything else a container does is done by real processes.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.kubernetes_api_store import Object, Store, now_text
+from trainingservice.testing.processes import end_processes, processes_of
+
+#: Seconds between two looks at what a pod waits for.
+LOOK_EVERY = 0.03
+
+
+class Node:
+    """One node with everything on it. What is set on it counts for pods that come later."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store, self._folder = store, folder
+        self.name = "node1"
+        self.gpus = 0
+        #: Image -> what the registry says when it is pulled.
+        self.missing_images: dict[str, str] = {}
+        #: Folders of this machine that stand for files in images: path in the container -> path here.
+        self.image_files: dict[str, Path] = {}
+        #: Folders that stand for storage: (kind, name) such as ("nfs", "server:/path"), ("pvc", "claim").
+        self.storages: dict[tuple[str, str], Path] = {}
+        #: Called instead of starting processes: for pods by the thousand.
+        self.instead: Callable[[Object], None] | None = None
+        self._pods: dict[str, _Pod] = {}
+        self._closed = False
+
+    def take(self, pod: Object) -> None:
+        """A new pod was bound to this node."""
+        if self.instead is not None:
+            self.instead(pod)
+            return
+        running = _Pod(self, self._store, pod, self._folder / pod["metadata"]["name"])
+        self._pods[pod["metadata"]["uid"]] = running
+        running.start()
+
+    def end(self, pod: Object, grace: float) -> None:
+        """End a pod's processes and then remove the pod."""
+        running = self._pods.get(pod["metadata"]["uid"])
+        if running is None:
+            self._store.remove("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
+        else:
+            running.delete(grace)
+
+    def kill(self, pod_name: str, reason: str = "OOMKilled") -> None:
+        """The kernel kills all of a pod."""
+        for running in list(self._pods.values()):
+            if running.name == pod_name:
+                running.killed_because = reason
+                running.kill_all()
+
+    def evict(self, pod_name: str, message: str) -> None:
+        """The node runs short of something and throws the pod out."""
+        for running in list(self._pods.values()):
+            if running.name == pod_name:
+                running.evicted_because = message
+                running.kill_all()
+
+    def log_of(self, pod: Object) -> bytes | None:
+        """What the pod's first container has written; None while it has not begun."""
+        path = self._folder / pod["metadata"]["name"] / "log"
+        return path.read_bytes() if path.exists() else None
+
+    def close(self) -> None:
+        self._closed = True
+        for running in list(self._pods.values()):
+            running.closed = True
+            running.kill_all()
+        for running in list(self._pods.values()):
+            running.thread.join(10)
+
+
+class _Pod:
+    def __init__(self, node: Node, store: Store, pod: Object, folder: Path) -> None:
+        self._node, self._store, self._pod, self._folder = node, store, pod, folder
+        self.name, self._namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        self._spec = pod["spec"]
+        self.killed_because = self.evicted_because = ""
+        self.closed = False
+        self._deleted = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._restarts = 0
+        self.thread = threading.Thread(target=self._run, name=f"pod {self.name}", daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    # --- its end by a word -----------------------------------------------------------------
+
+    def delete(self, grace: float) -> None:
+        with self._lock:
+            if self._deleted.is_set():
+                return
+            self._deleted.set()
+            process = self._process
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        threading.Thread(target=self._finish_deleting, args=[grace], daemon=True).start()
+
+    def _finish_deleting(self, grace: float) -> None:
+        self.thread.join(grace)
+        if self.thread.is_alive():
+            self.kill_all()
+            self.thread.join(10)
+        self._store.remove("pods", self._namespace, self.name)
+
+    def kill_all(self) -> None:
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                self._process.kill()
+        end_processes(processes_of([str(self._folder)]))
+
+    @property
+    def _over(self) -> bool:
+        return self._deleted.is_set() or self.closed
+
+    # --- its life --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        if not self._is_schedulable():
+            self._status(phase="Pending", conditions=[{
+                "type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": now_text(),
+                "reason": "Unschedulable", "message": f"0/1 nodes are available: {self._why_unschedulable()}."}])
+            self._deleted.wait()
+            return
+        self._store.change("pods", self._namespace, self.name,
+                           lambda pod: pod["spec"].__setitem__("nodeName", self._node.name))
+        self._status(phase="Pending", startTime=now_text(), conditions=[
+            {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now_text()}],
+            containerStatuses=[self._container_status({"waiting": {"reason": "ContainerCreating"}})])
+        mounts = self._wait_for_volumes()
+        if mounts is None:
+            return
+        for container in self._spec.get("initContainers") or []:
+            if self._over or not self._run_init(container, mounts):
+                return
+        self._run_container(self._spec["containers"][0], mounts)
+
+    def _is_schedulable(self) -> bool:
+        return not self._why_unschedulable()
+
+    def _why_unschedulable(self) -> str:
+        for container in self._spec["containers"]:
+            for resource, count in ((container.get("resources") or {}).get("requests") or {}).items():
+                if "gpu" in resource and int(count) > self._node.gpus:
+                    return f"1 Insufficient {resource}"
+        if self._spec.get("nodeSelector"):
+            return "1 node(s) didn't match Pod's node affinity/selector"
+        return ""
+
+    def _wait_for_volumes(self) -> dict[str, Path] | None:
+        """Volume name -> folder, when all are there; None where the pod was deleted meanwhile."""
+        mounts: dict[str, Path] = {}
+        for volume in self._spec.get("volumes") or []:
+            while (folder := self._volume(volume)) is None:
+                if self._deleted.wait(LOOK_EVERY) or self.closed:
+                    return None
+            mounts[volume["name"]] = folder
+        return mounts
+
+    def _volume(self, volume: Object) -> Path | None:
+        folder = self._folder / "volumes" / volume["name"]
+        folder.mkdir(parents=True, exist_ok=True)
+        if "secret" in volume or "configMap" in volume:
+            plural, name = (("secrets", volume["secret"]["secretName"]) if "secret" in volume
+                            else ("configmaps", volume["configMap"]["name"]))
+            found = self._store.get(plural, self._namespace, name)
+            if found is None:
+                return None
+            data = {key: base64.b64decode(value) for key, value in (found.get("binaryData") or {}).items()}
+            texts = found.get("data") or {}
+            data |= {key: base64.b64decode(value) if plural == "secrets" else value.encode()
+                     for key, value in texts.items()}
+            for key, content in data.items():
+                (folder / key).write_bytes(content)
+            return folder
+        for kind, name in (("nfs", lambda source: f"{source['server']}:{source['path']}"),
+                           ("persistentVolumeClaim", lambda source: source["claimName"]),
+                           ("azureFile", lambda source: source["shareName"])):
+            if kind in volume:
+                if kind == "azureFile" and self._store.get("secrets", self._namespace,
+                                                           volume[kind]["secretName"]) is None:
+                    return None
+                return self._node.storages.get((kind, name(volume[kind])))
+        return folder  # an emptyDir
+
+    def _paths(self, container: Object, mounts: dict[str, Path]) -> dict[str, str]:
+        paths = {mount["mountPath"]: str(mounts[mount["name"]]) for mount in container.get("volumeMounts") or []}
+        paths[container.get("terminationMessagePath") or "/dev/termination-log"] = str(self._folder / "termination-log")
+        paths |= {inside: str(here) for inside, here in self._node.image_files.items()}
+        return dict(sorted(paths.items(), key=lambda pair: -len(pair[0])))
+
+    def _popen(self, container: Object, mounts: dict[str, Path]) -> subprocess.Popen[bytes]:
+        paths = self._paths(container, mounts)
+
+        def here(text: str) -> str:
+            for inside, outside in paths.items():
+                if text == inside or text.startswith(inside + "/"):
+                    return outside + text[len(inside):]
+            return text
+
+        home = self._folder / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "HOSTNAME": self.name}
+        for variable in container.get("env") or []:
+            if "valueFrom" in variable:
+                field = variable["valueFrom"]["fieldRef"]["fieldPath"]
+                environment[variable["name"]] = {"metadata.name": self.name,
+                                                 "metadata.namespace": self._namespace}[field]
+            else:
+                environment[variable["name"]] = here(variable["value"])
+        command = [here(word) for word in [*(container.get("command") or []), *(container.get("args") or [])]]
+        with open(self._folder / "log", "ab") as log:
+            return subprocess.Popen(command, env=environment, cwd=home, stdin=subprocess.DEVNULL, stdout=log,
+                                    stderr=subprocess.STDOUT, start_new_session=True)
+
+    def _run_init(self, container: Object, mounts: dict[str, Path]) -> bool:
+        code = self._popen(container, mounts).wait()
+        if code:
+            self._status(phase="Failed", initContainerStatuses=[{
+                "name": container["name"], "image": container["image"], "restartCount": 0, "ready": False,
+                "state": {"terminated": {"exitCode": code, "reason": "Error"}}}])
+        return code == 0
+
+    def _run_container(self, container: Object, mounts: dict[str, Path]) -> None:
+        refusal = self._node.missing_images.get(container["image"])
+        if refusal is not None:
+            self._status(containerStatuses=[self._container_status(
+                {"waiting": {"reason": "ImagePullBackOff", "message": refusal}})])
+            self._deleted.wait()
+            return
+        last: Object = {}
+        while not self._over:
+            began = now_text()
+            try:
+                with self._lock:
+                    if self._over:
+                        return
+                    self._process = self._popen(container, mounts)
+            except OSError as error:
+                state = {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(error),
+                                        "startedAt": began, "finishedAt": now_text()}}
+                self._status(phase="Failed", containerStatuses=[self._container_status(state, last)])
+                return
+            self._status(phase="Running", containerStatuses=[self._container_status(
+                {"running": {"startedAt": began}}, last)])
+            code = self._process.wait()
+            end_processes(processes_of([str(self._folder)]))  # with a container's first process all of it ends
+            if self.closed:
+                return
+            state = {"terminated": self._terminated(code if code >= 0 else 128 - code, began)}
+            if self.evicted_because:
+                self._status(phase="Failed", reason="Evicted", message=self.evicted_because,
+                             containerStatuses=[self._container_status(state, last)])
+                return
+            policy = self._spec.get("restartPolicy", "Always")
+            again = not self._over and (policy == "Always" or policy == "OnFailure" and code != 0)
+            if not again:
+                self._status(phase="Failed" if code else "Succeeded",
+                             containerStatuses=[self._container_status(state, last)])
+                return
+            last = state
+            self._restarts += 1
+            self._status(containerStatuses=[self._container_status(
+                {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}}, last)])
+            self._deleted.wait(0.2)
+
+    def _terminated(self, code: int, began: str) -> Object:
+        state: Object = {"exitCode": code, "reason": self.killed_because or ("Error" if code else "Completed"),
+                         "startedAt": began, "finishedAt": now_text()}
+        message_file = self._folder / "termination-log"
+        if message_file.exists():
+            state["message"] = message_file.read_text()[:4096]
+        elif code and self._spec["containers"][0].get("terminationMessagePolicy") == "FallbackToLogsOnError":
+            state["message"] = (self._folder / "log").read_text(errors="replace")[-2048:]
+        return state
+
+    def _container_status(self, state: Object, last: Object | None = None) -> Object:
+        container = self._spec["containers"][0]
+        return {"name": container["name"], "image": container["image"], "imageID": "", "state": state,
+                "lastState": last or {}, "ready": "running" in state, "restartCount": self._restarts}
+
+    def _status(self, **fields: Any) -> None:
+        self._store.change("pods", self._namespace, self.name, lambda pod: pod["status"].update(fields))
+

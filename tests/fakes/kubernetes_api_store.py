@@ -1,0 +1,128 @@
+"""What the API double remembers: objects with versions, and the events that watches are told."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+Object = dict[str, Any]
+
+
+def now_text(at: float | None = None) -> str:
+    """A time as the API writes it: UTC, whole seconds."""
+    return datetime.fromtimestamp(time.time() if at is None else at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Store:
+    """Objects by (plural, namespace, name). Every change has the next resourceVersion and is an event.
+
+    ``changed`` is notified on each change. Objects that are handed out are never changed afterwards.
+    """
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._version = 1000
+        self._objects: dict[str, dict[tuple[str, str], Object]] = {}
+        #: (version, plural, namespace, type, object)
+        self._events: list[tuple[int, str, str, str, Object]] = []
+        #: Watches from versions before this one are answered with 410.
+        self.compacted = 0
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def get(self, plural: str, namespace: str, name: str) -> Object | None:
+        with self.changed:
+            return self._objects.get(plural, {}).get((namespace, name))
+
+    def all(self, plural: str, namespace: str | None = None) -> list[Object]:
+        with self.changed:
+            return [item for (its_namespace, _), item in sorted(self._objects.get(plural, {}).items())
+                    if namespace in (None, its_namespace)]
+
+    def create(self, plural: str, namespace: str, item: Object) -> Object | None:
+        """The stored object; None where the name is taken."""
+        with self.changed:
+            name = item["metadata"]["name"]
+            table = self._objects.setdefault(plural, {})
+            if (namespace, name) in table:
+                return None
+            item = copy.deepcopy(item)
+            metadata = item["metadata"]
+            metadata |= {"namespace": namespace, "uid": str(uuid.uuid4()), "creationTimestamp": now_text()}
+            if "spec" in item and plural != "pods":
+                metadata["generation"] = 1
+            return self._put(plural, namespace, item, "ADDED")
+
+    def change(self, plural: str, namespace: str, name: str, change: Callable[[Object], None]) -> Object | None:
+        """Change an object; None where it is gone. A change that changes nothing is no event."""
+        with self.changed:
+            before = self._objects.get(plural, {}).get((namespace, name))
+            if before is None:
+                return None
+            item = copy.deepcopy(before)
+            change(item)
+            if item == before:
+                return before
+            return self._put(plural, namespace, item, "MODIFIED")
+
+    def remove(self, plural: str, namespace: str, name: str) -> Object | None:
+        with self.changed:
+            item = self._objects.get(plural, {}).pop((namespace, name), None)
+            if item is None:
+                return None
+            item = copy.deepcopy(item)
+            self._note(plural, namespace, item, "DELETED")
+            return item
+
+    def _put(self, plural: str, namespace: str, item: Object, kind: str) -> Object:
+        self._note(plural, namespace, item, kind)
+        self._objects.setdefault(plural, {})[namespace, item["metadata"]["name"]] = item
+        return item
+
+    def _note(self, plural: str, namespace: str, item: Object, kind: str) -> None:
+        self._version += 1
+        item["metadata"]["resourceVersion"] = str(self._version)
+        self._events.append((self._version, plural, namespace, kind, item))
+        self.changed.notify_all()
+
+    def events_after(self, version: int, plural: str, namespace: str) -> list[tuple[int, str, Object]]:
+        """(version, type, object) of each change since; call it with ``changed`` held to wait for more."""
+        found = []
+        for event in reversed(self._events):
+            if event[0] <= version:
+                break
+            if event[1] == plural and namespace in ("", event[2]):
+                found.append((event[0], event[3], event[4]))
+        return found[::-1]
+
+    def compact(self) -> None:
+        """Forget the past: every watch that is not at the newest version has to list again."""
+        with self.changed:
+            self._version += 1
+            self.compacted = self._version
+            self._events.clear()
+            self.changed.notify_all()
+
+
+def matches(item: Object, selector: str) -> bool:
+    """Whether an object has the labels of a selector: ``a=b,c==d,e!=f,g``."""
+    labels = item["metadata"].get("labels") or {}
+    for part in filter(None, selector.split(",")):
+        if "!=" in part:
+            key, _, value = part.partition("!=")
+            if labels.get(key) == value:
+                return False
+        elif "=" in part:
+            key, _, value = part.partition("=")
+            if labels.get(key) != value.removeprefix("="):
+                return False
+        elif part not in labels:
+            return False
+    return True

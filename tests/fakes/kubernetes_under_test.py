@@ -1,0 +1,39 @@
+"""The platforms on Kubernetes as the conformance suite wants them, on a double of the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.kubernetes_api import KubernetesApiDouble
+from trainingservice.kubernetes.config import JobClusterSettings, JobTrialOptions
+from trainingservice.kubernetes.service import KubernetesTrainingService
+from trainingservice.kubernetes_base.config import RoleSettings
+from trainingservice.testing.bench import PlatformUnderTest
+
+#: What an experiment leaves may be one of these.
+PLURALS = ("jobs", "tfjobs", "pytorchjobs", "mpijobs", "trainjobs", "frameworks", "secrets", "configmaps", "pods")
+
+
+class OnKubernetes(PlatformUnderTest):
+    """What is changed in ``more`` before a service is opened counts."""
+
+    def __init__(self, folder: Path, cluster: KubernetesApiDouble) -> None:
+        super().__init__(folder)
+        self.cluster = cluster
+        self.more: dict[str, Any] = {}
+
+    def settings(self) -> dict[str, Any]:
+        return {"kubeconfig": self.cluster.kubeconfig, **self.more}
+
+    def left_behind(self, experiment_id: str) -> list[str]:
+        return [f"{plural}/{item['metadata']['name']}" for plural in PLURALS for item in self.cluster.store.all(plural)
+                if (item["metadata"].get("labels") or {}).get("nniweb/experiment") == experiment_id]
+
+
+class JobsUnderTest(OnKubernetes):
+    def new_service(self, context):
+        return KubernetesTrainingService(JobClusterSettings(**self.settings()), context)
+
+    def options(self):
+        return JobTrialOptions(worker=RoleSettings(docker_image="example/trial:1"))

@@ -1,0 +1,16 @@
+"""Trials as plain Jobs of Kubernetes pass the suite that every platform passes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes_under_test import JobsUnderTest
+from trainingservice.testing.conformance import TrainingServiceConformance
+
+
+class TestKubernetes(TrainingServiceConformance):
+    @pytest.fixture
+    def platform(self, tmp_path):
+        with KubernetesApiDouble(tmp_path / "cluster") as cluster:
+            yield JobsUnderTest(tmp_path / "platform", cluster)

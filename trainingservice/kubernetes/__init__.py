@@ -1,0 +1,1 @@
+"""Plain Kubernetes: each trial is a Job. For clusters without an operator."""

@@ -1,0 +1,1 @@
+"""What all platforms on Kubernetes share: the API, watches, pods, keepers, tokens, storages."""

@@ -1,0 +1,283 @@
+"""The Kubernetes API as plain JSON: one call, one watch, and every refusal as an error with a sentence.
+
+The official client brings kubeconfig, in-cluster access, TLS and authentication. Its typed models are not
+used: they would cost more memory than the objects themselves, and custom resources have none.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from kubernetes import config as kubernetes_config
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.exceptions import OpenApiException
+
+from trainingservice.errors import PermanentError, TemporaryError
+
+logger = logging.getLogger(__name__)
+logging.getLogger("kubernetes").setLevel(logging.ERROR)
+
+#: Seconds until a connection must stand, and until an answer must come.
+TIMEOUT = (5.0, 30.0)
+#: Connections that are kept open to one API server.
+POOL_SIZE = 16
+JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind of objects as the API addresses it. ``group`` "" is the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """The address of a namespace's collection, or of one object in it."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"{root}/namespaces/{namespace}/{self.plural}" + (f"/{name}" if name else "")
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+
+
+class ApiRefusal(Exception):
+    """The API answered with an error. ``code`` is the HTTP status, ``reason`` Kubernetes' word for it."""
+
+    def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.retry_after = code, reason, retry_after
+
+
+class ApiAway(TemporaryError):
+    """The API cannot be reached, or does not answer."""
+
+
+@dataclass(frozen=True)
+class ApiAccess:
+    """Where the API is and who we are. Without a file: in-cluster where we run in a pod, else kubectl's own file."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+
+class KubernetesApi:
+    """One cluster. All methods may be called from any thread. ``requests`` counts what was asked."""
+
+    def __init__(self, access: ApiAccess) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._client: ApiClient | None = None
+        self.requests = 0
+
+    @property
+    def address(self) -> str:
+        """The API server's address. Raises PermanentError where the access cannot be read."""
+        return str(self._connected().configuration.host)
+
+    def close(self) -> None:
+        """Close all connections. The next call opens new ones."""
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the credentials again at the next call: a token has expired, or the file was changed."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.rest_client.pool_manager.clear()
+
+    def _connected(self) -> ApiClient:
+        with self._lock:
+            if self._client is None:
+                self._client = ApiClient(_configuration(self._access))
+            return self._client
+
+    def call(self, method: str, path: str, *, query: Mapping[str, str] = {}, body: Object | None = None,
+             content_type: str = JSON, timeout: tuple[float, float] = TIMEOUT) -> Object:
+        """The answer's JSON object ({"text": ...} where it is not JSON). Raises ApiRefusal, ApiAway, PermanentError.
+
+        A refused token is read again once, because tokens expire.
+        """
+        try:
+            return self._call(method, path, query, body, content_type, timeout)
+        except ApiRefusal as refusal:
+            if refusal.code != 401:
+                raise
+            self.reload()
+            return self._call(method, path, query, body, content_type, timeout)
+
+    def _call(self, method: str, path: str, query: Mapping[str, str], body: Object | None, content_type: str,
+              timeout: tuple[float, float]) -> Object:
+        response = self._send(method, path, query, body, content_type, timeout)
+        try:
+            data = response.read()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._away(error) from error
+        finally:
+            response.release_conn()
+        document = _json(data)
+        if response.status >= 300:
+            raise _refusal(response, document, data)
+        return document if document is not None else {"text": data.decode(errors="replace")}
+
+    def watch(self, path: str, query: Mapping[str, str], read_timeout: float) -> Watch:
+        """Begin a watch: its events come line by line. Raises what ``call`` raises."""
+        for attempt in (1, 2):
+            response = self._send("GET", path, {**query, "watch": "true"}, None, JSON, (TIMEOUT[0], read_timeout))
+            if response.status < 300:
+                break
+            try:
+                data = response.read()
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise self._away(error) from error
+            finally:
+                response.release_conn()
+            if response.status != 401 or attempt == 2:
+                raise _refusal(response, _json(data), data)
+            self.reload()
+        return Watch(response, self._away)
+
+    def _send(self, method: str, path: str, query: Mapping[str, str], body: Object | None, content_type: str,
+              timeout: tuple[float, float]) -> urllib3.BaseHTTPResponse:
+        client = self._connected()
+        headers = {"Accept": JSON}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        self.requests += 1
+        try:
+            verb, url, sent_headers, sent, _ = client.param_serialize(
+                method, path, query_params=list(query.items()), header_params=headers, body=body,
+                auth_settings=["BearerToken"])
+            answer = client.call_api(verb, url, sent_headers, sent, _request_timeout=timeout)
+        except (urllib3.exceptions.HTTPError, OSError, OpenApiException) as error:
+            raise self._away(error) from error
+        response: urllib3.BaseHTTPResponse = answer.response
+        return response
+
+    def _away(self, error: BaseException) -> ApiAway:
+        reason = getattr(error, "reason", None) or error
+        return ApiAway(f"The Kubernetes API at {self.address} cannot be reached: {_plain(reason)}.")
+
+
+class Watch:
+    """An open watch. ``close`` may be called from another thread; ``events`` then ends."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, away: Any) -> None:
+        self._response, self._away = response, away
+        self._closed = False
+
+    def events(self) -> Iterator[Object]:
+        """Each event as it comes: {"type", "object"}. Ends when the server ends the watch. Raises ApiAway."""
+        rest = b""
+        try:
+            for piece in self._response.stream(None, decode_content=True):
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    event = _json(line) if line.strip() else None
+                    if event is not None:
+                        yield event
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            if not self._closed:
+                raise self._away(error) from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End it. Harmless when repeated."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._response.shutdown()  # wakes a thread that waits for the next line
+        except (ValueError, OSError, AttributeError, RuntimeError):
+            logger.debug("a watch could not be shut down", exc_info=True)
+        self._response.close()
+
+
+def error_of(refusal: ApiRefusal, doing: str) -> TemporaryError | PermanentError:
+    """What a refusal means for a trial. ``doing``: "create the Job", for the sentence."""
+    said = str(refusal).rstrip(".")
+    if refusal.code == 429:
+        return TemporaryError(f"The Kubernetes API limits its callers: it would not {doing} now.",
+                              refusal.retry_after if refusal.retry_after is not None else 1.0)
+    if refusal.code >= 500:
+        return TemporaryError(f"The Kubernetes API failed when asked to {doing} ({refusal.code}): {said}.",
+                              refusal.retry_after)
+    if refusal.code == 401:
+        return TemporaryError(f"The Kubernetes API refuses our credentials (to {doing}): {said}. Renew the token or "
+                              "certificate in the kubeconfig.", 15.0)
+    if refusal.code == 403 and "exceeded quota" in said:
+        return TemporaryError(f"The namespace's quota is used up: {said}.", 15.0)
+    if refusal.code == 403 and "admission webhook" not in said:
+        return TemporaryError(f"We have no right to {doing}: {said}. Give our account the role in "
+                              "docs/deploy/kubernetes/role.yaml.", 30.0)
+    if refusal.code == 404:
+        return TemporaryError(f"The cluster cannot {doing}: {said}. Make what is missing, or correct the settings.",
+                              30.0)
+    if refusal.code == 409:
+        return TemporaryError(f"The Kubernetes API saw a conflict when asked to {doing}: {said}.")
+    return PermanentError(f"The Kubernetes API refuses to {doing} ({refusal.code} {refusal.reason}): {said}.")
+
+
+def _configuration(access: ApiAccess) -> Configuration:
+    configuration = Configuration()
+    try:
+        if access.kubeconfig is None and access.context is None and _in_a_pod():
+            kubernetes_config.load_incluster_config(  # type: ignore[no-untyped-call]
+                client_configuration=configuration)
+        else:
+            path = None if access.kubeconfig is None else str(access.kubeconfig.expanduser())
+            kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=path, context=access.context, persist_config=False, client_configuration=configuration)
+    except (kubernetes_config.ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+        where = access.kubeconfig or "kubectl's own kubeconfig (KUBECONFIG or ~/.kube/config)"
+        raise PermanentError(f"Access to Kubernetes cannot be read from {where}: {_plain(error)}. Set kubeconfig and "
+                             "context, or run the server in the cluster.") from error
+    configuration.retries = False
+    configuration.connection_pool_maxsize = POOL_SIZE
+    return configuration
+
+
+def _in_a_pod() -> bool:
+    import os
+
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and not os.environ.get("KUBECONFIG")
+
+
+def _json(data: bytes) -> Object | None:
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _refusal(response: urllib3.BaseHTTPResponse, document: Object | None, data: bytes) -> ApiRefusal:
+    header = response.headers.get("Retry-After", "")
+    retry_after = float(min(int(header), 3600)) if header.isdigit() else None
+    if document is None or document.get("kind") != "Status":
+        text = data.decode(errors="replace").strip()[:300] or str(response.reason)
+        return ApiRefusal(response.status, str(response.reason or ""), text, retry_after)
+    return ApiRefusal(response.status, str(document.get("reason") or ""), str(document.get("message") or ""),
+                      retry_after)
+
+
+def _plain(error: object) -> str:
+    return str(error).rstrip(".") or type(error).__name__

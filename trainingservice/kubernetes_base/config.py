@@ -1,0 +1,213 @@
+"""What configuration files may say about any cluster of Kubernetes, and about a role of a trial there.
+
+Fields that NNI has keep NNI's names and meanings. Which API server, namespace and storage is the cluster;
+roles, images and limits are what one experiment asks of it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
+
+from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
+
+#: Longest name of an object that holds a trial: "nni" and the name of its job (15 characters with a retry's suffix).
+LONGEST_OBJECT_NAME = 18
+#: Host names, and so pods' names, have at most so many characters.
+LONGEST_POD_NAME = 63
+
+Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+#: A name of a service account, secret or claim.
+ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(tb|gb|mb|kb|t|g|m|k)", re.IGNORECASE)
+_MEBIBYTES = {"t": 1024.0 ** 2, "g": 1024.0, "m": 1.0, "k": 1 / 1024}
+
+
+def memory_mebibytes(value: object) -> object:
+    """NNI's memory sizes: a number is MB, text has a unit ("4gb", "512 mb"). Gives whole mebibytes."""
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value.strip())
+        if found is None and not value.strip().isdecimal():
+            raise ValueError('expected megabytes, or a size with its unit such as "4gb" or "512mb"')
+        value = int(value) if found is None else float(found[1]) * _MEBIBYTES[found[2][0].lower()]
+    if isinstance(value, float):
+        value = max(1, round(value))
+    return value
+
+
+class StorageSettings(SettingsModel):
+    """Shared storage that pods mount at /tmp/mount, as in NNI. Not needed: code and keeper come without it."""
+
+    storage_type: Literal["nfs", "pvc", "azureStorage"] = Field(
+        default="nfs", description="Kind of storage.")
+    server: str | None = Field(default=None, description="nfs: host that exports the folder.")
+    path: str | None = Field(default=None, description="nfs: the exported folder. pvc: as localMountPoint (NNI's v1 "
+                                                       "name for it).")
+    claim_name: ObjectName | None = Field(
+        default=None, description="pvc: name of the PersistentVolumeClaim in the namespace.")
+    azure_account: str | None = Field(default=None, description="azureStorage: name of the account.")
+    azure_share: str | None = Field(default=None, description="azureStorage: name of the file share.")
+    key_vault_name: str | None = Field(
+        default=None, description="azureStorage: vault that holds the account's key; it is read with the command az.")
+    key_vault_key: str | None = Field(default=None, description="azureStorage: name of the vault's secret.")
+    azure_account_key: SecretStr | None = Field(
+        default=None, description="azureStorage: the account's key itself, instead of a vault.")
+    azure_secret_name: ObjectName | None = Field(
+        default=None, description="azureStorage: a Secret that is in the namespace already, with "
+                                  "azurestorageaccountname and azurestorageaccountkey, instead of a key.")
+    local_mount_point: str | None = Field(
+        default=None, description="Folder on this server where you have mounted the same storage. With it, code and "
+                                  "keeper reach the pods through the storage; without it, the storage is only "
+                                  "mounted for the trial's own use, and they come from the server.")
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> StorageSettings:
+        needed = {"nfs": ("server", "path"), "pvc": ("claim_name",),
+                  "azureStorage": ("azure_account", "azure_share")}
+        others = {"nfs": ("claim_name",), "pvc": ("server",), "azureStorage": ("server", "path", "claim_name")}
+        for name in needed[self.storage_type]:
+            if not getattr(self, name):
+                raise ValueError(f"{_camel(name)} is required for {self.storage_type}")
+        for name in others[self.storage_type]:
+            if getattr(self, name):
+                raise ValueError(f"{_camel(name)} does not belong to {self.storage_type}")
+        if self.storage_type == "azureStorage":
+            vault = bool(self.key_vault_name and self.key_vault_key)
+            if vault + (self.azure_account_key is not None) + bool(self.azure_secret_name) != 1:
+                raise ValueError("give one of keyVaultName with keyVaultKey, azureAccountKey, azureSecretName: the way "
+                                 "to the key of the account")
+        return self
+
+    @property
+    def folder_here(self) -> Path | None:
+        """Where the storage is mounted on this server; None where it is not."""
+        path = self.local_mount_point or (self.path if self.storage_type == "pvc" else None)
+        return Path(path) if path else None
+
+
+class RunPolicy(SettingsModel):
+    """How the cluster treats the object of a trial. Kubeflow's runPolicy; plain Jobs have all but cleanPodPolicy."""
+
+    clean_pod_policy: Literal["None", "Running", "All"] | None = Field(
+        default=None, description="Which pods go when the trial ends. Default: Running.")
+    ttl_seconds_after_finished: int | None = Field(
+        default=86400, ge=0, description="An ended trial's object, and with it the pods' logs, is removed after so "
+                                         "many seconds; null keeps it until the experiment is deleted.")
+    active_deadline_seconds: int | None = Field(
+        default=None, ge=1, description="The cluster ends the trial after so many seconds. maxTrialDuration is better: "
+                                        "its trials count as early stopped.")
+    backoff_limit: int | None = Field(
+        default=None, ge=0, description="How often the cluster may start failed pods again. Default 0: a trial that "
+                                        "fails has failed.")
+    suspend: bool | None = Field(
+        default=None, description="Create trials suspended: something else (Kueue, say) lets them run.")
+
+
+class RoleSettings(SettingsModel):
+    """The pods of one role of a trial."""
+
+    replicas: int = Field(default=1, ge=1, le=10_000, description="Number of pods.")
+    command: str | None = Field(
+        default=None, description="What they run, as shell text. Default: trialCommand.")
+    docker_image: str = Field(
+        default="msranni/nni:latest", min_length=1, description="Image; it needs Python 3.8 or later.")
+    gpu_number: int | None = Field(
+        default=None, ge=0, le=99_999, description="GPUs for each pod. Default: trialGpuNumber.")
+    gpu_resource: str = Field(
+        default="nvidia.com/gpu", min_length=1, description="What the cluster calls its GPUs. (Not in NNI.)")
+    cpu_number: float | None = Field(
+        default=None, gt=0, le=99_999, description="CPUs for each pod, requested and the limit. Default: not said.")
+    memory_size: int | None = Field(
+        default=None, gt=0, description='Memory for each pod: megabytes, or with a unit such as "4gb". '
+                                        "Default: not said.")
+    private_registry_auth_path: Path | None = Field(
+        default=None, description="A docker config.json on the server: a Secret made of it opens the image's registry, "
+                                  "and is removed with the experiment.")
+    code_directory: str | None = Field(
+        default=None, description="Accepted because NNI's files have it; all roles get trialCodeDirectory.")
+    python: str = Field(default="python3", min_length=1, pattern=r"^\S+$",
+                        description="How the image calls Python. (Not in NNI.)")
+
+    @field_validator("memory_size", mode="before")
+    @classmethod
+    def _reads_units(cls, value: object) -> object:
+        return memory_mebibytes(value)
+
+    @field_validator("command")
+    @classmethod
+    def _empty_is_none(cls, value: str | None) -> str | None:
+        return value if value and value.strip() else None
+
+
+class KubernetesClusterSettings(ClusterSettings):
+    """Which cluster, as whom, in which namespace."""
+
+    reuse_mode_meaning: ClassVar[str] = (
+        "it has no effect on Kubernetes: each trial has pods of its own, so that the cluster schedules, limits and "
+        "cleans up every trial by itself")
+
+    kubeconfig: Path | None = Field(
+        default=None, description="kubeconfig file on the server. Default: in the cluster itself the pod's service "
+                                  "account, else KUBECONFIG or ~/.kube/config. (Not in NNI.)")
+    context: str | None = Field(
+        default=None, description="Context in the kubeconfig. Default: its current one. (Not in NNI.)")
+    namespace: Namespace = Field(default="default", description="Where trials run; it must exist.")
+    storage: StorageSettings | None = Field(default=None, description="Shared storage that pods mount.")
+    way_home: Literal["network", "log"] = Field(
+        default="network", description="How trials report. network: they call this server. log: they cannot, so their "
+                                       "reports are read from the pods' logs. (Not in NNI.)")
+    max_unfinished_objects: int = Field(
+        default=200, ge=1, description="At most so many trials are on the cluster at the same time. (Not in NNI.)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storage_may_be_empty(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("storage") == {}:
+            return {key: value for key, value in data.items() if key != "storage"}
+        return data
+
+    def borrowed_from_the_server(self) -> str:
+        # also with a kubeconfig of one's own: such a file may name programs that are run on the server
+        return "its access to Kubernetes"
+
+    def keepers_call_home(self) -> bool:
+        return self.way_home == "network"
+
+
+class KubernetesTrialOptions(TrialOptions):
+    """What one experiment asks of its trials' pods, whatever their kind."""
+
+    service_account_name: ObjectName | None = Field(
+        default=None, description="Service account of the pods. Default: the namespace's own.")
+    run_policy: RunPolicy = Field(default=RunPolicy(), description="How the cluster treats a trial's object.")
+    keeper_image: str | None = Field(
+        default=None, min_length=1, description="An image that holds the keeper as /keeper.pyz: an init container "
+                                                "copies it from there. Default: the keeper comes by ConfigMap, or by "
+                                                "the storage. (Not in NNI.)")
+    node_selector: dict[str, str] = Field(
+        default={}, description="Labels that the pods' nodes must have. (Not in NNI.)")
+    reuse_mode: bool | None = Field(
+        default=None, description="Accepted because NNI's files have it. It has no effect here: each trial has pods of "
+                                  "its own.")
+
+    def roles(self) -> dict[str, RoleSettings]:
+        """The roles by name, the reporting one first."""
+        raise NotImplementedError
+
+    def own_command(self) -> str:
+        reporting = next(iter(self.roles().values()), None)
+        return (reporting.command or "") if reporting is not None else ""
+
+
+def longest_role_name(replicas: int) -> int:
+    """How long a role's name may be so that its pods' names fit."""
+    return LONGEST_POD_NAME - LONGEST_OBJECT_NAME - len("--") - len(str(replicas - 1))
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,94 @@
+"""One kind of objects that can hold a trial: how it is written, and what its status means."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from trainingservice.kubernetes_base.api import Object, Resource
+from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
+from trainingservice.kubernetes_base.pods import seconds
+
+
+class Phase(Enum):
+    """How far an object has come."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an object's status says. ``end``: the keeper's EXIT_FILE, where the status carries it."""
+
+    phase: Phase
+    message: str = ""
+    start_time: float | None = None
+    end_time: float | None = None
+    end: Mapping[str, Any] | None = None
+    #: What the object says of pods of its own that are gone already; "" where the pods tell.
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Role:
+    """One role of one trial, with all that the options left open filled in."""
+
+    name: str
+    settings: RoleSettings
+    command: str
+    gpu_number: int | None
+    #: Number of its first replica among all replicas of the trial; the reporting role has 0.
+    first_replica: int
+
+    @property
+    def reports(self) -> bool:
+        return self.first_replica == 0
+
+
+class TrialKind(abc.ABC):
+    """Stateless. One object of the kind per trial."""
+
+    resource: ClassVar[Resource]
+    #: Name of the container that runs the keeper.
+    container: ClassVar[str]
+    #: Whether the names of its pods end in the replica's index.
+    numbers_pods: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def manifest(self, name: str, labels: Mapping[str, str], pods: Sequence[tuple[Role, Object]],
+                 options: KubernetesTrialOptions) -> Object:
+        """The object (without a namespace) for roles with their pod templates, the reporting role first."""
+
+    @abc.abstractmethod
+    def see(self, trial: Object) -> Seen:
+        """What the status of an object says."""
+
+    def missing(self, api_resources: Sequence[str]) -> str:
+        """What the cluster lacks for this kind, a sentence; "" for nothing. ``api_resources``: of its group."""
+        if self.resource.plural in api_resources:
+            return ""
+        return (f"The cluster does not know {self.resource.plural} of {self.resource.api_version}; install what "
+                "brings them, or choose another platform.")
+
+
+def conditions_of(trial: Object) -> dict[str, dict[str, Any]]:
+    """Conditions that are True, by type."""
+    return {str(condition.get("type")): condition for condition in (trial.get("status") or {}).get("conditions") or []
+            if condition.get("status") == "True"}
+
+
+def condition_text(condition: Mapping[str, Any]) -> str:
+    """What a condition says, as a sentence."""
+    said = str(condition.get("message") or condition.get("reason") or "").strip()
+    return said if not said or said.endswith(".") else said + "."
+
+
+def condition_time(condition: Mapping[str, Any] | None) -> float | None:
+    """When it became what it is."""
+    return seconds((condition or {}).get("lastTransitionTime"))

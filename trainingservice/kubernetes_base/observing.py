@@ -1,0 +1,88 @@
+"""From a trial's object and its pods to what is known of the trial. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trainingservice.job_record import Observation
+from trainingservice.keeper_exit import observed_exit
+from trainingservice.kubernetes_base import names, pods
+from trainingservice.kubernetes_base.api import Object
+from trainingservice.kubernetes_base.kind import Phase, Seen
+from trainingservice.kubernetes_base.pod_template import ATTEMPT_FOLDER
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+#: Seconds a pod may outstay its deletion before it is taken for one on a dead node.
+OUTSTAYS = 60.0
+
+
+def reporting_pod(of_trial: Sequence[Object], role: str) -> Object | None:
+    """The pod whose keeper reports, the living one where one was made again; None where there is none yet."""
+    candidates = [pod for pod in of_trial if (pod["metadata"].get("labels") or {}).get(names.ROLE) == role.lower()
+                  and pods.replica_index(pod) == 0]
+    running = [pod for pod in candidates if not pods.is_over(pod)]
+    return next(iter([*running, *candidates]), None)
+
+
+def pods_that_run(of_trial: Sequence[Object], now: float) -> list[Object]:
+    """Pods in which something of the trial may still run."""
+    def outstays(pod: Object) -> bool:
+        deleted = pods.seconds(pod["metadata"].get("deletionTimestamp"))
+        return deleted is not None and now > deleted + OUTSTAYS
+
+    return [pod for pod in of_trial if not pods.is_over(pod) and not outstays(pod)]
+
+
+def observation(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, container: str,
+                end: Mapping[str, Any] | None) -> Observation:
+    """What it all means. ``end``: what the reporting keeper left, where its pod may be gone already."""
+    ended = None if reporting is None else pods.termination_of(reporting, container)
+    end = seen.end or (ended.end if ended is not None else None) or end
+    machine = seen.node or ("" if reporting is None else pods.node_of(reporting))
+    place = "" if reporting is None else f"{reporting['metadata']['name']}:{ATTEMPT_FOLDER}/{contract.CODE_FOLDER}"
+    if seen.phase in (Phase.SUCCEEDED, Phase.FAILED):
+        result = _end(seen, of_trial, reporting, container, end)
+    else:
+        runs = seen.phase is Phase.RUNNING or (reporting is not None and pods.is_running(reporting))
+        trouble = pods.why_waiting(of_trial)
+        started = _started_at(reporting, container)
+        if runs:
+            result = Observation(TrialJobStatus.RUNNING, message=seen.message or trouble,
+                                 start_time=started or seen.start_time)
+        else:
+            result = Observation(TrialJobStatus.WAITING, message=trouble or seen.message)
+    return replace(result, machine=machine, working_directory=place)
+
+
+def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, container: str,
+         end: Mapping[str, Any] | None) -> Observation:
+    said = None if end is None else observed_exit(end)
+    if said is not None and said.status is TrialJobStatus.SYS_CANCELED and reporting is not None \
+            and (reporting.get("status") or {}).get("reason") == "Evicted":
+        return replace(said, message=pods.why_ended(reporting, container))
+    if said is not None and not (said.status is TrialJobStatus.SUCCEEDED and seen.phase is Phase.FAILED):
+        return said
+    if seen.phase is Phase.SUCCEEDED:
+        return Observation(TrialJobStatus.SUCCEEDED, message="", exit_code=0, start_time=seen.start_time,
+                           end_time=seen.end_time, ended_by_itself=True)
+    failed = _failed_pod(of_trial, reporting)
+    ended = None if reporting is None else pods.termination_of(reporting, container)
+    reasons = [*([pods.why_ended(failed, container)] if failed is not None else []), seen.message]
+    return Observation(TrialJobStatus.FAILED, message=" ".join(filter(None, reasons)) or "The trial failed.",
+                       exit_code=None if ended is None else ended.exit_code, start_time=seen.start_time,
+                       end_time=seen.end_time)
+
+
+def _failed_pod(of_trial: Sequence[Object], reporting: Object | None) -> Object | None:
+    failed = [pod for pod in of_trial if (pod.get("status") or {}).get("phase") == "Failed"]
+    return reporting if reporting in failed else failed[0] if failed else None
+
+
+def _started_at(reporting: Object | None, container: str) -> float | None:
+    for status in ((reporting or {}).get("status") or {}).get("containerStatuses") or []:
+        if status.get("name") == container:
+            return pods.seconds(((status.get("state") or {}).get("running") or {}).get("startedAt"))
+    return None

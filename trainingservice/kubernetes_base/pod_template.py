@@ -1,0 +1,143 @@
+"""The pods of a trial: the user's image, in it the keeper, and what the keeper needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainingservice.kubernetes_base import names
+from trainingservice.kubernetes_base.api import Object
+from trainingservice.kubernetes_base.config import KubernetesTrialOptions, StorageSettings
+from trainingservice.kubernetes_base.kind import Role
+from trainingservice.trial_job import TrialJobDetail
+from trialkeeper import contract, pod
+
+#: Where things are in the container.
+KEEPER_FOLDER, TRIAL_FOLDER, ATTEMPT_FOLDER, STORAGE_FOLDER = (
+    "/nniweb/keeper", "/nniweb/trial", "/nniweb/attempt", "/tmp/mount")
+KEEPER_FILE = "keeper.pyz"
+#: Where an image given as keeperImage holds the keeper.
+KEEPER_IN_IMAGE = "/keeper.pyz"
+TERMINATION_LOG = "/dev/termination-log"
+TOKEN_KEY, CA_KEY = "token", "ca.pem"
+#: Seconds that a keeper gets beside the trial's own grace period, to deliver the last of its journal.
+TIME_TO_DELIVER = 20
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How keeper and storage reach the pods of a cluster."""
+
+    #: ConfigMap that holds the keeper; "" where it comes another way.
+    keeper_config_map: str = ""
+    #: Path of the keeper below the storage; "" where it comes another way.
+    keeper_in_storage: str = ""
+    #: Image that an init container copies the keeper from; "" where it comes another way.
+    keeper_image: str = ""
+    storage: StorageSettings | None = None
+    #: The Secret with the key of an Azure account.
+    azure_secret: str = ""
+
+
+def job_key(role: Role) -> str:
+    """Under which key the trial's Secret holds what a role runs."""
+    return f"job-{role.name.lower()}.json"
+
+
+def pod_template(job: TrialJobDetail, role: Role, delivery: Delivery, options: KubernetesTrialOptions, *,
+                 labels: Mapping[str, str], container: str, numbered: bool, pull_secret: str = "") -> Object:
+    """A pod template (metadata and spec) of one role. ``numbered``: the pods' names end in the replica's index."""
+    main: Object = {
+        "name": container,
+        "image": role.settings.docker_image,
+        # no text of the user's stands here: the kubelet would expand $(...) in it
+        "command": [role.settings.python, _keeper_path(delivery), "pod"],
+        "env": _environment(job, role, numbered),
+        "terminationMessagePath": TERMINATION_LOG,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "nniweb-trial", "mountPath": TRIAL_FOLDER, "readOnly": True},
+                         {"name": "nniweb-attempt", "mountPath": ATTEMPT_FOLDER}],
+    }
+    resources = _resources(role)
+    if resources:
+        main["resources"] = {"requests": resources, "limits": resources}
+    volumes: list[Object] = [{"name": "nniweb-trial", "secret": {"secretName": names.trial_secret(job.id)}},
+                             {"name": "nniweb-attempt", "emptyDir": {}}]
+    spec: Object = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": math.ceil(job.form.limits.grace_period) + TIME_TO_DELIVER,
+        "containers": [main],
+        "volumes": volumes,
+    }
+    if not delivery.keeper_in_storage:
+        source: Object = ({"emptyDir": {}} if delivery.keeper_image
+                          else {"configMap": {"name": delivery.keeper_config_map}})
+        volumes.append({"name": "nniweb-keeper", **source})
+        main["volumeMounts"].append({"name": "nniweb-keeper", "mountPath": KEEPER_FOLDER,
+                                     **({} if delivery.keeper_image else {"readOnly": True})})
+    if delivery.keeper_image:
+        spec["initContainers"] = [{
+            "name": "nniweb-keeper", "image": delivery.keeper_image,
+            "command": ["cp", KEEPER_IN_IMAGE, f"{KEEPER_FOLDER}/{KEEPER_FILE}"],
+            "volumeMounts": [{"name": "nniweb-keeper", "mountPath": KEEPER_FOLDER}]}]
+    if delivery.storage is not None:
+        volumes.append({"name": "nni-vol", **_volume(delivery.storage, delivery.azure_secret)})
+        main["volumeMounts"].append({"name": "nni-vol", "mountPath": STORAGE_FOLDER})
+    if options.service_account_name:
+        spec["serviceAccountName"] = options.service_account_name
+    if options.node_selector:
+        spec["nodeSelector"] = dict(options.node_selector)
+    if pull_secret:
+        spec["imagePullSecrets"] = [{"name": pull_secret}]
+    return {"metadata": {"labels": {**labels, names.ROLE: role.name.lower()}}, "spec": spec}
+
+
+def _keeper_path(delivery: Delivery) -> str:
+    if delivery.keeper_in_storage:
+        return f"{STORAGE_FOLDER}/{delivery.keeper_in_storage}"
+    return f"{KEEPER_FOLDER}/{KEEPER_FILE}"
+
+
+def _environment(job: TrialJobDetail, role: Role, numbered: bool) -> list[Object]:
+    access = job.form.keeper
+    values: dict[str, str] = {
+        contract.ENV_JOB: job.id,
+        contract.ENV_URLS: ",".join(access.urls),
+        contract.ENV_TOKEN_FILE: f"{TRIAL_FOLDER}/{TOKEN_KEY}",
+        contract.ENV_FOLDER: ATTEMPT_FOLDER,
+        pod.ENV_JOB_FILE: f"{TRIAL_FOLDER}/{job_key(role)}",
+        pod.ENV_STORAGE: STORAGE_FOLDER,
+        pod.ENV_FIRST_REPLICA: str(role.first_replica),
+        pod.ENV_END_FILE: TERMINATION_LOG,
+    }
+    if access.ca_file is not None:
+        values[contract.ENV_CA] = f"{TRIAL_FOLDER}/{CA_KEY}"
+    variables: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
+    if numbered:
+        variables.append({"name": pod.ENV_POD_NAME, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
+    return variables
+
+
+def _resources(role: Role) -> dict[str, str]:
+    """Requests equal limits, as NNI has them and as GPUs must."""
+    settings = role.settings
+    resources: dict[str, str] = {}
+    if settings.memory_size is not None:
+        resources["memory"] = f"{settings.memory_size}Mi"
+    if settings.cpu_number is not None:
+        resources["cpu"] = f"{settings.cpu_number:g}"
+    if role.gpu_number:
+        resources[settings.gpu_resource] = str(role.gpu_number)
+    return resources
+
+
+def _volume(storage: StorageSettings, azure_secret: str) -> dict[str, Any]:
+    if storage.storage_type == "nfs":
+        return {"nfs": {"server": storage.server, "path": storage.path}}
+    if storage.storage_type == "pvc":
+        return {"persistentVolumeClaim": {"claimName": storage.claim_name}}
+    return {"azureFile": {"secretName": storage.azure_secret_name or azure_secret, "shareName": storage.azure_share,
+                          "readOnly": False}}

@@ -1,0 +1,156 @@
+"""What a pod says about itself, in sentences for the trial's page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trainingservice.kubernetes_base.api import Object
+from trialkeeper import contract
+
+#: Reasons of a waiting container that are no trouble.
+_NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
+#: Where operators write a replica's index: labels, or the annotation of an indexed Job.
+_INDEX = ("training.kubeflow.org/replica-index", "replica-index", "FC_TASK_INDEX",
+          "batch.kubernetes.io/job-completion-index")
+#: What to do about reasons that people meet.
+_ADVICE = {
+    "ImagePullBackOff": "Check the image's name and privateRegistryAuthPath.",
+    "ErrImagePull": "Check the image's name and privateRegistryAuthPath.",
+    "InvalidImageName": "Correct dockerImage.",
+    "CreateContainerConfigError": "Something the pod refers to is missing in the namespace.",
+    "RunContainerError": "The image may lack the program; it needs Python 3.8 or later.",
+}
+
+
+@dataclass(frozen=True)
+class Termination:
+    """How a container ended. ``end``: the keeper's EXIT_FILE where it left one, else None."""
+
+    exit_code: int
+    reason: str
+    message: str
+    started_at: float | None
+    finished_at: float | None
+    end: Mapping[str, Any] | None = None
+
+
+def seconds(text: object) -> float | None:
+    """An API time stamp as seconds since 1970; None where there is none."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+def slim(pod: Object) -> Object:
+    """What of a pod is kept in memory."""
+    metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
+    kept_status = {key: status[key] for key in ("phase", "reason", "message", "containerStatuses",
+                                                "initContainerStatuses", "startTime") if status.get(key)}
+    conditions = [condition for condition in status.get("conditions") or []
+                  if condition.get("type") == "PodScheduled" or condition.get("reason") == "DisruptionTarget"]
+    if conditions:
+        kept_status["conditions"] = conditions
+    kept = {key: metadata[key] for key in ("name", "labels", "deletionTimestamp", "uid") if key in metadata}
+    index = (metadata.get("annotations") or {}).get(_INDEX[-1])
+    if index is not None:
+        kept["annotations"] = {_INDEX[-1]: index}
+    return {"metadata": kept,
+            "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName", "")}, "status": kept_status}
+
+
+def is_over(pod: Object) -> bool:
+    """Whether no process of it runs any more."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_running(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") == "Running"
+
+
+def replica_index(pod: Object) -> int:
+    """Its number among the pods of its role."""
+    metadata = pod["metadata"]
+    known = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+    for key in _INDEX:
+        if str(known.get(key, "")).isdigit():
+            return int(known[key])
+    return 0
+
+
+def node_of(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def termination_of(pod: Object, container: str) -> Termination | None:
+    """How the trial's container ended (the last time, where it was started again); None while it has not."""
+    for status in (pod.get("status") or {}).get("containerStatuses") or []:
+        if status.get("name") != container:
+            continue
+        state = (status.get("state") or {}).get("terminated") or (status.get("lastState") or {}).get("terminated")
+        if state:
+            return Termination(int(state.get("exitCode") or 0), str(state.get("reason") or ""),
+                               str(state.get("message") or ""), seconds(state.get("startedAt")),
+                               seconds(state.get("finishedAt")), end_in(state.get("message")))
+    return None
+
+
+def end_in(message: object) -> Mapping[str, Any] | None:
+    """The keeper's EXIT_FILE that it left as termination message; None where the text is another."""
+    try:
+        document = json.loads(message) if isinstance(message, str) and message.startswith("{") else None
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) and document.get("reason") in contract.END_REASONS else None
+
+
+def why_ended(pod: Object, container: str) -> str:
+    """Why a pod ended whose keeper did not say it: out of memory, evicted, no Python in the image."""
+    status = pod.get("status") or {}
+    name = pod["metadata"]["name"]
+    if status.get("reason") == "Evicted":
+        return f"Pod {name} was evicted from node {node_of(pod)}: {_sentence(status.get('message'))}"
+    ended = termination_of(pod, container)
+    if ended is None:
+        return f"Pod {name} failed: {_sentence(status.get('message') or status.get('reason') or 'no reason given')}"
+    if ended.reason == "OOMKilled":
+        return (f"Pod {name} was killed because it used more memory than it may (OOMKilled); raise memorySize, or use "
+                "less.")
+    said = f" It said: {_sentence(ended.message[-500:])}" if ended.message and ended.end is None else ""
+    if ended.reason in ("StartError", "ContainerCannotRun") or ended.exit_code in (126, 127):
+        return (f"Pod {name} could not start the keeper; the image must hold Python 3.8 or later under the name that "
+                f"the field python gives.{said}")
+    return f"Pod {name} ended with exit code {ended.exit_code} ({ended.reason or 'no reason given'}).{said}"
+
+
+def why_waiting(pods: Iterable[Object]) -> str:
+    """Why pods have not started, the gravest first; "" where nothing is wrong."""
+    ordinary = ""
+    for pod in pods:
+        status = pod.get("status") or {}
+        for condition in status.get("conditions") or []:
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                return (f"Pod {pod['metadata']['name']} waits for a node ({condition.get('reason')}): "
+                        f"{_sentence(condition.get('message'))}")
+        for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            reason = str(waiting.get("reason") or "")
+            if reason and reason not in _NORMAL:
+                said = f": {_sentence(waiting.get('message'))}" if waiting.get("message") else "."
+                advice = f" {_ADVICE[reason]}" if reason in _ADVICE else ""
+                return (f"Pod {pod['metadata']['name']} cannot start image {container.get('image')} "
+                        f"({reason}){said}{advice}")
+            if reason:
+                ordinary = f"Pod {pod['metadata']['name']} is being made on node {node_of(pod)}."
+    return ordinary
+
+
+def _sentence(text: object) -> str:
+    said = " ".join(str(text or "").split())
+    return said if said.endswith(".") else f"{said}." if said else ""

@@ -1,0 +1,402 @@
+"""The base of all platforms on Kubernetes: one object a trial, watched rather than asked about."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from trainingservice.base import RehearsalFinding, ServiceContext
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.job_record import Observation
+from trainingservice.keeper_exit import observed_exit
+from trainingservice.kubernetes_base import names, pods
+from trainingservice.kubernetes_base.api import (
+    PODS,
+    SECRETS,
+    ApiAccess,
+    ApiRefusal,
+    KubernetesApi,
+    Object,
+    error_of,
+)
+from trainingservice.kubernetes_base.belongings import Belongings, WasCanceled, remove
+from trainingservice.kubernetes_base.config import KubernetesClusterSettings, KubernetesTrialOptions
+from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
+from trainingservice.kubernetes_base.mirror import Mirror
+from trainingservice.kubernetes_base.observing import observation, pods_that_run, reporting_pod
+from trainingservice.kubernetes_base.pod_template import Delivery, job_key, pod_template
+from trainingservice.kubernetes_base.storage import SharedStorage
+from trainingservice.polling import MustWait, PollingTrainingService
+from trainingservice.trial_job import TrialJobDetail, job_document
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
+
+#: Seconds to wait for the first list when a service begins.
+FIRST_LIST = 10.0
+#: Seconds to wait until pods of a removed experiment are gone.
+PODS_GONE = 30.0
+#: Seconds to wait for what the reporting pod says of its end, when the trial's object has ended: the two watches are
+#: not in step, and the pod knows why.
+SETTLE = 5.0
+
+_CANCELED_BEFORE = "The trial was canceled before it was submitted."
+
+
+class KubernetesService(PollingTrainingService):
+    """Two watches (the trials' objects, their pods) feed what is known; questions are answered from memory.
+
+    A subclass says which kind of object holds a trial (``find_kind``).
+    """
+
+    settings_model: ClassVar[type[ClusterSettings]] = KubernetesClusterSettings
+    options_model: ClassVar[type[TrialOptions]] = KubernetesTrialOptions
+    poll_interval: ClassVar[tuple[float, float]] = (2.0, 20.0)
+    settings: KubernetesClusterSettings
+
+    def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(settings, context, monotonic=monotonic)
+        assert isinstance(settings, KubernetesClusterSettings)
+        self.settings = settings
+        self.api = KubernetesApi(ApiAccess(settings.kubeconfig, settings.context))
+        self.namespace = settings.namespace
+        self.cluster = names.cluster_label(context.installation, context.cluster_id)
+        self.belongings = Belongings(self.api, self.namespace, self.cluster, context.clock)
+        folder_here = settings.storage.folder_here if settings.storage is not None else None
+        self.storage = None if folder_here is None else SharedStorage(folder_here, self.cluster)
+        self._opening = threading.Lock()
+        self._kind: TrialKind | None = None
+        self._trials: Mirror | None = None
+        self._pods: Mirror | None = None
+        self._pods_of: dict[str, dict[str, Object]] = {}  # job name -> pod name -> pod
+        self._ends: dict[str, Mapping[str, Any]] = {}  # job name -> what its reporting keeper left
+        self._ended_since: dict[str, float] = {}  # job name -> monotonic time when its object was first seen ended
+        self._index_lock = threading.Lock()
+
+    # --- what a platform says --------------------------------------------------------------
+
+    @abc.abstractmethod
+    def find_kind(self) -> TrialKind:
+        """The kind of object that holds a trial; may ask the cluster. Raises TemporaryError, PermanentError."""
+
+    @property
+    def kind(self) -> TrialKind:
+        """As ``find_kind``, once."""
+        if self._kind is None:
+            self._kind = self.find_kind()
+        return self._kind
+
+    # --- life ------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self._mirrors()
+        try:
+            self.belongings.sweep_tombstones()
+        except ApiRefusal as refusal:
+            logger.warning("old tombstones stay: %s", error_of(refusal, "list the Secrets"))
+
+    def close(self) -> None:
+        with self._opening:
+            mirrors = [mirror for mirror in (self._trials, self._pods) if mirror is not None]
+        for mirror in mirrors:
+            mirror.stop()
+        self.api.close()
+
+    def _mirrors(self) -> tuple[Mirror, Mirror]:
+        with self._opening:
+            if self._trials is None or self._pods is None:
+                kind = self.kind
+                selector = f"{names.CLUSTER}={self.cluster}"
+                self._pods = Mirror(self.api, PODS, self.namespace, selector, slim=pods.slim, on_event=self._hear_pod,
+                                    on_synced=self.ask_soon, monotonic=self._monotonic)
+                self._trials = Mirror(self.api, kind.resource, self.namespace, selector, slim=_slim,
+                                      on_event=self._hear_trial, on_synced=self.ask_soon, monotonic=self._monotonic)
+                if not self._closed.is_set():
+                    self._pods.start()
+                    self._trials.start()
+            return self._trials, self._pods
+
+    def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        from trainingservice.kubernetes_base.rehearsal import rehearse_cluster
+
+        try:
+            return rehearse_cluster(self, self._options(options) if options is not None else None, quick=quick)
+        finally:
+            if not self._running.locked():
+                self.api.close()
+
+    # --- the four methods ------------------------------------------------------------------
+
+    def start_job(self, job: TrialJobDetail) -> Observation:
+        trials, _ = self._mirrors()
+        if trials.get(names.object_name(job.id)) is None:
+            self._wait_for_room(job)
+            try:
+                trial = self._submit(job)
+            except WasCanceled:
+                return Observation(TrialJobStatus.SYS_CANCELED, message=_CANCELED_BEFORE)
+            trials.put(trial)
+        seen = self._observe(job)
+        return seen if seen is not None else Observation(TrialJobStatus.WAITING)
+
+    def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        trials, of_pods = self._mirrors()
+        for mirror in (trials, of_pods):
+            if not mirror.is_fresh and not (mirror.lists == 0 and mirror.wait_until_fresh(FIRST_LIST)) \
+                    and not mirror.wait_until_fresh(0.5):
+                raise TemporaryError(mirror.problem)
+        answers: dict[str, Observation | None] = {}
+        for job in jobs:
+            if trials.get(names.object_name(job.id)) is not None:
+                seen = self._observe(job)
+                if seen is not None:
+                    answers[job.id] = seen
+            elif not pods_that_run(self._pods_of_job(job.id), self.context.clock()):
+                end = self._ends.get(job.id)  # it had ended before somebody removed it
+                answers[job.id] = observed_exit(end) if end is not None and job.is_early_stopped is None else None
+        return answers
+
+    def stop_job(self, job: TrialJobDetail) -> None:
+        name = names.object_name(job.id)
+        try:
+            self.belongings.lay_tombstone(job.form.experiment_id, job.id)
+        except ApiRefusal as refusal:
+            raise error_of(refusal, "replace the trial's Secret") from refusal
+        remove(self.api, self.kind.resource, self.namespace, name)
+
+    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
+        selector = names.experiment_selector(self.cluster, experiment_id)
+        for resource in (self.kind.resource, SECRETS):
+            try:
+                self.api.call("DELETE", resource.path(self.namespace),
+                              query={"labelSelector": selector, "propagationPolicy": "Background"})
+            except ApiRefusal as refusal:
+                raise error_of(refusal, f"delete the {resource.plural} of the experiment") from refusal
+        self.belongings.forget()
+        if self.storage is not None:
+            self.storage.clean({job.form.code.sha256 for job in self.list_trial_jobs()
+                                if job.form.code is not None and job.form.code.sha256 is not None
+                                and job.form.experiment_id != experiment_id})
+        deadline = self._monotonic() + PODS_GONE
+        while self._pods_of_experiment(experiment_id) and self._monotonic() < deadline:
+            time.sleep(0.05)
+
+    def job_ended(self, job: TrialJobDetail) -> None:
+        self._ends.pop(job.id, None)
+        self._ended_since.pop(job.id, None)
+
+    # --- handing a trial over --------------------------------------------------------------
+
+    def _options(self, options: TrialOptions) -> KubernetesTrialOptions:
+        if isinstance(options, KubernetesTrialOptions):
+            return options
+        raise PermanentError(f"The trial carries no options of the platform {self.platform}; launch the experiment "
+                             "again.")
+
+    def _wait_for_room(self, job: TrialJobDetail) -> None:
+        unfinished = sum(1 for other in self.list_trial_jobs()
+                         if other.platform_state.get("submitted") and not other.status.is_end)
+        if unfinished >= self.settings.max_unfinished_objects:
+            raise MustWait(f"Waits for room: {unfinished} trials are on the cluster, and maxUnfinishedObjects allows "
+                           f"{self.settings.max_unfinished_objects}.")
+
+    def roles_of(self, job: TrialJobDetail) -> list[Role]:
+        """The roles of a trial, the reporting one first."""
+        roles: list[Role] = []
+        first = 0
+        for name, settings in self._options(job.form.options).roles().items():
+            command = settings.command or job.form.command
+            if not command.strip():
+                raise PermanentError(f"Role {name} has no command; give it one, or set trialCommand.")
+            gpus = settings.gpu_number if settings.gpu_number is not None else job.form.gpu_number
+            roles.append(Role(name, settings, command, gpus, first))
+            first += settings.replicas
+        return roles
+
+    def _delivery(self, options: KubernetesTrialOptions) -> Delivery:
+        storage = self.settings.storage
+        azure = ""
+        if storage is not None and storage.storage_type == "azureStorage" and not storage.azure_secret_name:
+            azure = self.belongings.azure_secret(storage)
+        delivery = Delivery(storage=storage, azure_secret=azure)
+        if options.keeper_image:
+            return replace(delivery, keeper_image=options.keeper_image)
+        if self.storage is not None:
+            return replace(delivery, keeper_in_storage=self.storage.keeper())
+        return replace(delivery, keeper_config_map=self.belongings.keeper())
+
+    def _code(self, job: TrialJobDetail) -> contract.CodeDocument | None:
+        code = job.form.code
+        if code is None:
+            return None
+        if self.storage is not None:
+            path, sha256 = self.storage.code(code)
+            return {"sha256": sha256, "archive": path}
+        if not self.settings.keepers_call_home():
+            raise PermanentError("Pods that cannot call the server (wayHome: log) get their code by the storage: set "
+                                 "storage with localMountPoint.")
+        if code.sha256 is None:
+            raise PermanentError("There is no archive of the code to send to the pods; launch the experiment again.")
+        if code.archive is not None and not code.archive.is_file():
+            raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
+        return {"sha256": code.sha256}
+
+    def _submit(self, job: TrialJobDetail) -> Object:
+        """Make Secret and object. Raises WasCanceled."""
+        if not self.settings.keepers_call_home():
+            job = replace(job, form=replace(job.form, keeper=replace(job.form.keeper, urls=())))
+        options = self._options(job.form.options)
+        roles = self.roles_of(job)
+        code = self._code(job)
+        documents = {job_key(role): self._document(job, role, code) for role in roles}
+        delivery = self._delivery(options)
+        manifest = self.manifest_of(job, roles, delivery)
+        try:
+            secret = self.belongings.make_trial_secret(job, documents)
+            trial = self._create(job, manifest)
+            try:
+                self.belongings.hand_over(secret, trial)
+            except WasCanceled:
+                remove(self.api, self.kind.resource, self.namespace, trial["metadata"]["name"])
+                raise
+        except ApiRefusal as refusal:
+            raise error_of(refusal, f"prepare the trial {job.id}") from refusal
+        return trial
+
+    def manifest_of(self, job: TrialJobDetail, roles: Sequence[Role], delivery: Delivery) -> Object:
+        """The trial's object as it is sent."""
+        options = self._options(job.form.options)
+        labels = names.trial_labels(self.cluster, job.form.experiment_id, job.id)
+        templates = []
+        for role in roles:
+            pull = self.belongings.pull_secret(job.form.experiment_id, role.name, role.settings)
+            templates.append((role, pod_template(job, role, delivery, options, labels=labels,
+                                                 container=self.kind.container, numbered=self.kind.numbers_pods,
+                                                 pull_secret=pull)))
+        manifest = self.kind.manifest(names.object_name(job.id), labels, templates, options)
+        manifest["metadata"]["namespace"] = self.namespace
+        return manifest
+
+    def _document(self, job: TrialJobDetail, role: Role, code: contract.CodeDocument | None) -> contract.JobDocument:
+        form = replace(job.form, command=role.command, gpu_number=role.gpu_number)
+        return job_document(form, platform=self.platform, code=code)
+
+    def _create(self, job: TrialJobDetail, manifest: Object) -> Object:
+        resource, name = self.kind.resource, manifest["metadata"]["name"]
+        try:
+            return self.api.call("POST", resource.path(self.namespace), body=manifest)
+        except ApiRefusal as refusal:
+            if refusal.reason == "AlreadyExists":
+                return self.api.call("GET", resource.path(self.namespace, name))
+            error = error_of(refusal, f"create the {resource.kind} {name}")
+            if isinstance(error, PermanentError):
+                remove(self.api, SECRETS, self.namespace, names.trial_secret(job.id))
+            raise error from refusal
+
+    # --- what is seen ----------------------------------------------------------------------
+
+    def _observe(self, job: TrialJobDetail) -> Observation | None:
+        """What is known of a job whose object is there; None where that is nothing."""
+        trials, _ = self._mirrors()
+        trial = trials.get(names.object_name(job.id))
+        if trial is None:
+            return None
+        of_trial = self._pods_of_job(job.id)
+        reporting = reporting_pod(of_trial, self._reporting_role(job))
+        end = self._ends.get(job.id)
+        of_object = self.kind.see(trial)
+        if of_object.phase in (Phase.SUCCEEDED, Phase.FAILED) and not self._is_settled(job, of_object, reporting, end):
+            phase = Phase.RUNNING if job.status is TrialJobStatus.RUNNING else Phase.WAITING
+            of_object = replace(of_object, phase=phase, message="")
+        seen = observation(of_object, of_trial, reporting, self.kind.container, end)
+        url = self.api.address + self.kind.resource.path(self.namespace, trial["metadata"]["name"])
+        return replace(seen, url=url, platform_state={"submitted": True})
+
+    def _is_settled(self, job: TrialJobDetail, seen: Seen, reporting: Object | None,
+                    end: Mapping[str, Any] | None) -> bool:
+        """Whether nothing more is to be heard of how a trial ended."""
+        if end is not None or seen.end is not None \
+                or reporting is not None and pods.termination_of(reporting, self.kind.container) is not None:
+            return True
+        now = self._monotonic()
+        since = self._ended_since.setdefault(job.id, now)
+        if since == now:
+            timer = threading.Timer(SETTLE, self.ask_soon)
+            timer.daemon = True
+            timer.start()
+        return now - since >= SETTLE
+
+    def _reporting_role(self, job: TrialJobDetail) -> str:
+        return next(iter(self._options(job.form.options).roles()))
+
+    def _hear_trial(self, name: str, trial: Object | None) -> None:
+        if trial is None:
+            self.ask_soon()
+        else:
+            self._tell(names.job_name_of(name))
+
+    def _hear_pod(self, name: str, pod: Object | None) -> None:
+        with self._index_lock:
+            if pod is None:
+                job_name = next((job for job, of_job in self._pods_of.items() if name in of_job), "")
+                of_job = self._pods_of.get(job_name, {})
+                of_job.pop(name, None)
+                if not of_job:
+                    self._pods_of.pop(job_name, None)
+            else:
+                job_name = str((pod["metadata"].get("labels") or {}).get(names.TRIAL) or "")
+                self._pods_of.setdefault(job_name, {})[name] = pod
+        if pod is not None and job_name:
+            self._note_end(job_name, pod)
+        if job_name:
+            self._tell(job_name)
+
+    def _note_end(self, job_name: str, pod: Object) -> None:
+        ended = pods.termination_of(pod, self.kind.container)
+        if ended is None or ended.end is None:
+            return
+        try:
+            job = self.get_trial_job(job_name)
+        except TrainingServiceError:
+            return
+        if reporting_pod([pod], self._reporting_role(job)) is not None and not job.status.is_end:
+            self._ends[job_name] = ended.end
+
+    def _tell(self, job_name: str) -> None:
+        try:
+            job = self.get_trial_job(job_name)
+            if job.status.is_end:
+                return
+            seen = self._observe(job)
+        except TrainingServiceError:
+            return  # of an experiment that was removed, or of a rehearsal
+        if seen is None:
+            self.ask_soon()
+        else:
+            self.note(job_name, seen)
+
+    def _pods_of_job(self, job_name: str) -> list[Object]:
+        with self._index_lock:
+            return list(self._pods_of.get(job_name, {}).values())
+
+    def _pods_of_experiment(self, experiment_id: str) -> list[str]:
+        with self._index_lock:
+            return [name for of_job in self._pods_of.values() for name, pod in of_job.items()
+                    if (pod["metadata"].get("labels") or {}).get(names.EXPERIMENT) == experiment_id]
+
+
+def _slim(trial: Object) -> Object:
+    """What of a trial's object is kept in memory."""
+    metadata = trial["metadata"]
+    return {"metadata": {key: metadata[key] for key in ("name", "uid", "deletionTimestamp", "creationTimestamp")
+                         if key in metadata},
+            "spec": {key: trial["spec"][key] for key in ("suspend", "runPolicy") if key in (trial.get("spec") or {})},
+            "status": trial.get("status") or {}}
