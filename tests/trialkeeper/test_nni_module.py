@@ -41,7 +41,7 @@ class Trial:
 
     def run(self, code: str, check: bool = True, **variables) -> subprocess.CompletedProcess:
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(self.for_trials), **self.variables, **variables}
-        done = subprocess.run([self.python, "-c", code], capture_output=True, text=True, timeout=30, cwd=self.folder,
+        done = subprocess.run([self.python, "-c", code], capture_output=True, text=True, timeout=120, cwd=self.folder,
                               env={name: value for name, value in environment.items() if value is not None})
         assert not check or done.returncode == 0, done.stderr
         return done

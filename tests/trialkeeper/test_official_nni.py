@@ -1,0 +1,90 @@
+"""The official nni package and our own small module, side by side: the same parameters in, the same metrics out."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.official_nni import INSTALLATIONS, official_python
+from tests.trialkeeper.test_nni_module import Trial
+from tests.trialkeeper.test_nni_module import for_trials as for_trials
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+#: What a trial answers goes to a file: older releases catch print().
+BEGIN = "import json, math, warnings; warnings.simplefilter('ignore'); import nni; said = []; say = said.append\n"
+END = "\nopen('said.json', 'w').write(json.dumps(said))\n"
+PARAMETERS = {"lr": 0.1, "layer": {"_name": "Conv", "kernel": 3}, "text": "ü"}
+CALLS = """
+say(nni.get_current_parameter())
+say(nni.get_next_parameter())
+say(nni.get_current_parameter())
+say(nni.get_current_parameter('lr'))
+say([nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id()])
+for value in (0.1, 1, True, None, 'text', float('nan'), float('inf'), [1, 2], {'default': 0.5, 'loss': 2}, "it's"):
+    nni.report_intermediate_result(value)
+nni.report_final_result({'default': 0.75, 'other': [1, None]})
+nni.report_final_result(0.5)
+say(nni.get_next_parameter())
+"""
+PHASES = """
+while (given := nni.get_next_parameter()) is not None:
+    say(given)
+    nni.report_intermediate_result(given['x'])
+    nni.report_final_result(given['x'] * 2)
+say(nni.get_current_parameter())
+"""
+NEVER_ASKS = """
+for report in (nni.report_intermediate_result, nni.report_final_result):
+    try:
+        report(1)
+        say('reported')
+    except AssertionError:
+        say('refused')
+"""
+STANDALONE = """
+say([nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id()])
+say(nni.get_next_parameter())
+nni.report_intermediate_result(0.5)
+nni.report_final_result({'default': 1})
+"""
+NUMPY = """
+import numpy
+nni.get_next_parameter()
+for value in (numpy.float32(0.5), numpy.int64(3), numpy.bool_(True), {'default': numpy.float64(0.25)}):
+    nni.report_intermediate_result(value)
+"""
+CASES: dict[str, tuple[str, list[Any], dict[str, str | None]]] = {
+    "all calls": (CALLS, [PARAMETERS], {"MULTI_PHASE": "false"}),
+    "several phases": (PHASES, [{"x": 1}, {"x": 2}, {"x": 3}, None], {"MULTI_PHASE": "true"}),
+    "never asks for parameters": (NEVER_ASKS, [PARAMETERS], {}),
+    "without a manager": (STANDALONE, [], dict.fromkeys(
+        ["NNI_PLATFORM", "NNI_EXP_ID", "NNI_TRIAL_JOB_ID", "NNI_TRIAL_SEQ_ID", "NNI_SYS_DIR", "NNI_OUTPUT_DIR"])),
+    "numbers of numpy": (NUMPY, [PARAMETERS], {}),
+}
+
+
+def run(folder: Path, for_trials: Path, python: str, case: str, is_ours: bool) -> tuple[Any, list[dict[str, Any]]]:
+    """What the trial said, and its metrics."""
+    code, parameters, variables = CASES[case]
+    folder.mkdir()
+    trial = Trial(folder, for_trials)
+    trial.python = python
+    for index, given in enumerate(parameters):
+        trial.give(given, index=index, parameter_id=10 + index)
+    trial.run(BEGIN + code + END, REUSE_MODE="false", **({} if is_ours else {"PYTHONPATH": None}), **variables)
+    metrics = trial.metrics() if (folder / ".nni" / "metrics").exists() else []
+    return json.loads((folder / "said.json").read_text()), metrics
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("version", INSTALLATIONS)
+def test_the_official_package_and_our_module_give_identical_results(
+    tmp_path: Path, for_trials: Path, version: str, case: str
+) -> None:
+    official = run(tmp_path / "official", for_trials, str(official_python(version)), case, is_ours=False)
+    ours = run(tmp_path / "ours", for_trials, sys.executable, case, is_ours=True)
+    assert ours == official
+    assert ours[0] or ours[1], "something was compared"
