@@ -8,5 +8,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("api/v1/", include("nniweb.api.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("nni/<slug:experiment_id>/api/v1/nni/", include("nniweb.nniapi.urls")),
     path("", include("nniweb.dashboard.urls")),
 ]

@@ -80,12 +80,12 @@ class RunningServer:
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> RunningServer:
-        """Start the server and wait until it answers."""
+    def start(self, *options: str) -> RunningServer:
+        """Start the server, with these options of ``serve``, and wait until it answers."""
         assert not self.is_alive, "it runs already"
         with open(self.log_file, "ab") as log:
             # a session of its own: Ctrl-C in the test's terminal is the test's business
-            self._process = subprocess.Popen([sys.executable, str(ROOT / "manage.py"), "serve"], cwd=ROOT,
+            self._process = subprocess.Popen([sys.executable, str(ROOT / "manage.py"), "serve", *options], cwd=ROOT,
                                              env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
                                              stderr=subprocess.STDOUT, start_new_session=True)
         self.wait_until(self._answers, START_PATIENCE, "the server answers")

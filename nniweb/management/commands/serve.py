@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 from argparse import ArgumentParser
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management import call_command
@@ -12,6 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
 from nniweb.data_folder import DataFolderLocked, ServerLock
+
+if TYPE_CHECKING:  # when running, loaded after the migration
+    from nniweb.nniapi.ports import NniPort
 
 
 class Command(BaseCommand):
@@ -21,8 +24,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default=settings.HOST, help="address to listen on (default: %(default)s)")
         parser.add_argument("--port", type=int, default=settings.PORT, help="port (default: %(default)s)")
+        parser.add_argument("--nni-port", action="append", default=[], metavar="EXPERIMENT=PORT",
+                            help="answer NNI's own clients for this experiment on a loopback port, without a token; "
+                                 "may be repeated")
 
-    def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+    def handle(self, *args: Any, host: str, port: int, nni_port: list[str], **options: Any) -> None:
         lock = ServerLock(settings.DATA_FOLDER)
         try:
             lock.acquire()
@@ -30,17 +36,19 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         try:
             _port_must_be_free(host, port)
-            self._serve(lock, host, port)
+            self._serve(lock, host, port, nni_port)
         finally:
             lock.release()
 
-    def _serve(self, lock: ServerLock, host: str, port: int) -> None:
+    def _serve(self, lock: ServerLock, host: str, port: int, nni_port: list[str]) -> None:
         call_command("migrate", interactive=False, verbosity=0)
+        nni_ports = _nni_ports(nni_port)
         # daphne installs its reactor when it is imported: not before it is needed
         from daphne.server import Server
 
         from nniweb.asgi import application, keeper_application
         from nniweb.first_start import first_user, sign_in_address
+        from nniweb.nniapi.ports import with_nni_ports
         from nniweb.worker.supervisor import Supervisor
 
         url = f"http://{_shown_host(host)}:{port}"
@@ -54,12 +62,18 @@ class Command(BaseCommand):
                               f"Sign in with this link (once, within an hour):\n\n    "
                               f"{sign_in_address(url, user)}\n\n"
                               f"Data folder: {settings.DATA_FOLDER}\nCtrl-C ends the server; running trials go on.\n")
+            for opened in nni_ports:
+                opened.start()
+                self.stdout.write(f"NNI's clients find experiment {opened.experiment_id} at port {opened.port} of this "
+                                  "machine, without a token: every local user may steer this experiment.\n")
             self.stdout.flush()
             worker.start()
             threading.Thread(target=self._launch_demo, args=[user], name="demo", daemon=True).start()
 
         # ready() uses the database, which may not be called on the event loop's thread
-        server = Server(application=application, endpoints=[_endpoint(host, port)], signal_handlers=True,
+        routed = with_nni_ports(application, {opened.port: opened.experiment_id for opened in nni_ports})
+        endpoints = [_endpoint(host, port), *(_endpoint("127.0.0.1", opened.port) for opened in nni_ports)]
+        server = Server(application=routed, endpoints=endpoints, signal_handlers=True,
                         action_logger=None, http_timeout=None, server_name="NNI Web", verbosity=0,
                         ready_callable=lambda: threading.Thread(target=ready, name="ready").start())
         connection.close()
@@ -67,6 +81,8 @@ class Command(BaseCommand):
         self.stdout.write("\nStopping. Running trials go on and are found again at the next start "
                           "(make run, or: python manage.py serve).")
         self.stdout.flush()
+        for opened in nni_ports:
+            opened.close()
         supervisor.stop()
         if worker.is_alive():
             worker.join(timeout=20)
@@ -87,6 +103,25 @@ class Command(BaseCommand):
                 self.stdout.flush()
         finally:
             connection.close()
+
+
+def _nni_ports(written: list[str]) -> list["NniPort"]:
+    """The ports of ``--nni-port``, checked. Raises CommandError."""
+    from nniweb.experiments.models import Experiment
+    from nniweb.nniapi.ports import NniPort
+
+    found = []
+    for text in written:
+        name, separator, number = text.partition("=")
+        if not separator or not number.isdigit():
+            raise CommandError(f"--nni-port {text}: expected EXPERIMENT=PORT, such as --nni-port abc123def456=8081.")
+        experiment = Experiment.objects.filter(public_id=name, deleted_at=None).first()
+        if experiment is None:
+            raise CommandError(f"--nni-port {text}: there is no experiment {name}; python manage.py experiments list "
+                               "shows them.")
+        _port_must_be_free("127.0.0.1", int(number))
+        found.append(NniPort(experiment, int(number)))
+    return found
 
 
 def _port_must_be_free(host: str, port: int) -> None:

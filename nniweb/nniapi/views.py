@@ -1,0 +1,259 @@
+"""The calls of NNI's REST interface, one experiment each. Errors are ``{"error": "a sentence"}``, as NNI's are.
+
+What changes something is an intent like a click on our own pages, and is answered before the worker has acted.
+"""
+
+import json
+from typing import Any
+
+from django.db.models import Count, QuerySet
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import APIException, NotFound, ParseError, ValidationError
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView, exception_handler
+
+from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
+from nniweb.api.errors import answer_error
+from nniweb.api.experiment_documents import ExperimentChangesSerializer
+from nniweb.api.experiments import the_user
+from nniweb.experiments import intents
+from nniweb.experiments.models import Experiment, Trial, TrialOutput
+from nniweb.experiments.visibility import visible_experiments
+from nniweb.nniapi import documents, ports
+
+#: update_type -> the names of its member in profiles of NNI 2 and 3, and of NNI 1, and the field here.
+UPDATES = {
+    "TRIAL_CONCURRENCY": (("trialConcurrency",), "trial_concurrency"),
+    "MAX_EXEC_DURATION": (("maxExperimentDuration", "maxExecDuration"), "max_duration"),
+    "MAX_TRIAL_NUM": (("maxTrialNumber", "maxTrialNum"), "max_trial_number"),
+    "SEARCH_SPACE": (("searchSpace",), "search_space"),
+}
+#: Names of files that NNI's clients ask for -> the stream that holds their text here.
+STREAMS = {"trial.log": "stdout", "stdout": "stdout", "trial.stdout": "stdout", "stderr": "stderr",
+           "trial.stderr": "stderr", "TRIAL_LOG": "stdout", "TRIAL_ERROR": "stderr"}
+
+
+@extend_schema(exclude=True)
+class NniView(APIView):
+    """One experiment that the person may see, and steer where the call changes something."""
+
+    authentication_classes = [ports.PortAuthentication, TokenAuthentication, SessionAuthentication]
+    renderer_classes = [JSONRenderer]
+
+    def experiment(self) -> Experiment:
+        found = get_object_or_404(visible_experiments(the_user(self.request)).select_related("cluster", "owner"),
+                                  public_id=self.kwargs["experiment_id"])
+        self.check_object_permissions(self.request, found)
+        return found
+
+    def trials(self) -> QuerySet[Trial]:
+        return documents.trials_of(self.experiment())
+
+    def trial(self) -> Trial:
+        return get_object_or_404(self.trials(), public_id=self.kwargs["trial_id"])
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, APIException) and not isinstance(exc, ValidationError):
+            response = exception_handler(exc, self.get_exception_handler_context())
+            assert response is not None
+            response.data = {"error": str(exc.detail)}
+        else:
+            response = answer_error(exc, self.get_exception_handler_context())
+            response.data = {"error": " ".join(_sentence(error) for error in response.data["errors"])}
+        response.exception = True
+        return response
+
+
+def _sentence(error: dict[str, Any]) -> str:
+    return f"{error['field']}: {error['message']}" if error["field"] else str(error["message"])
+
+
+def done() -> HttpResponse:
+    """NNI answers what it has done with an empty body."""
+    return HttpResponse(status=200, content_type="application/json")
+
+
+class VersionView(NniView):
+    def get(self, request: Request, experiment_id: str) -> HttpResponse:
+        self.experiment()
+        return HttpResponse(documents.NNI_VERSION, content_type="application/json; charset=utf-8")
+
+
+class StatusView(NniView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        experiment = self.experiment()
+        failed = experiment.status == "ERROR" and experiment.message
+        return Response({"status": documents.nni_status(experiment), "errors": [experiment.message] if failed else []})
+
+
+class ExperimentView(NniView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        return Response(documents.profile(self.experiment(), timezone.now()))
+
+    def post(self, request: Request, experiment_id: str) -> Response:
+        raise ParseError("This experiment was started already. Launch another one on the page of experiments, or with "
+                         "python manage.py launch.")
+
+    def put(self, request: Request, experiment_id: str) -> HttpResponse:
+        experiment = self.experiment()
+        kind = request.query_params.get("update_type", "")
+        if kind not in UPDATES:
+            raise ParseError(f"update_type must be one of {', '.join(UPDATES)}, not {kind!r}.")
+        names, field = UPDATES[kind]
+        params = request.data.get("params") if isinstance(request.data, dict) else None
+        given = [params[name] for name in names if isinstance(params, dict) and name in params]
+        if not given:
+            raise ParseError(f"The profile in the body has no params.{names[0]}.")
+        value = given[0]
+        if field == "search_space" and isinstance(value, str):  # as text in NNI 1
+            value = _json(value)
+        form = ExperimentChangesSerializer(data={field: value})
+        form.is_valid(raise_exception=True)
+        intents.change(experiment, dict(form.validated_data), the_user(request))
+        return done()
+
+    def delete(self, request: Request, experiment_id: str) -> HttpResponse:
+        experiment = self.experiment()
+        intents.stop(experiment, the_user(request))
+        ports.experiment_was_stopped(experiment.public_id)
+        return done()
+
+
+class RegistryView(NniView):
+    """This experiment alone: it is what a client of it may know of."""
+
+    def entry(self) -> dict[str, Any]:
+        experiment = self.experiment()
+        return documents.registry_entry(experiment, *ports.port_and_pid(experiment.public_id))
+
+
+class ExperimentMetadataView(RegistryView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        return Response(self.entry())
+
+
+class ExperimentsInfoView(RegistryView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        return Response([self.entry()])
+
+
+class NotHereView(NniView):
+    """What a client of NNI may call and what is done otherwise here: the sentence says how."""
+
+    sentence = ""
+
+    def refuse(self, request: Request, experiment_id: str, **more: str) -> Response:
+        self.experiment()
+        raise ParseError(self.sentence)
+
+    get = post = put = delete = refuse
+
+
+class ClusterMetadataView(NotHereView):
+    sentence = "The platform of an experiment is set when it is launched, and on the pages of its cluster."
+
+
+class ImportDataView(NotHereView):
+    sentence = ("Earlier results are taken over when an experiment begins: import the experiment that has them with "
+                "python manage.py import_nni FOLDER --continue.")
+
+
+class TensorboardView(NotHereView):
+    sentence = "TensorBoard is not started from here. The trial's page has its output and its kept files."
+
+
+class ImportedDataView(NniView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """Results the tuner was told that belong to no trial of ours."""
+        told = self.experiment().tuner_events.filter(data__event="tell", data__number=None).order_by("number")
+        return Response([json.dumps({"parameter": event.data["parameters"], "value": event.data["value"]})
+                         for event in told])
+
+
+class JobStatisticsView(NniView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        counts = self.trials().order_by().values_list("status").annotate(count=Count("pk"))
+        return Response([{"trialJobStatus": status, "trialJobNumber": count} for status, count in sorted(counts)])
+
+
+class TrialJobsView(NniView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        trials = self.trials()
+        if status := request.query_params.get("status"):
+            trials = trials.filter(status=status)
+        return Response(list(documents.trial_documents(trials)))
+
+    def post(self, request: Request, experiment_id: str) -> Response:
+        experiment = self.experiment()
+        if not isinstance(request.data, dict):
+            raise ParseError("The body must be an object: the parameters of the trial.")
+        trial = intents.submit_trial(experiment, request.data, the_user(request))
+        return Response({"sequenceId": trial.sequence_id})
+
+
+class TrialJobView(NniView):
+    def get(self, request: Request, experiment_id: str, trial_id: str) -> HttpResponse:
+        found = list(documents.trial_documents(self.trials().filter(public_id=trial_id)))
+        return Response(found[0]) if found else done()  # NNI's answer to an unknown id is empty
+
+    def delete(self, request: Request, experiment_id: str, trial_id: str) -> HttpResponse:
+        intents.cancel_trial(self.trial(), the_user(request))
+        return done()
+
+
+class MetricDataView(NniView):
+    def get(self, request: Request, experiment_id: str, trial_id: str | None = None) -> Response:
+        trials = self.trials() if trial_id is None else self.trials().filter(public_id=trial_id)
+        metrics = documents.metrics_of(trials)
+        if kind := request.query_params.get("type"):
+            metrics = metrics.filter(kind=kind)
+        return Response(list(documents.metric_documents(metrics)))
+
+
+class MetricRangeView(NniView):
+    def get(self, request: Request, experiment_id: str, first: int, last: int) -> Response:
+        trials = self.trials().filter(sequence_id__gte=first, sequence_id__lte=last)
+        return Response(list(documents.metric_documents(documents.metrics_of(trials))))
+
+
+class LatestMetricsView(NniView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        return Response(list(documents.latest_metrics(documents.metrics_of(self.trials()))))
+
+
+class ExportView(NniView):
+    def get(self, request: Request, experiment_id: str) -> Response:
+        return Response(documents.export(self.experiment()))
+
+
+class TrialFileView(NniView):
+    def get(self, request: Request, experiment_id: str, trial_id: str, name: str) -> HttpResponse:
+        trial, stream = self.trial(), STREAMS.get(name)
+        if stream is None:
+            raise NotFound(f"Of the trial's files only {', '.join(STREAMS)} can be read here; others are kept with "
+                           "keepFiles and found on the trial's page.")
+        pieces = TrialOutput.objects.filter(attempt__trial=trial, stream=stream).order_by("attempt__number", "offset")
+        text = b"".join(bytes(data) for data in pieces.values_list("data", flat=True))
+        return HttpResponse(text or f"{name} is empty.".encode(), content_type="text/plain; charset=utf-8",
+                            headers={"X-Content-Type-Options": "nosniff"})
+
+
+class NothingHereView(NniView):
+    def get(self, request: Request, experiment_id: str, path: str) -> Response:
+        self.experiment()
+        raise NotFound(f"NNI's interface has nothing at {path}.")
+
+    post = put = delete = get
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise serializers.ValidationError({"search_space": "is no JSON."}) from None

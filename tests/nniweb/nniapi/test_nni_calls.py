@@ -1,0 +1,187 @@
+"""NNI's REST interface, call by call: NNI's spelling, our rules about who may."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from nniweb.experiments.models import ApiToken, Attempt, Metric, TrialOutput, User
+from nniweb.experiments.models.account import Role
+
+
+@pytest.fixture
+def experiment(make_experiment):
+    return make_experiment(config={"searchSpace": {}, "trialCommand": "true", "tuner": {"name": "Random"}},
+                           started_at=timezone.now())
+
+
+@pytest.fixture
+def finished(experiment, make_attempt):
+    """A trial that succeeded with two intermediate results and a final one."""
+    now = timezone.now()
+    attempt = make_attempt(experiment, status="SUCCEEDED", ask_number=3, final_value='{"default": 0.5}',
+                           final_number=0.5, started_at=now, ended_at=now + timedelta(seconds=2))
+    for n, (kind, sequence, value) in enumerate([("PERIODICAL", 0, "0.1"), ("PERIODICAL", 1, "NaN"),
+                                                 ("FINAL", 0, '{"default": 0.5}')]):
+        Metric.objects.create(attempt=attempt, n=n, kind=kind, sequence=sequence, value=value, parameter_id="3",
+                              recorded_at=now, received_at=now)
+    TrialOutput.objects.create(attempt=attempt, stream="stdout", offset=0, data=b"hello\n", revision=1)
+    return attempt.trial
+
+
+@pytest.fixture
+def nni(admin, experiment):
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(admin)}")
+
+    def call(method: str, path: str, body=None, status: int = 200):
+        answer = getattr(client, method)(f"/nni/{experiment.public_id}/api/v1/nni/{path}", body, format="json")
+        assert answer.status_code == status, answer.content
+        return json.loads(answer.content) if answer.content else None
+
+    return call
+
+
+def test_the_profile_and_the_status(nni, experiment) -> None:
+    profile = nni("get", "experiment")
+    assert profile["id"] == experiment.public_id
+    assert profile["params"]["trialConcurrency"] == 2
+    assert profile["params"]["searchSpace"] == experiment.search_space
+    assert profile["params"]["trainingService"]["platform"] == "local"
+    assert isinstance(profile["execDuration"], int)
+    assert nni("get", "check-status") == {"status": "RUNNING", "errors": []}
+    assert nni("get", "version") == 3.0
+
+
+def test_a_failed_experiment_tells_its_reason(nni, experiment) -> None:
+    type(experiment).objects.update(status="ERROR", message="The tuner failed.")
+    assert nni("get", "check-status") == {"status": "ERROR", "errors": ["The tuner failed."]}
+
+
+def test_trials_have_nnis_form(nni, finished, experiment) -> None:
+    [trial] = nni("get", "trial-jobs")
+    assert trial["trialJobId"] == finished.public_id
+    assert (trial["status"], trial["sequenceId"]) == ("SUCCEEDED", 0)
+    assert trial["endTime"] - trial["startTime"] == 2000
+    assert json.loads(trial["hyperParameters"][0]) == {"parameter_id": 3, "parameter_index": 0,
+                                                       "parameter_source": "algorithm", "parameters": {"x": 0.5}}
+    [final] = trial["finalMetricData"]
+    assert json.loads(json.loads(final["data"])) == {"default": 0.5}
+    assert nni("get", f"trial-jobs/{finished.public_id}") == trial
+    assert nni("get", "trial-jobs?status=FAILED") == []
+    assert nni("get", "trial-jobs/nowhere") is None
+    assert nni("get", "job-statistics") == [{"trialJobStatus": "SUCCEEDED", "trialJobNumber": 1}]
+    assert nni("get", "export-data") == [{"parameter": {"x": 0.5}, "value": '{"default": 0.5}',
+                                          "trialJobId": finished.public_id}]
+
+
+def test_metrics_are_texts_within_texts(nni, finished) -> None:
+    metrics = nni("get", "metric-data")
+    assert [(metric["type"], metric["sequence"], metric["parameterId"]) for metric in metrics] == [
+        ("PERIODICAL", 0, "3"), ("PERIODICAL", 1, "3"), ("FINAL", 0, "3")]
+    assert json.loads(metrics[1]["data"]) == "NaN"
+    assert nni("get", f"metric-data/{finished.public_id}?type=FINAL") == metrics[2:]
+    assert nni("get", "metric-data-range/0/5") == metrics
+    assert nni("get", "metric-data-range/1/5") == []
+    assert nni("get", "metric-data-latest") == [metrics[2], metrics[1]]
+
+
+def test_a_repeated_trial_shows_the_results_of_its_last_attempt(nni, finished) -> None:
+    second = Attempt.objects.create(trial=finished, number=2, job_name="again", created_at=timezone.now())
+    Metric.objects.create(attempt=second, n=1, kind="FINAL", sequence=0, value="7", recorded_at=timezone.now(),
+                          received_at=timezone.now())
+    assert [metric["data"] for metric in nni("get", "metric-data")] == ['"7"']
+
+
+@pytest.mark.parametrize(("kind", "params", "field", "value"), [
+    ("TRIAL_CONCURRENCY", {"trialConcurrency": 5}, "trial_concurrency", 5),
+    ("MAX_TRIAL_NUM", {"maxTrialNumber": 50}, "max_trial_number", 50),
+    ("MAX_TRIAL_NUM", {"maxTrialNum": 51}, "max_trial_number", 51),
+    ("MAX_EXEC_DURATION", {"maxExperimentDuration": "1h"}, "max_duration", 3600),
+    ("MAX_EXEC_DURATION", {"maxExecDuration": 90}, "max_duration", 90),
+    ("SEARCH_SPACE", {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 2]}}}, "search_space",
+     {"x": {"_type": "uniform", "_value": [0, 2]}}),
+    ("SEARCH_SPACE", {"searchSpace": '{"x": {"_type": "uniform", "_value": [0, 3]}}'}, "search_space",
+     {"x": {"_type": "uniform", "_value": [0, 3]}}),
+])
+def test_only_the_member_of_the_update_type_is_changed(nni, experiment, kind, params, field, value) -> None:
+    profile = nni("get", "experiment")
+    nni("put", f"experiment?update_type={kind}", {**profile, "params": {"experimentName": "other", **params}})
+    experiment.refresh_from_db()
+    assert getattr(experiment, field) == value
+    assert experiment.name == "quadratic"
+
+
+@pytest.mark.parametrize(("kind", "params", "words"), [
+    ("TRIAL_CONCURRENCY", {"trialConcurrency": 0}, "greater than or equal to 1"),
+    ("TRIAL_CONCURRENCY", {}, "has no params.trialConcurrency"),
+    ("SEARCH_SPACE", {"searchSpace": {"x": {"_type": "unform", "_value": [0, 1]}}}, "uniform"),
+    ("SEARCH_SPACE", {"searchSpace": "{"}, "is no JSON"),
+    ("SOMETHING", {}, "must be one of TRIAL_CONCURRENCY"),
+])
+def test_a_wrong_update_is_answered_with_a_sentence(nni, kind, params, words) -> None:
+    assert words in nni("put", f"experiment?update_type={kind}", {"params": params}, status=400)["error"]
+
+
+def test_trials_are_submitted_and_canceled(nni, experiment) -> None:
+    assert nni("post", "trial-jobs", {"x": 0.25}) == {"sequenceId": 0}
+    [trial] = nni("get", "trial-jobs")
+    assert json.loads(trial["hyperParameters"][0])["parameter_source"] == "customized"
+    assert nni("delete", f"trial-jobs/{trial['trialJobId']}") is None
+    assert nni("get", "trial-jobs")[0]["status"] == "USER_CANCELED"
+    nni("delete", f"trial-jobs/{trial['trialJobId']}")
+    assert "no such thing" in nni("delete", "trial-jobs/nowhere", status=404)["error"]
+    assert "must be an object" in nni("post", "trial-jobs", [1], status=400)["error"]
+
+
+def test_the_experiment_is_stopped(nni, experiment) -> None:
+    nni("delete", "experiment")
+    assert nni("get", "check-status")["status"] == "STOPPING"
+
+
+def test_the_registry_knows_this_experiment_alone(nni, experiment, make_experiment) -> None:
+    make_experiment()
+    [entry] = nni("get", "experiments-info")
+    assert entry == nni("get", "experiment-metadata")
+    assert (entry["id"], entry["pid"], entry["endTime"]) == (experiment.public_id, None, "N/A")
+
+
+def test_output_is_read_under_nnis_names(nni, admin, finished, experiment) -> None:
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(admin)}")
+    root = f"/nni/{experiment.public_id}/api/v1/nni"
+    for name in ("trial-file/{}/trial.log", "trial-file/{}/stdout", "trial-log/{}/TRIAL_LOG"):
+        assert client.get(f"{root}/{name.format(finished.public_id)}").content == b"hello\n"
+    assert client.get(f"{root}/trial-file/{finished.public_id}/stderr").content == b"stderr is empty."
+    assert client.get(f"{root}/trial-file/{finished.public_id}/model.bin").status_code == 404
+
+
+@pytest.mark.parametrize(("method", "path", "words"), [
+    ("post", "experiment", "was started already"),
+    ("put", "experiment/cluster-metadata", "when it is launched"),
+    ("post", "experiment/import-data", "import_nni"),
+    ("post", "tensorboard", "not started from here"),
+    ("get", "tensorboard-tasks", "not started from here"),
+])
+def test_what_is_done_otherwise_here_is_refused_with_how(nni, method, path, words) -> None:
+    assert words in nni(method, path, {}, status=400)["error"]
+    assert nni("get", "experiment/imported-data") == []
+    assert "nothing at elsewhere/x" in nni("get", "elsewhere/x", status=404)["error"]
+
+
+def test_strangers_see_nothing_and_viewers_change_nothing(experiment) -> None:
+    root = f"/nni/{experiment.public_id}/api/v1/nni/"
+    client = APIClient()
+    assert client.get(f"{root}experiment").status_code in (401, 403)
+    for role, seen in ((Role.MEMBER, 404), (Role.VIEWER, 404)):
+        stranger = User.objects.create_user(f"one-{role}", role=role)
+        client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(stranger)}")
+        assert client.get(f"{root}experiment").status_code == seen
+        assert "error" in client.get(f"{root}experiment").json()
+    viewer = User.objects.create_user("viewer", role=Role.VIEWER)
+    type(experiment).objects.update(owner=viewer)
+    client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(viewer)}")
+    assert client.get(f"{root}experiment").status_code == 200
+    assert client.delete(f"{root}experiment").status_code == 403
