@@ -1,0 +1,146 @@
+"""Config files for the openpai platform: both forms, all fields, and what is refused."""
+
+import pytest
+
+from nniweb.experiments.config import parse_experiment_config
+from nniweb.experiments.config.errors import ConfigInvalid
+
+V2 = """
+trialCommand: python3 t.py
+trialConcurrency: 1
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
+tuner: {name: Random}
+trainingService:
+  platform: openpai
+  username: ada
+  storageConfigName: shared
+  localStorageMountPoint: mounted
+  containerStorageMountPoint: /mnt/nni
+"""
+V1 = """
+authorName: me
+experimentName: v1
+trialConcurrency: 1
+trainingServicePlatform: pai
+searchSpacePath: space.json
+useAnnotation: false
+tuner: {builtinTunerName: Random}
+trial:
+  command: python3 t.py
+  codeDir: .
+  gpuNum: 1
+  cpuNum: 2
+  memoryMB: 4096
+  image: i:1
+  virtualCluster: research
+  nniManagerNFSMountPath: mounted
+  containerNFSMountPath: /mnt/nni
+  paiStorageConfigName: shared
+"""
+PAI = """
+paiConfig: {userName: ada, host: pai.lab.example, token: geheim, reuse: true, gpuNum: 3, cpuNum: 5, memoryMB: 999,
+            maxTrialNumPerGpu: 2, useActiveGpu: true}
+"""
+DOCUMENT = """
+protocolVersion: 2
+name: x
+type: job
+taskRoles: {worker: {dockerImage: d, resourcePerInstance: {gpu: 0, cpu: 1, memoryMB: 1}, commands: ["true"]}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "job.yml").write_text(DOCUMENT)
+    (tmp_path / "space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
+    return tmp_path
+
+
+def parsed(text, folder):
+    return parse_experiment_config(text, folder)
+
+
+def section(text, folder):
+    return parsed(text, folder).settings.training_service
+
+
+def test_a_file_of_the_first_form_means_the_same(folder):
+    settings = parsed(V1 + PAI, folder).settings
+    found = settings.training_service
+    assert found.platform == "openpai"
+    assert (found.settings.host, found.settings.username) == ("http://pai.lab.example", "ada")
+    assert found.settings.local_storage_mount_point == folder / "mounted"
+    assert (found.settings.storage_config_name, found.settings.container_storage_mount_point) == ("shared", "/mnt/nni")
+    options = found.options
+    assert (options.docker_image, options.virtual_cluster, options.reuse_mode) == ("i:1", "research", True)
+    assert (settings.trial_gpu_number, options.trial_cpu_number, options.trial_memory_size) == (3, 5, 999), \
+        "numbers of paiConfig win"
+
+
+def test_what_has_no_meaning_here_is_explained(folder):
+    notes = " ".join(parsed(V1 + PAI, folder).notes)
+    assert "paiConfig.maxTrialNumPerGpu" in notes
+    assert "paiConfig.useActiveGpu" in notes
+    assert "each trial is a job of its own" in notes
+
+
+def test_a_password_of_the_first_form_is_taken(folder):
+    found = section(V1 + "paiConfig: {userName: ada, host: 'https://pai', passWord: geheim}\n", folder)
+    assert found.settings.host == "https://pai"
+    assert found.secrets == {"password": "geheim"}
+
+
+def test_a_document_is_read_from_its_file_when_the_experiment_is_launched(folder):
+    found = section(V1 + "  paiConfigPath: job.yml\n" + PAI, folder)
+    assert list(found.options.openpai_config["taskRoles"]) == ["worker"]
+    assert found.options.openpai_config_file is None
+    again = section(V2 + "  host: h\n  token: t\n  openpaiConfigFile: job.yml\n", folder)
+    assert again.options.openpai_config == found.options.openpai_config
+
+
+def test_secrets_show_nowhere(folder):
+    found = section(V1 + PAI, folder)
+    assert found.secrets == {"token": "geheim"}
+    for text in (repr(found), str(found.document()), str(found.settings.canonical())):
+        assert "geheim" not in text
+
+
+@pytest.mark.parametrize(("host", "address"), [
+    ("pai.lab.example", "https://pai.lab.example"), ("http://10.0.0.1:80/", "http://10.0.0.1:80"),
+    ("https://pai/", "https://pai")])
+def test_a_bare_host_means_https_in_the_second_form(folder, host, address):
+    assert section(V2 + f"  host: {host}\n  token: t\n", folder).settings.host == address
+
+
+@pytest.mark.parametrize(("size", "megabytes"), [(4096, 4096), ("8gb", 8192), ("1.5 GB", 1536), ("1tb", 1024 ** 2),
+                                                 ("200000 KB", 196), ("104857601b", 101), ("512", 512)])
+def test_memory_may_have_a_unit_and_is_rounded_up(folder, size, megabytes):
+    found = section(V2 + f"  host: h\n  token: t\n  trialMemorySize: {size}\n", folder)
+    assert found.options.trial_memory_size == megabytes
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    ("  host: h", "token is required"),
+    ("  token: t", "trainingService.host"),
+    ("  host: h\n  token: t\n  password: secret-word", "exclude each other"),
+    ("  host: 'ftp://h'\n  token: t", "https://pai.lab.example"),
+    ("  host: h\n  token: t\n  trialMemorySize: much", "4gb"),
+    ("  host: h\n  token: t\n  trialCpuNumber: 0", "at least 1"),
+    ("  host: h\n  token: t\n  virtualCluster: a-b", "virtualCluster"),
+    ("  host: h\n  token: t\n  openpaiConfig: {name: x}", "taskRoles"),
+    ("  host: h\n  token: t\n  openpaiConfigFile: nowhere.yml", "nowhere.yml"),
+    ("  host: h\n  token: t\n  openpaiConfigFile: job.yml\n  openpaiConfig: {taskRoles: {}}", "exclude each other"),
+    ("  host: h\n  token: t\n  channel: pigeon", "auto"),
+])
+def test_what_is_wrong_is_named(folder, more, words):
+    with pytest.raises(ConfigInvalid) as caught:
+        parse_experiment_config(V2 + more + "\n", folder)
+    assert words in str(caught.value.errors)
+
+
+def test_a_storage_that_is_not_mounted_is_named(folder):
+    (folder / "mounted").rmdir()
+    with pytest.raises(ConfigInvalid) as caught:
+        parse_experiment_config(V2 + "  host: h\n  token: t\n", folder)
+    assert "mount the storage there" in str(caught.value.errors)
