@@ -173,7 +173,8 @@ def test_a_document_of_the_users_own_keeps_what_it_says():
            "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
            "taskRoles": {name: {"instances": 2, "dockerImage": "d",
                                 "commands": [f"echo {name} <% $parameters.x %>"],
-                                "resourcePerInstance": {"gpu": 1, "cpu": 2, "memoryMB": 3}} for name in ("chief", "ps")},
+                                "resourcePerInstance": {"gpu": 1, "cpu": 2, "memoryMB": 3}}
+                         for name in ("chief", "ps")},
            "extras": {"storages": [{"name": "data"}], "hivedScheduler": {"jobPriorityClass": "prod"}}}
     document = made(form(), OpenPaiTrialOptions(openpai_config=own))
     assert document_problems(document) == []

@@ -1,0 +1,299 @@
+"""What goes wrong on an OpenPAI cluster: a sentence each, nothing lost, nothing run twice."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.http_double import Answer
+from tests.fakes.openpai_cluster import error
+from tests.trainingservice.openpai.conftest import name_of
+from trainingservice.openpai.config import OpenPaiTrialOptions
+from trainingservice.openpai.states import observed_detail, observed_row
+from trainingservice.trial_job_status import TrialJobStatus
+
+WAITING, RUNNING, FAILED = TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED
+SUBMIT = {"method": "POST", "part": "/v2/jobs"}
+
+
+def lasting(bench, **more):
+    """A job that notes its start and works until it is let go."""
+    starts, go = bench.witness / "starts", bench.witness / "go"
+    return bench.form(f'echo start >> "{starts}"; until [ -e "{go}" ]; do sleep 0.05; done; echo worked', **more), \
+        starts, go
+
+
+def failed_with(bench, service, form):
+    service.submit_trial_job(form)
+    return bench.wait_for_status(service, form, FAILED).message
+
+
+# --- the log-in ----------------------------------------------------------------------------
+
+
+def test_a_token_that_runs_out_is_one_sentence_on_the_cluster_and_trials_wait(bench, cluster):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    user = cluster.tokens.pop(cluster.token)
+    waiting = bench.form("echo later")
+    service.submit_trial_job(waiting)
+    bench.wait("the cluster says so", lambda: "does not accept the token of user ada" in service.trouble)
+    assert "application token" in service.trouble
+    bench.wait("the trial says so", lambda: "does not accept" in service.get_trial_job(waiting.job_name).message)
+    assert service.get_trial_job(waiting.job_name).status is WAITING
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    cluster.tokens[cluster.token] = user
+    go.touch()
+    bench.wait_for_end(service, form)
+    bench.wait_for_end(service, waiting)
+    bench.wait("the cluster is well", lambda: service.trouble == "")
+    assert starts.read_text() == "start\n"
+
+
+def test_with_a_password_a_new_token_is_fetched_when_the_old_one_is_refused(bench, platform, cluster, monkeypatch):
+    settings = platform.settings(password=cluster.password)
+    monkeypatch.setattr(platform, "settings", lambda: settings)
+    service = bench.open_service()
+    first = bench.form("echo 1")
+    service.submit_trial_job(first)
+    bench.wait_for_end(service, first)
+    cluster.tokens.clear()
+    second = bench.form("echo 2")
+    service.submit_trial_job(second)
+    bench.wait_for_end(service, second)
+    assert cluster.count("POST", "basic/login") == 2
+
+
+def test_a_wrong_password_is_said_before_the_launch(bench, platform, cluster, monkeypatch):
+    settings = platform.settings(password="wrong-word")
+    monkeypatch.setattr(platform, "settings", lambda: settings)
+    blocking = [finding.message for finding in platform.new_service(bench.context()).rehearse(quick=True)
+                if finding.blocks]
+    assert len(blocking) == 1
+    assert "IncorrectPasswordError" in blocking[0]
+    assert "wrong-word" not in blocking[0]
+
+
+def test_no_secret_is_in_a_log_or_in_what_others_may_read(bench, cluster, caplog):
+    caplog.set_level(logging.DEBUG)
+    service = bench.open_service()
+    form = bench.form("echo done")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    for secret in (cluster.token, form.keeper.token):
+        assert secret not in caplog.text
+        assert secret not in str(service.get_trial_job(form.job_name).platform_state)
+    assert form.keeper.token not in str({**cluster.job(name_of(form)).document, "secrets": "masked"})
+    for path in cluster.export.rglob("*"):
+        if path.is_file() and form.keeper.token.encode() in path.read_bytes():
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+# --- refusals ------------------------------------------------------------------------------
+
+
+def test_an_unknown_virtual_cluster_fails_the_trial_with_its_name(bench):
+    service = bench.open_service()
+    form = bench.form()
+    message = failed_with(bench, service, replace(form, options=OpenPaiTrialOptions(virtual_cluster="nowhere")))
+    assert "virtual cluster 'nowhere'" in message
+
+
+def test_the_rehearsal_names_queue_storage_and_account(bench, platform, cluster):
+    service = platform.new_service(bench.context())
+    findings = {finding.check: finding for finding in service.rehearse(
+        quick=True, options=OpenPaiTrialOptions(virtual_cluster="nowhere"))}
+    assert not findings["queue"].ok
+    assert "default, research" in findings["queue"].message
+    assert "10.0.0.1:/export" in findings["storage"].message
+    del cluster.storages["shared"]
+    findings = {finding.check: finding for finding in service.rehearse(quick=True)}
+    assert "no storage 'shared'" in findings["storage"].message
+    cluster.tokens[cluster.token] = "bob"
+    findings = {finding.check: finding for finding in service.rehearse(quick=True)}
+    assert "belongs to user bob" in findings["rights"].message
+
+
+def test_a_missing_storage_fails_the_trial(bench, cluster):
+    del cluster.storages["shared"]
+    assert "no storage 'shared'" in failed_with(bench, bench.open_service(), bench.form())
+
+
+def test_the_clusters_own_words_on_a_document_are_readable(bench, cluster):
+    cluster.script(error(400, "InvalidProtocolError", '[{"dataPath": ".taskRoles", "message": "too much"}]'), **SUBMIT)
+    assert ".taskRoles too much" in failed_with(bench, bench.open_service(), bench.form())
+
+
+def test_a_document_that_would_be_refused_is_not_sent(bench, cluster):
+    own = {"protocolVersion": 2, "type": "job", "taskRoles": {"a": {"commands": ["true"], "dockerImage": "missing",
+           "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 100}}}}
+    form = replace(bench.form(), options=OpenPaiTrialOptions(openpai_config=own))
+    assert "'missing', which is not in prerequisites" in failed_with(bench, bench.open_service(), form)
+    assert cluster.count("POST", "/v2/jobs") == 0
+
+
+def test_a_missing_image_is_said(bench, cluster):
+    cluster.images_missing.add("no/such:image")
+    form = replace(bench.form(), options=OpenPaiTrialOptions(docker_image="no/such:image"))
+    assert "image was not found" in failed_with(bench, bench.open_service(), form)
+
+
+def test_a_name_that_a_stranger_has_fails_the_trial(bench, cluster):
+    form = bench.form("echo mine")
+    from tests.fakes.openpai_cluster import Job
+    cluster.jobs[cluster.user, name_of(form)] = Job(cluster.user, name_of(form), {"extras": {}})
+    assert "already, which is not this trial's" in failed_with(bench, bench.open_service(), form)
+
+
+# --- faults --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (Answer(200, "<html><body>Please sign in</body></html>", "text/html"), "not JSON"),
+    (Answer(500, {"code": "UnknownError", "message": "boom"}), "boom"),
+    (Answer(503, "upstream", "text/plain"), "503"),
+])
+def test_a_fault_while_asking_changes_nothing_and_is_said(bench, cluster, answer, words):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    cluster.script(answer, 1000, method="GET", part="/v2/jobs")
+    bench.wait("the cluster says so", lambda: words in service.trouble)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    cluster.unscript()
+    go.touch()
+    bench.wait_for_end(service, form)
+
+
+def test_a_limit_is_kept_to_for_as_long_as_is_asked(bench, cluster):
+    service = bench.open_service()
+    cluster.script(Answer(429, "Too many requests", "text/html", {"Retry-After": "1"}), **SUBMIT)
+    form = bench.form("echo done")
+    service.submit_trial_job(form)
+    bench.wait("it waits", lambda: "limits how often" in service.get_trial_job(form.job_name).message)
+    assert "1 s" in service.get_trial_job(form.job_name).message
+    bench.wait_for_end(service, form)
+    assert cluster.count("POST", "/v2/jobs") == 2
+
+
+def test_a_submission_whose_answer_is_lost_is_not_made_twice(bench, cluster):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    cluster.script(Answer(502, "Bad Gateway", "text/html"), after=True, **SUBMIT)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert (starts.read_text(), len(cluster.jobs)) == ("start\n", 1)
+
+
+def test_a_job_that_is_not_there_yet_is_waited_for(bench, cluster):
+    service = bench.open_service()
+    cluster.script(error(404, "NoJobError", "Job is not found."), 3, method="GET", part="~")
+    form = bench.form("echo done")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+
+
+def test_nothing_is_lost_while_the_cluster_is_away(bench, cluster):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    cluster.close()
+    later = bench.form("echo later")
+    service.submit_trial_job(later)
+    bench.wait("the trial says why it waits",
+               lambda: "cannot be reached" in service.get_trial_job(later.job_name).message)
+    bench.wait("the cluster says so", lambda: "cannot be reached" in service.trouble)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    go.touch()
+    bench.wait("the trial has reported its end", lambda: bench.entries(form, "ended"))
+    cluster.start()
+    bench.wait_for_end(service, form)
+    bench.wait_for_end(service, later)
+    assert starts.read_text() == "start\n"
+
+
+def test_a_job_that_the_cluster_starts_again_runs_its_trial_once(bench, cluster):
+    service = bench.open_service()
+    form, starts, _ = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    cluster.evict(name_of(form))
+    detail = bench.wait_for_end(service, form, FAILED)
+    assert starts.read_text() == "start\n"
+    assert "keeper was killed" in detail.message
+    assert cluster.job(name_of(form)).retries == 1
+
+
+# --- what the cluster tells ----------------------------------------------------------------
+
+
+def test_a_job_that_waits_for_long_says_why(bench, platform, cluster, monkeypatch):
+    from trainingservice.openpai import service as module
+    monkeypatch.setattr(module, "ASK_WHY_AFTER", 0.0)
+    cluster.held, cluster.warnings = True, ["0/3 nodes are available: 3 Insufficient nvidia.com/gpu."]
+    service = bench.open_service()
+    form = bench.form("echo done")
+    service.submit_trial_job(form)
+    bench.wait("it says why", lambda: "Insufficient nvidia.com/gpu" in service.get_trial_job(form.job_name).message)
+    cluster.release()
+    assert bench.wait_for_end(service, form).message == ""
+
+
+def test_many_jobs_are_asked_about_in_one_question(bench, cluster):
+    service = bench.open_service()
+    cluster.held = True
+    forms = [bench.form("true") for _ in range(5)]
+    for form in forms:
+        service.submit_trial_job(form)
+    bench.wait("all are submitted", lambda: len(cluster.jobs) == 5)
+    before = len(cluster.requests)
+    bench.wait("there were some questions", lambda: len(cluster.requests) >= before + 4)
+    assert {request.path for request in cluster.requests[before + 1:]} == {"/rest-server/api/v2/jobs"}
+    cluster.release()
+    for form in forms:
+        bench.wait_for_end(service, form)
+
+
+def test_the_first_role_of_a_document_of_ones_own_reports_and_the_others_stop_with_it(bench, cluster):
+    role = {"dockerImage": "d", "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 100}}
+    own = {"protocolVersion": 2, "type": "job", "parameters": {"word": "filled"},
+           "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
+           "taskRoles": {"chief": {**role, "commands": ["echo chief <% $parameters.word %>", "cat trial.txt",
+                                                         "exit 5"]},
+                         "helper": {**role, "instances": 2, "commands": ["cat trial.txt; sleep 100"]}}}
+    service = bench.open_service()
+    form = replace(bench.form("not used", code=bench.code({"trial.txt": "the code\n"})),
+                   options=OpenPaiTrialOptions(openpai_config=own))
+    service.submit_trial_job(form)
+    detail = bench.wait_for_end(service, form, FAILED)
+    assert (bench.output(form), detail.exit_code) == ("chief filled\nthe code\n", 5)
+    assert len(bench.entries(form, "started")) == 1
+
+
+@pytest.mark.parametrize(("state", "status"), [
+    ("WAITING", WAITING), ("RUNNING", RUNNING), ("STOPPING", RUNNING), ("SUCCEEDED", TrialJobStatus.SUCCEEDED),
+    ("FAILED", FAILED), ("STOPPED", TrialJobStatus.SYS_CANCELED), ("UNKNOWN", TrialJobStatus.UNKNOWN),
+    ("", TrialJobStatus.UNKNOWN)])
+def test_each_state_has_a_status(state, status):
+    assert observed_row({"state": state}).status is status
+
+
+@pytest.mark.parametrize(("code", "own", "exit_code", "words"), [
+    (255, 3, 3, "exit code 3"), (220, 127, 127, "exit code 127"), (137, 137, 137, "out of memory"),
+    (-1200, None, None, "trialMemorySize"), (254, None, None, "image was not found"), (252, None, None, "no node has"),
+    (-1100, None, None, "could not start"), (42, None, None, "exit code 42")])
+def test_the_exit_code_of_the_trial_itself_counts_and_others_are_explained(code, own, exit_code, words):
+    seen = observed_detail({"jobStatus": {"state": "FAILED", "appExitCode": code, "launchedTime": 1000,
+                                          "appExitMessages": {"runtime": own and {"originUserExitCode": own}}}})
+    assert (seen.exit_code, seen.start_time) == (exit_code, 1.0)
+    assert words in seen.message
