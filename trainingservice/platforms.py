@@ -25,6 +25,8 @@ EXTRA_PLATFORMS_VARIABLE = "NNIWEB_EXTRA_PLATFORMS"
 
 #: name -> "module:Class"
 BUILT_IN: dict[str, str] = {
+    "frameworkcontroller": "trainingservice.frameworkcontroller.service:FrameworkControllerTrainingService",
+    "kubeflow": "trainingservice.kubeflow.service:KubeflowTrainingService",
     "kubernetes": "trainingservice.kubernetes.service:KubernetesTrainingService",
     "local": "trainingservice.local.service:LocalTrainingService",
     "dlts": "trainingservice.dlts.service:DltsTrainingService",

@@ -430,7 +430,8 @@ class KubernetesApiDouble:
                               "result. You can start a new list without the continue parameter, or use the continue "
                               "token in this response to retrieve the remainder of the results. Continuing with the "
                               "provided token results in an inconsistent list - objects that were created, "
-                              "modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+                              "modified, or deleted between the time the first chunk was returned and now may show up "
+                              "in the list.",
                               metadata={"continue": fresh})
             start = token["start"]
         limit = int(query.get("limit") or 0)

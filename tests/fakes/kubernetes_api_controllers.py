@@ -6,7 +6,6 @@ there, so it does not matter which changes it saw one by one.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -142,10 +141,8 @@ class Controllers:
         for pod in self.store.all("pods"):
             for reference in pod["metadata"].get("ownerReferences") or []:
                 pods_by_owner.setdefault(reference["uid"], []).append(pod)
-        living = set()
         for plural, controller in self._controllers.items():
             for trial in self.store.all(plural):
-                living.add(trial["metadata"]["uid"])
                 pods = pods_by_owner.get(trial["metadata"]["uid"], [])
                 if trial["metadata"].get("deletionTimestamp"):
                     if not pods:
@@ -153,7 +150,7 @@ class Controllers:
                 elif plural not in self.paused:
                     controller.reconcile(trial, pods, self)
                     self._remove_when_due(plural, trial)
-        self._collect_garbage(living)
+        self._collect_garbage()
 
     def _remove_when_due(self, plural: str, trial: Object) -> None:
         spec = trial.get("spec") or {}
@@ -162,18 +159,20 @@ class Controllers:
         if after is not None and ended and time.time() >= _seconds(ended) + after:
             self.delete(plural, trial["metadata"]["namespace"], trial["metadata"]["name"], "Background")
 
-    def _collect_garbage(self, living: set[str]) -> None:
-        known = living | {item["metadata"]["uid"] for item in self.store.all("configmaps")}
-        for plural in ("configmaps", "secrets", "pods"):
-            for item in self.store.all(plural):
-                references = item["metadata"].get("ownerReferences") or []
-                if references and all(reference["uid"] not in known for reference in references):
-                    if plural == "pods":
-                        if not item["metadata"].get("deletionTimestamp"):
-                            self.delete_pod(item)
-                    else:
-                        with contextlib.suppress(KeyError):
-                            self.store.remove(plural, item["metadata"]["namespace"], item["metadata"]["name"])
+    def _collect_garbage(self) -> None:
+        # dependants first: an owner is there before anything names it
+        dependants = [(plural, item) for plural in ("configmaps", "secrets", "pods") for item in self.store.all(plural)
+                      if item["metadata"].get("ownerReferences")]
+        living = {item["metadata"]["uid"] for plural in (*self._controllers, "configmaps")
+                  for item in self.store.all(plural)}
+        for plural, item in dependants:
+            metadata = item["metadata"]
+            if any(reference["uid"] in living for reference in metadata["ownerReferences"]):
+                continue
+            if plural != "pods":
+                self.store.remove(plural, metadata["namespace"], metadata["name"])
+            elif not metadata.get("deletionTimestamp"):
+                self.delete_pod(item)
 
 
 def _seconds(text: str) -> float:

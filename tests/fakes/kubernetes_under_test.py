@@ -6,6 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.kubernetes_api import KubernetesApiDouble
+from trainingservice.frameworkcontroller.config import (
+    FrameworkControllerClusterSettings,
+    FrameworkControllerTrialOptions,
+    TaskRoleSettings,
+)
+from trainingservice.frameworkcontroller.service import FrameworkControllerTrainingService
+from trainingservice.kubeflow.config import KubeflowClusterSettings, KubeflowTrialOptions
+from trainingservice.kubeflow.service import KubeflowTrainingService
 from trainingservice.kubernetes.config import JobClusterSettings, JobTrialOptions
 from trainingservice.kubernetes.service import KubernetesTrainingService
 from trainingservice.kubernetes_base.config import RoleSettings
@@ -37,3 +45,28 @@ class JobsUnderTest(OnKubernetes):
 
     def options(self):
         return JobTrialOptions(worker=RoleSettings(docker_image="example/trial:1"))
+
+
+class KubeflowUnderTest(OnKubernetes):
+    """tf-operator with one worker, unless the test says otherwise."""
+
+    operator = "tf-operator"
+    roles: dict[str, Any] = {"worker": RoleSettings(docker_image="example/trial:1")}
+
+    def new_service(self, context):
+        return KubeflowTrainingService(KubeflowClusterSettings(operator=self.operator, **self.settings()), context)
+
+    def options(self):
+        return KubeflowTrialOptions(**self.roles)
+
+
+class FrameworksUnderTest(OnKubernetes):
+    """One task, unless the test says otherwise."""
+
+    roles: dict[str, Any] = {"task_roles": (TaskRoleSettings(name="worker", docker_image="example/trial:1"),)}
+
+    def new_service(self, context):
+        return FrameworkControllerTrainingService(FrameworkControllerClusterSettings(**self.settings()), context)
+
+    def options(self):
+        return FrameworkControllerTrialOptions(**self.roles)

@@ -22,7 +22,7 @@ JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
 class JobKind(TrialKind):
-    resource: ClassVar[Resource] = JOBS
+    resource = JOBS
     container: ClassVar[str] = "trial"
 
     def manifest(self, name: str, labels: Mapping[str, str], pods: Sequence[tuple[Role, Object]],
@@ -42,7 +42,7 @@ class JobKind(TrialKind):
         return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": {"name": name, "labels": dict(labels)},
                 "spec": spec}
 
-    def see(self, trial: Object) -> Seen:
+    def see(self, trial: Object, reporting: str) -> Seen:
         status = trial.get("status") or {}
         conditions = conditions_of(trial)
         started = seconds(status.get("startTime"))

@@ -48,7 +48,8 @@ class StorageSettings(SettingsModel):
     path: str | None = Field(default=None, description="nfs: the exported folder. pvc: as localMountPoint (NNI's v1 "
                                                        "name for it).")
     claim_name: ObjectName | None = Field(
-        default=None, description="pvc: name of the PersistentVolumeClaim in the namespace.")
+        default=None, description="pvc: name of the PersistentVolumeClaim in the namespace. Without it, the "
+                                  "template in configPath must mount the claim at /tmp/mount.")
     azure_account: str | None = Field(default=None, description="azureStorage: name of the account.")
     azure_share: str | None = Field(default=None, description="azureStorage: name of the file share.")
     key_vault_name: str | None = Field(
@@ -66,7 +67,7 @@ class StorageSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> StorageSettings:
-        needed = {"nfs": ("server", "path"), "pvc": ("claim_name",),
+        needed = {"nfs": ("server", "path"), "pvc": () if self.path else ("claim_name",),
                   "azureStorage": ("azure_account", "azure_share")}
         others = {"nfs": ("claim_name",), "pvc": ("server",), "azureStorage": ("server", "path", "claim_name")}
         for name in needed[self.storage_type]:

@@ -54,11 +54,13 @@ class Role:
 class TrialKind(abc.ABC):
     """Stateless. One object of the kind per trial."""
 
-    resource: ClassVar[Resource]
+    resource: Resource
     #: Name of the container that runs the keeper.
     container: ClassVar[str]
     #: Whether the names of its pods end in the replica's index.
     numbers_pods: ClassVar[bool] = False
+    #: Whether its pods need their service account's token.
+    needs_token: ClassVar[bool] = False
 
     @abc.abstractmethod
     def manifest(self, name: str, labels: Mapping[str, str], pods: Sequence[tuple[Role, Object]],
@@ -66,8 +68,20 @@ class TrialKind(abc.ABC):
         """The object (without a namespace) for roles with their pod templates, the reporting role first."""
 
     @abc.abstractmethod
-    def see(self, trial: Object) -> Seen:
-        """What the status of an object says."""
+    def see(self, trial: Object, reporting: str) -> Seen:
+        """What the status of an object says. ``reporting``: name of the role that reports."""
+
+    def check(self, options: KubernetesTrialOptions) -> str:
+        """What of an experiment's options does not fit this kind, a sentence that names the role; "" for nothing."""
+        return ""
+
+    def not_understood(self, trial: Object) -> str:
+        """What the cluster has dropped of an object that it took, a sentence; "" for nothing."""
+        return ""
+
+    def runs_keeper(self, role: str) -> bool:
+        """Whether the pods of a role run a keeper, or what the operator starts in them."""
+        return True
 
     def missing(self, api_resources: Sequence[str]) -> str:
         """What the cluster lacks for this kind, a sentence; "" for nothing. ``api_resources``: of its group."""

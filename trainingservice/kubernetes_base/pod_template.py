@@ -47,8 +47,12 @@ def job_key(role: Role) -> str:
 
 
 def pod_template(job: TrialJobDetail, role: Role, delivery: Delivery, options: KubernetesTrialOptions, *,
-                 labels: Mapping[str, str], container: str, numbered: bool, pull_secret: str = "") -> Object:
-    """A pod template (metadata and spec) of one role. ``numbered``: the pods' names end in the replica's index."""
+                 labels: Mapping[str, str], container: str, numbered: bool, pull_secret: str = "",
+                 automount: bool = False) -> Object:
+    """A pod template (metadata and spec) of one role.
+
+    ``numbered``: the pods' names end in the replica's index. ``automount``: it needs its service account's token.
+    """
     main: Object = {
         "name": container,
         "image": role.settings.docker_image,
@@ -60,14 +64,11 @@ def pod_template(job: TrialJobDetail, role: Role, delivery: Delivery, options: K
         "volumeMounts": [{"name": "nniweb-trial", "mountPath": TRIAL_FOLDER, "readOnly": True},
                          {"name": "nniweb-attempt", "mountPath": ATTEMPT_FOLDER}],
     }
-    resources = _resources(role)
-    if resources:
-        main["resources"] = {"requests": resources, "limits": resources}
     volumes: list[Object] = [{"name": "nniweb-trial", "secret": {"secretName": names.trial_secret(job.id)}},
                              {"name": "nniweb-attempt", "emptyDir": {}}]
     spec: Object = {
         "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
+        **({} if automount else {"automountServiceAccountToken": False}),
         "terminationGracePeriodSeconds": math.ceil(job.form.limits.grace_period) + TIME_TO_DELIVER,
         "containers": [main],
         "volumes": volumes,
@@ -83,9 +84,26 @@ def pod_template(job: TrialJobDetail, role: Role, delivery: Delivery, options: K
             "name": "nniweb-keeper", "image": delivery.keeper_image,
             "command": ["cp", KEEPER_IN_IMAGE, f"{KEEPER_FOLDER}/{KEEPER_FILE}"],
             "volumeMounts": [{"name": "nniweb-keeper", "mountPath": KEEPER_FOLDER}]}]
-    if delivery.storage is not None:
-        volumes.append({"name": "nni-vol", **_volume(delivery.storage, delivery.azure_secret)})
-        main["volumeMounts"].append({"name": "nni-vol", "mountPath": STORAGE_FOLDER})
+    return _completed(main, spec, role, delivery, options, labels, pull_secret)
+
+
+def plain_template(role: Role, delivery: Delivery, options: KubernetesTrialOptions, *, labels: Mapping[str, str],
+                   container: str, pull_secret: str = "") -> Object:
+    """A pod template of a role whose pods run what the operator starts in them."""
+    main: Object = {"name": container, "image": role.settings.docker_image}
+    spec: Object = {"restartPolicy": "Never", "containers": [main]}
+    return _completed(main, spec, role, delivery, options, labels, pull_secret)
+
+
+def _completed(main: Object, spec: Object, role: Role, delivery: Delivery, options: KubernetesTrialOptions,
+               labels: Mapping[str, str], pull_secret: str) -> Object:
+    """The template with what all roles have: resources, storage, account, place."""
+    resources = _resources(role)
+    if resources:
+        main["resources"] = {"requests": resources, "limits": resources}
+    if delivery.storage is not None and (delivery.storage.storage_type != "pvc" or delivery.storage.claim_name):
+        spec.setdefault("volumes", []).append({"name": "nni-vol", **_volume(delivery.storage, delivery.azure_secret)})
+        main.setdefault("volumeMounts", []).append({"name": "nni-vol", "mountPath": STORAGE_FOLDER})
     if options.service_account_name:
         spec["serviceAccountName"] = options.service_account_name
     if options.node_selector:

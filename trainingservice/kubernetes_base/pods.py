@@ -14,7 +14,7 @@ from trialkeeper import contract
 #: Reasons of a waiting container that are no trouble.
 _NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
 #: Where operators write a replica's index: labels, or the annotation of an indexed Job.
-_INDEX = ("training.kubeflow.org/replica-index", "replica-index", "FC_TASK_INDEX",
+_INDEX = ("training.kubeflow.org/replica-index", "replica-index", "pytorch-replica-index", "FC_TASK_INDEX",
           "batch.kubernetes.io/job-completion-index")
 #: What to do about reasons that people meet.
 _ADVICE = {

@@ -76,7 +76,7 @@ def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions
         return [RehearsalFinding("connection", False, str(error), temporary=isinstance(error, TemporaryError))]
     findings.append(RehearsalFinding("connection", True,
                                      f"Kubernetes {version.get('gitVersion', '')} answers at {service.api.address}."))
-    for step in (_namespace(service, timeout), _kind(service, timeout), _rights(service, timeout),
+    for step in (_namespace(service, timeout), _kind(service, options, timeout), _rights(service, timeout),
                  _quota(service, timeout), _gpus(service, options, timeout), _registries(options), _storage(service)):
         try:
             findings += step
@@ -106,7 +106,8 @@ def _namespace(service: KubernetesService, timeout: tuple[float, float]) -> Iter
     yield RehearsalFinding("namespace", True, f"Trials run in namespace {service.namespace}.")
 
 
-def _kind(service: KubernetesService, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
+def _kind(service: KubernetesService, options: KubernetesTrialOptions | None,
+          timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     try:
         resource = service.kind.resource
     except PermanentError as error:
@@ -116,6 +117,8 @@ def _kind(service: KubernetesService, timeout: tuple[float, float]) -> Iterator[
     missing = service.kind.missing(known)
     if missing:
         yield RehearsalFinding("operator", False, missing)
+    elif options is not None and (problem := service.kind.check(options)):
+        yield RehearsalFinding("roles", False, problem)
     else:
         yield RehearsalFinding("operator", True, f"The cluster knows {resource.plural} of {resource.api_version}.")
 

@@ -30,7 +30,7 @@ from trainingservice.kubernetes_base.config import KubernetesClusterSettings, Ku
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.mirror import Mirror
 from trainingservice.kubernetes_base.observing import observation, pods_that_run, reporting_pod
-from trainingservice.kubernetes_base.pod_template import Delivery, job_key, pod_template
+from trainingservice.kubernetes_base.pod_template import Delivery, job_key, plain_template, pod_template
 from trainingservice.kubernetes_base.storage import SharedStorage
 from trainingservice.polling import MustWait, PollingTrainingService
 from trainingservice.trial_job import TrialJobDetail, job_document
@@ -254,6 +254,9 @@ class KubernetesService(PollingTrainingService):
         if not self.settings.keepers_call_home():
             job = replace(job, form=replace(job.form, keeper=replace(job.form.keeper, urls=())))
         options = self._options(job.form.options)
+        problem = self.kind.check(options)
+        if problem:
+            raise PermanentError(problem)
         roles = self.roles_of(job)
         code = self._code(job)
         documents = {job_key(role): self._document(job, role, code) for role in roles}
@@ -278,9 +281,14 @@ class KubernetesService(PollingTrainingService):
         templates = []
         for role in roles:
             pull = self.belongings.pull_secret(job.form.experiment_id, role.name, role.settings)
-            templates.append((role, pod_template(job, role, delivery, options, labels=labels,
-                                                 container=self.kind.container, numbered=self.kind.numbers_pods,
-                                                 pull_secret=pull)))
+            if self.kind.runs_keeper(role.name):
+                template = pod_template(job, role, delivery, options, labels=labels, container=self.kind.container,
+                                        numbered=self.kind.numbers_pods, pull_secret=pull,
+                                        automount=self.kind.needs_token)
+            else:  # what the operator starts in it
+                template = plain_template(role, delivery, options, labels=labels, container=self.kind.container,
+                                          pull_secret=pull)
+            templates.append((role, template))
         manifest = self.kind.manifest(names.object_name(job.id), labels, templates, options)
         manifest["metadata"]["namespace"] = self.namespace
         return manifest
@@ -292,7 +300,13 @@ class KubernetesService(PollingTrainingService):
     def _create(self, job: TrialJobDetail, manifest: Object) -> Object:
         resource, name = self.kind.resource, manifest["metadata"]["name"]
         try:
-            return self.api.call("POST", resource.path(self.namespace), body=manifest)
+            trial = self.api.call("POST", resource.path(self.namespace), body=manifest)
+            problem = self.kind.not_understood(trial)
+            if problem:
+                remove(self.api, resource, self.namespace, name)
+                remove(self.api, SECRETS, self.namespace, names.trial_secret(job.id))
+                raise PermanentError(problem)
+            return trial
         except ApiRefusal as refusal:
             if refusal.reason == "AlreadyExists":
                 return self.api.call("GET", resource.path(self.namespace, name))
@@ -312,7 +326,7 @@ class KubernetesService(PollingTrainingService):
         of_trial = self._pods_of_job(job.id)
         reporting = reporting_pod(of_trial, self._reporting_role(job))
         end = self._ends.get(job.id)
-        of_object = self.kind.see(trial)
+        of_object = self.kind.see(trial, self._reporting_role(job))
         if of_object.phase in (Phase.SUCCEEDED, Phase.FAILED) and not self._is_settled(job, of_object, reporting, end):
             phase = Phase.RUNNING if job.status is TrialJobStatus.RUNNING else Phase.WAITING
             of_object = replace(of_object, phase=phase, message="")

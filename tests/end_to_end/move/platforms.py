@@ -14,6 +14,8 @@ from typing import Any
 
 from tests.fakes.dlts_dashboard import DltsDashboard
 from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
+from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
 from tests.fakes.openpai_cluster import OpenPaiCluster
 from tests.fakes.ssh_machine import SshMachine
 
@@ -91,6 +93,24 @@ def kubernetes(folder: Path) -> Iterator[Place]:
                      "worker": {"dockerImage": "example/trial:1"}})
 
 
+@contextmanager
+def kubeflow(folder: Path) -> Iterator[Place]:
+    """A worker that reports beside a parameter server, as a TFJob."""
+    with KubernetesApiDouble(folder / "cluster", controllers=kubeflow_controllers(), kinds=KUBEFLOW_KINDS) as cluster:
+        yield Place({"platform": "kubeflow", "operator": "tf-operator", "kubeconfig": str(cluster.kubeconfig),
+                     "nniManagerIp": "127.0.0.1", "worker": {"dockerImage": "example/trial:1"},
+                     "ps": {"dockerImage": "example/trial:1", "command": "sleep 600"}})
+
+
+@contextmanager
+def frameworkcontroller(folder: Path) -> Iterator[Place]:
+    with KubernetesApiDouble(folder / "cluster", controllers=[FrameworkController()],
+                             kinds=FRAMEWORK_KINDS) as cluster:
+        yield Place({"platform": "frameworkcontroller", "kubeconfig": str(cluster.kubeconfig),
+                     "nniManagerIp": "127.0.0.1",
+                     "taskRoles": [{"name": "worker", "taskNumber": 1, "dockerImage": "example/trial:1"}]})
+
+
 #: Name in the test's id -> what brings the platform up. The first one is what all others are compared with.
 PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "local": local,
@@ -99,6 +119,8 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "scripted_at_once": scripted_at_once,
     "remote": remote,
     "kubernetes": kubernetes,
+    "kubeflow": kubeflow,
+    "frameworkcontroller": frameworkcontroller,
     "openpai": openpai,
     "dlts": dlts,
 }

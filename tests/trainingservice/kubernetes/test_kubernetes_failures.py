@@ -1,0 +1,205 @@
+"""The API server breaks in every way it can: no trial is lost or doubled, and nobody pesters it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from trainingservice.kubernetes_base import mirror
+from trainingservice.trial_job_status import TrialJobStatus
+
+LASTING = """
+import os, sys, time, nni
+nni.get_next_parameter()
+n = 0
+while not os.path.exists(sys.argv[1]):
+    nni.report_intermediate_result(n)
+    n += 1
+    time.sleep(0.05)
+nni.report_final_result(n)
+"""
+
+
+@pytest.fixture
+def lasting(bench):
+    """Makes a form of a job that reports a metric each 50 ms until its file appears; and that file."""
+    def make(**more):
+        go = bench.witness / f"go{len(bench._forms)}"
+        return bench.form(f'python3 trial.py "{go}"', script=LASTING, **more), go
+    return make
+
+
+def assert_whole(bench, form) -> None:
+    """Every metric came exactly once, in order, and the trial was started once."""
+    values = [entry["value"] for entry in bench.entries(form, "metric")]
+    assert values == [str(number) for number in range(len(values) - 1)] + [values[-1]]
+    assert values[-1] == str(len(values) - 1)
+    assert len(bench.entries(form, "started")) == 1
+
+
+def running(bench, service, lasting):
+    form, go = lasting()
+    service.submit_trial_job(form)
+    bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
+    bench.wait("it reports", lambda: bench.entries(form, "metric"))
+    return form, go
+
+
+def count(cluster, verb: str, plural: str = "jobs") -> int:
+    return cluster.verbs[verb, plural]
+
+
+def test_the_api_server_goes_away_and_trials_go_on(bench, cluster, lasting) -> None:
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    cluster.go_away()
+    bench.wait("the service has noticed", lambda: service._trials.problem)
+    assert "cannot be reached" in service._trials.problem
+    late, late_go = lasting()
+    service.submit_trial_job(late)
+    late_go.touch()
+    go.touch()
+    bench.wait("the trial has reported its end", lambda: bench.entries(form, "ended"))
+    assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING
+    bench.wait("the other one says why it waits", lambda: "cannot be reached" in
+               service.get_trial_job(late.job_name).message)
+    cluster.come_back()
+    for each in (form, late):
+        bench.wait_for_end(service, each)
+        assert_whole(bench, each)
+    assert len(cluster.store.all("jobs")) == 2
+
+
+@pytest.mark.slow
+def test_an_api_server_that_is_away_for_a_minute_is_asked_a_few_times(bench, cluster, lasting, monkeypatch) -> None:
+    monkeypatch.setattr(mirror, "PAUSES", (0.5, 30.0))
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    cluster.go_away()
+    asked = service.api.requests
+    go.touch()
+    assert not threading.Event().wait(60)  # what is counted is what happens in a minute
+    assert service.api.requests - asked < 60
+    cluster.come_back()
+    bench.wait("its end is seen", lambda: service.get_trial_job(form.job_name).status.is_end, 90)
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+
+
+def test_watches_that_are_cut_all_the_time_lose_nothing(bench, cluster, lasting) -> None:
+    cluster.cut_watches_after = 0.3
+    service = bench.open_service()
+    forms = [running(bench, service, lasting) for _ in range(2)]
+    before = count(cluster, "watch")
+    bench.wait("some watches were cut", lambda: count(cluster, "watch") > before + 3)
+    for form, go in forms:
+        go.touch()
+        bench.wait_for_end(service, form)
+        assert_whole(bench, form)
+    assert count(cluster, "list") <= 2 + count(cluster, "watch") // 10
+
+
+def test_connections_that_break_are_made_again(bench, cluster, lasting) -> None:
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    for _ in range(3):
+        before = count(cluster, "watch")
+        cluster.break_connections()
+        bench.wait("it watches again", lambda before=before: count(cluster, "watch") > before)
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+
+
+def test_a_past_that_is_forgotten_means_one_new_list(bench, cluster, lasting) -> None:
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    lists = count(cluster, "list")
+    cluster.watches_are_too_old = True
+    cluster.break_connections()
+    bench.wait("it lists again", lambda: count(cluster, "list") > lists)
+    cluster.watches_are_too_old = False
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+
+
+def test_a_storm_of_410_is_no_storm_of_lists(bench, cluster, monkeypatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(mirror, "PAUSES", (0.5, 30.0))
+    copy = mirror.Mirror.__new__(mirror.Mirror)
+    copy._faults, copy._chance = 0, lambda: 0.5
+    pauses = [copy._next_pause(None) for _ in range(10)]
+    assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]
+    assert pauses[-1] == 30.0
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_refused_requests_are_made_again_after_a_while(bench, cluster, status) -> None:
+    service = bench.open_service()
+    cluster.faults += [{"status": status, "times": 2, "verb": "create", "path": "/jobs", "retry_after": 1},
+                       {"status": status, "times": 1, "verb": "create", "path": "/secrets", "retry_after": 0}]
+    form = bench.form("echo once")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == "once\n"
+    assert [code for method, path, code in cluster.requests if method == "POST" and path.endswith("/jobs")] == \
+        [status, status, 201]
+
+
+def test_an_answer_that_is_lost_on_its_way_makes_no_second_job(bench, cluster) -> None:
+    service = bench.open_service()
+    real = cluster._create
+    lost = []
+
+    def create(plural, namespace, item):
+        made = real(plural, namespace, item)
+        if plural == "jobs" and not lost:
+            lost.append(made)
+            cluster.break_connections()
+        return made
+
+    cluster._create = create
+    form = bench.form("echo once")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == "once\n"
+    assert len(cluster.store.all("jobs")) == 1
+
+
+def test_a_token_that_expires_is_read_again(bench, cluster, lasting) -> None:
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    cluster.expire_token("another-token")
+    cluster.break_connections()
+    late = bench.form("echo late")
+    service.submit_trial_job(late)
+    bench.wait_for_end(service, late)
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert 401 in [code for _, _, code in cluster.requests]
+
+
+def test_credentials_that_are_refused_are_no_end_of_trials(bench, cluster, lasting) -> None:
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    good, cluster.tokens = cluster.tokens, set()
+    cluster.break_connections()
+    bench.wait("the service says so", lambda: "refuses our credentials" in service._trials.problem)
+    go.touch()
+    bench.wait("the trial has reported its end", lambda: bench.entries(form, "ended"))
+    assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING
+    cluster.tokens = good
+    bench.wait_for_end(service, form)
+
+
+def test_nothing_is_asked_about_trials_that_only_run(bench, cluster, lasting) -> None:
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    before = len(cluster.requests)
+    reports = len(bench.entries(form, "metric"))
+    bench.wait("it has reported for a while", lambda: len(bench.entries(form, "metric")) > reports + 30)
+    assert len(cluster.requests) == before
+    go.touch()
+    bench.wait_for_end(service, form)

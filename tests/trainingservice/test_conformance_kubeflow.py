@@ -1,0 +1,50 @@
+"""Trials on Kubeflow pass the suite that every platform passes: one worker of tf-operator, one node of Trainer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes_api_kubeflow import (
+    KUBEFLOW_KINDS,
+    TRAINER_KINDS,
+    TrainJobController,
+    kubeflow_controllers,
+)
+from tests.fakes.kubernetes_under_test import KubeflowUnderTest
+from trainingservice.kubernetes_base.config import RoleSettings
+from trainingservice.testing.conformance import TrainingServiceConformance
+
+
+class TestKubeflow(TrainingServiceConformance):
+    @pytest.fixture
+    def platform(self, tmp_path):
+        with KubernetesApiDouble(tmp_path / "cluster", controllers=kubeflow_controllers(),
+                                 kinds=KUBEFLOW_KINDS) as cluster:
+            yield KubeflowUnderTest(tmp_path / "platform", cluster)
+
+
+@pytest.mark.slow
+class TestKubeflowTrainer(TrainingServiceConformance):
+    @pytest.fixture
+    def platform(self, tmp_path):
+        with KubernetesApiDouble(tmp_path / "cluster", controllers=[TrainJobController()],
+                                 kinds=TRAINER_KINDS) as cluster:
+            platform = KubeflowUnderTest(tmp_path / "platform", cluster)
+            platform.operator = "pytorch-operator"
+            platform.roles = {"master": RoleSettings(docker_image="example/trial:1")}
+            yield platform
+
+
+@pytest.mark.slow
+class TestKubeflowWithServers(TrainingServiceConformance):
+    """A parameter server that never ends by itself runs beside the worker that reports."""
+
+    @pytest.fixture
+    def platform(self, tmp_path):
+        with KubernetesApiDouble(tmp_path / "cluster", controllers=kubeflow_controllers(),
+                                 kinds=KUBEFLOW_KINDS) as cluster:
+            platform = KubeflowUnderTest(tmp_path / "platform", cluster)
+            platform.roles = {"worker": RoleSettings(docker_image="example/trial:1"),
+                              "ps": RoleSettings(docker_image="example/trial:1", command="sleep 600")}
+            yield platform

@@ -1,0 +1,1 @@
+"""FrameworkController: each trial is a Framework of task roles."""

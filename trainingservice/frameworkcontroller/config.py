@@ -1,0 +1,130 @@
+"""What a configuration file may say about FrameworkController. Names are NNI's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import AliasChoices, Field, field_validator
+
+from trainingservice.cluster_settings import SettingsModel
+from trainingservice.kubernetes_base.config import (
+    KubernetesClusterSettings,
+    KubernetesTrialOptions,
+    RoleSettings,
+    longest_role_name,
+)
+
+#: The first role of these names reports; else the first one whose success ends the Framework; else the first.
+REPORTING_NAMES = ("chief", "master", "worker")
+
+
+class FrameworkControllerClusterSettings(KubernetesClusterSettings):
+    """A namespace of a cluster that FrameworkController runs in."""
+
+    platform_name: ClassVar[str] = "frameworkcontroller"
+    v1_fields: ClassVar[Mapping[str, str]] = {
+        "frameworkcontrollerConfig.namespace": "namespace",
+        "frameworkcontrollerConfig.storage": "storage.storageType",
+        "frameworkcontrollerConfig.nfs.server": "storage.server",
+        "frameworkcontrollerConfig.nfs.path": "storage.path",
+        "frameworkcontrollerConfig.pvc.path": "storage.path",
+        "frameworkcontrollerConfig.keyVault.vaultName": "storage.keyVaultName",
+        "frameworkcontrollerConfig.keyVault.name": "storage.keyVaultKey",
+        "frameworkcontrollerConfig.azureStorage.accountName": "storage.azureAccount",
+        "frameworkcontrollerConfig.azureStorage.azureShare": "storage.azureShare",
+    }
+    v1_dropped: ClassVar[Mapping[str, str]] = {
+        "frameworkcontrollerConfig.uploadRetryCount": "has no effect; what cannot be delivered is tried again until "
+                                                      "it can"}
+
+
+class CompletionPolicy(SettingsModel):
+    """When a role ends the whole Framework: so many failed or succeeded tasks; -1 switches a limit off."""
+
+    min_failed_task_count: int = Field(default=1, ge=-1, description="The trial fails when so many tasks failed.")
+    min_succeed_task_count: int = Field(
+        default=-1, ge=-1, validation_alias=AliasChoices("minSucceedTaskCount", "minSucceededTaskCount"),
+        description="The trial succeeds when so many tasks succeeded.")
+
+
+class TaskRoleSettings(RoleSettings):
+    """A task role."""
+
+    name: str = Field(pattern=r"^[a-z0-9]{1,63}$", description="Small letters and digits.")
+    replicas: int = Field(default=1, ge=1, le=10_000, alias="taskNumber", description="Number of tasks.")
+    framework_attempt_completion_policy: CompletionPolicy | None = Field(
+        default=None, description="When this role ends the trial. Default: when one task failed, or one of the "
+                                  "reporting role succeeded.")
+
+
+class FrameworkControllerTrialOptions(KubernetesTrialOptions):
+    """The task roles of a trial."""
+
+    v1_fields: ClassVar[Mapping[str, str]] = {
+        "frameworkcontrollerConfig.serviceAccountName": "serviceAccountName",
+        "frameworkcontrollerConfig.configPath": "configPath",
+        "frameworkcontrollerConfig.reuse": "reuseMode",
+        **{f"trial.taskRoles[].{v1}": f"taskRoles[].{v2}" for v1, v2 in (
+            ("name", "name"), ("taskNum", "taskNumber"), ("command", "command"), ("gpuNum", "gpuNumber"),
+            ("cpuNum", "cpuNumber"), ("memoryMB", "memorySize"), ("image", "dockerImage"),
+            ("privateRegistryAuthPath", "privateRegistryAuthPath"),
+            ("frameworkAttemptCompletionPolicy.minFailedTaskCount",
+             "frameworkAttemptCompletionPolicy.minFailedTaskCount"),
+            ("frameworkAttemptCompletionPolicy.minSucceededTaskCount",
+             "frameworkAttemptCompletionPolicy.minSucceedTaskCount"))},
+    }
+
+    task_roles: tuple[TaskRoleSettings, ...] = Field(default=(), description="The task roles, or configPath.")
+    config_path: Path | None = Field(
+        default=None, description="YAML of a whole Framework on the server, used as a template: its roles, completion "
+                                  "policies and pods; the keeper is put into each role's container.")
+    barrier_image: str = Field(
+        default="frameworkcontroller/frameworkbarrier", min_length=1, description=(
+            "With serviceAccountName and several tasks: the image that waits until all tasks have an address and tells "
+            "them to the command (FB_<ROLE>_ADDRESSES). (Not in NNI.)"))
+
+    @field_validator("task_roles")
+    @classmethod
+    def _names_fit(cls, roles: tuple[TaskRoleSettings, ...]) -> tuple[TaskRoleSettings, ...]:
+        seen: set[str] = set()
+        for role in roles:
+            longest = longest_role_name(role.replicas)
+            if len(role.name) > longest:
+                raise ValueError(f"role {role.name}: its name may have {longest} characters at most, because pods are "
+                                 "called by trial, role and number, and a host name has 63")
+            if role.name in seen:
+                raise ValueError(f"role {role.name} is named twice")
+            seen.add(role.name)
+        return roles
+
+    def template(self) -> dict[str, Any] | None:
+        """The Framework of configPath. Raises ValueError with a sentence."""
+        from trainingservice.frameworkcontroller.template import read_template
+
+        return None if self.config_path is None else read_template(self.config_path)
+
+    def task_roles_in_use(self) -> tuple[TaskRoleSettings, ...]:
+        """The roles of the file, else those of the template. Raises ValueError."""
+        from trainingservice.frameworkcontroller.template import roles_of_template
+
+        template = None if self.task_roles else self.template()
+        return self.task_roles if template is None else roles_of_template(template)
+
+    def roles(self) -> dict[str, RoleSettings]:
+        in_use = self.task_roles_in_use()
+        if not in_use:
+            return {}
+        roles = {role.name: role for role in in_use}
+        first = next((name for name in REPORTING_NAMES if name in roles), None) or next(
+            (role.name for role in in_use
+             if (policy := role.framework_attempt_completion_policy) and policy.min_succeed_task_count > 0),
+            in_use[0].name)
+        return {first: roles[first], **roles}
+
+    def own_command(self) -> str:
+        try:
+            return super().own_command()
+        except ValueError:  # the template cannot be read: said by the check before a launch
+            return "true"

@@ -1,0 +1,180 @@
+"""Frameworks: how a trial is written as one, and what a Framework's status means."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from trainingservice.frameworkcontroller.config import FrameworkControllerTrialOptions, TaskRoleSettings
+from trainingservice.kubernetes_base.api import Object, Resource
+from trainingservice.kubernetes_base.config import KubernetesTrialOptions
+from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
+from trainingservice.kubernetes_base.pods import end_in, seconds
+
+FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
+#: Where the barrier leaves its script, and the variable that tells the command where.
+BARRIER_FOLDER, BARRIER_VARIABLE = "/mnt/frameworkbarrier", "NNIWEB_BARRIER"
+#: Port of the first role; each further role has the next.
+FIRST_PORT = 4000
+#: Completion codes that are stops somebody asked for.
+STOPPED_CODES = frozenset({-210})
+_WAITING = frozenset({"AttemptCreationPending", "AttemptCreationRequested", "AttemptPreparing"})
+
+
+class FrameworkKind(TrialKind):
+    resource = FRAMEWORKS
+    container: ClassVar[str] = "framework"
+
+    def check(self, options: KubernetesTrialOptions) -> str:
+        try:
+            roles = options.roles()
+        except ValueError as error:
+            return f"{error}."
+        return "" if roles else ("A trial needs at least one role: give taskRoles, or configPath with a Framework as "
+                                 "template.")
+
+    def manifest(self, name: str, labels: Mapping[str, str], pods: Sequence[tuple[Role, Object]],
+                 options: KubernetesTrialOptions) -> Object:
+        assert isinstance(options, FrameworkControllerTrialOptions)
+        document = options.template()
+        framework: Object = copy.deepcopy(document) if document is not None and not options.task_roles else {}
+        templates = {role["name"]: role for role in (framework.get("spec") or {}).get("taskRoles") or []}
+        has_barrier = _has_barrier(options, sum(role.settings.replicas for role, _ in pods))
+        task_roles = []
+        order = _in_order(options)
+        for number, (role, template) in enumerate(sorted(pods, key=lambda pair: order[pair[0].name])):
+            if has_barrier:
+                _add_barrier(template, options.barrier_image, FIRST_PORT + number)
+            task_roles.append(_task_role(role, template, templates.get(role.name)))
+        spec: Object = {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": options.run_policy.backoff_limit or 0},
+            **(framework.get("spec") or {}), "taskRoles": task_roles}
+        metadata = framework.get("metadata") or {}
+        return {"apiVersion": FRAMEWORKS.api_version, "kind": FRAMEWORKS.kind, "metadata": {
+            **{key: metadata[key] for key in ("annotations",) if key in metadata},
+            "name": name, "labels": {**(metadata.get("labels") or {}), **labels}}, "spec": spec}
+
+    def see(self, trial: Object, reporting: str) -> Seen:
+        status = trial.get("status")
+        if not status:
+            return Seen(Phase.WAITING, "FrameworkController has not looked at the Framework yet; if this lasts, it "
+                                       "does not run.")
+        attempt = status.get("attemptStatus") or {}
+        started = seconds(attempt.get("runTime") or status.get("runTime"))
+        task = _reporting_task(attempt, reporting)
+        end = _end_of(task)
+        node = str((task.get("attemptStatus") or {}).get("podNodeName") or "")
+        state = status.get("state")
+        if state in _WAITING:
+            return Seen(Phase.WAITING, _waiting_text(str(state)), node=node)
+        if state != "Completed":
+            return Seen(Phase.RUNNING, "", started, end=end, node=node)
+        completion = attempt.get("completionStatus") or {}
+        succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
+        message = "" if succeeded else _text(completion)
+        return Seen(Phase.SUCCEEDED if succeeded else Phase.FAILED, message, started,
+                    seconds(status.get("completionTime")), end, node)
+
+
+def _has_barrier(options: FrameworkControllerTrialOptions, tasks: int) -> bool:
+    """The barrier asks the API, so it needs an account that may; a single task has nobody to wait for."""
+    return tasks > 1 and bool(options.service_account_name) and options.config_path is None
+
+
+def _in_order(options: FrameworkControllerTrialOptions) -> dict[str, int]:
+    """The roles' places in the file; the first one has FIRST_PORT."""
+    return {role.name: number for number, role in enumerate(options.task_roles_in_use())}
+
+
+def barrier_command(role: Role, roles: Sequence[Role], options: FrameworkControllerTrialOptions) -> str:
+    """The command of a role behind the barrier: the addresses of all roles in its environment."""
+    if not _has_barrier(options, sum(other.settings.replicas for other in roles)):
+        return role.command
+    order = _in_order(options)
+    ports = " ".join(f"FB_{other.name.upper()}_PORT={FIRST_PORT + number}"
+                     for number, other in enumerate(sorted(roles, key=lambda other: order[other.name])))
+    return f'export {ports} && . "${BARRIER_VARIABLE}/injector.sh" && {role.command}'
+
+
+def with_barrier(roles: Sequence[Role], options: FrameworkControllerTrialOptions) -> list[Role]:
+    return [replace(role, command=barrier_command(role, roles, options)) for role in roles]
+
+
+def _add_barrier(template: Object, image: str, port: int) -> None:
+    spec = template["spec"]
+    spec.pop("automountServiceAccountToken", None)  # the barrier reads its Framework
+    mount = {"name": "frameworkbarrier-volume", "mountPath": BARRIER_FOLDER}
+    spec["initContainers"] = [*(spec.get("initContainers") or []),
+                              {"name": "frameworkbarrier", "image": image, "volumeMounts": [mount]}]
+    spec["volumes"].append({"name": "frameworkbarrier-volume", "emptyDir": {}})
+    [main] = spec["containers"]
+    main["volumeMounts"].append(mount)
+    main["env"].append({"name": BARRIER_VARIABLE, "value": BARRIER_FOLDER})
+    main["ports"] = [{"containerPort": port}]
+
+
+def _task_role(role: Role, template: Object, given: Object | None) -> Object:
+    settings = role.settings
+    assert isinstance(settings, TaskRoleSettings)
+    policy = settings.framework_attempt_completion_policy
+    completion = ({"minFailedTaskCount": policy.min_failed_task_count,
+                   "minSucceededTaskCount": policy.min_succeed_task_count} if policy is not None
+                  else {"minFailedTaskCount": 1, "minSucceededTaskCount": 1 if role.reports else -1})
+    pod = template if given is None else _merged(copy.deepcopy(given["task"]["pod"]), template)
+    task = {} if given is None else {key: value for key, value in given["task"].items() if key not in (
+        "pod", "gpuNum", "cpuNum", "memoryMB", "frameworkAttemptCompletionPolicy")}
+    return {"name": role.name, "taskNumber": settings.replicas, "frameworkAttemptCompletionPolicy": completion,
+            "task": {"retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+                     "podGracefulDeletionTimeoutSec": 600, **task, "pod": pod}}
+
+
+def _merged(given: Object, ours: Object) -> Object:
+    """The user's own pod with our keeper in its container."""
+    spec, [container] = given["spec"], given["spec"]["containers"]
+    our_spec, [our_container] = ours["spec"], ours["spec"]["containers"]
+    container |= {key: our_container[key] for key in ("name", "command", "terminationMessagePath",
+                                                      "terminationMessagePolicy")}
+    container.pop("args", None)
+    for key in ("env", "volumeMounts"):
+        container[key] = [*(container.get(key) or []), *our_container[key]]
+    for key in ("volumes", "initContainers", "imagePullSecrets"):
+        if our_spec.get(key):
+            named = {item["name"] for item in our_spec[key]}
+            spec[key] = [*(item for item in spec.get(key) or [] if item["name"] not in named), *our_spec[key]]
+    spec["restartPolicy"] = "Never"
+    spec.setdefault("terminationGracePeriodSeconds", our_spec["terminationGracePeriodSeconds"])
+    metadata = given.get("metadata") or {}
+    return {"metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **ours["metadata"]["labels"]}},
+            "spec": spec}
+
+
+def _reporting_task(attempt: Mapping[str, Any], reporting: str) -> Mapping[str, Any]:
+    for role in attempt.get("taskRoleStatuses") or []:
+        if role.get("name") == reporting:
+            tasks: Sequence[Mapping[str, Any]] = role.get("taskStatuses") or []
+            return next((task for task in tasks if task.get("index") == 0), {})
+    return {}
+
+
+def _end_of(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    completion = (task.get("attemptStatus") or {}).get("completionStatus") or {}
+    for container in (completion.get("pod") or {}).get("containers") or []:
+        if container.get("name") == FrameworkKind.container:
+            return end_in(container.get("message"))
+    return None
+
+
+def _text(completion: Mapping[str, Any]) -> str:
+    if completion.get("code") in STOPPED_CODES:
+        return "The Framework was stopped on the cluster by somebody else."
+    said = f"{completion.get('phrase') or 'Failed'}: {completion.get('diagnostics') or ''}".strip().rstrip(":")
+    return said if said.endswith(".") else said + "."
+
+
+def _waiting_text(state: str) -> str:
+    texts = {"AttemptCreationPending": "The Framework waits to be started.",
+             "AttemptCreationRequested": "The Framework is being started."}
+    return texts.get(state, "The Framework waits for its pods.")

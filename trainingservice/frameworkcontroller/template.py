@@ -1,0 +1,63 @@
+"""A Framework of the user's own as template for trials (NNI's configPath)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from trainingservice.frameworkcontroller.config import TaskRoleSettings
+
+
+def read_template(path: Path) -> dict[str, Any]:
+    """The Framework in the file. Raises ValueError with a sentence."""
+    try:
+        return _read(path, path.stat().st_mtime_ns)  # read again when it was changed
+    except OSError as error:
+        raise ValueError(f"configPath: {path} cannot be read ({error.strerror})") from error
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, _changed_at: int) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"configPath: {path} is not YAML: {error}") from error
+    roles = ((document or {}).get("spec") or {}).get("taskRoles") if isinstance(document, dict) else None
+    if not isinstance(roles, list) or not roles:
+        raise ValueError(f"configPath: {path} is no Framework: it has no spec.taskRoles")
+    for role in roles:
+        containers = _containers(role)
+        if len(containers) != 1:
+            raise ValueError(f"configPath: role {role.get('name')} of {path} must have exactly one container in "
+                             f"task.pod.spec.containers, not {len(containers)}; init containers do not count")
+    result: dict[str, Any] = document
+    return result
+
+
+def _containers(role: Any) -> list[Any]:
+    pod = (((role or {}).get("task") or {}).get("pod") or {}).get("spec") or {}
+    containers = pod.get("containers")
+    return containers if isinstance(containers, list) else []
+
+
+def roles_of_template(template: dict[str, Any]) -> tuple[TaskRoleSettings, ...]:
+    """What the template says of its roles. Raises ValueError."""
+    roles = []
+    for role in template["spec"]["taskRoles"]:
+        container = _containers(role)[0]
+        policy = role.get("frameworkAttemptCompletionPolicy")
+        command = " ".join(str(word) for word in container.get("command") or [])
+        try:
+            roles.append(TaskRoleSettings.model_validate({
+                "name": role.get("name"), "taskNumber": role.get("taskNumber", 1), "command": command or None,
+                "dockerImage": container.get("image"),
+                **({"frameworkAttemptCompletionPolicy": policy} if policy else {})}))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"configPath: role {role.get('name')}: {'.'.join(map(str, first['loc']))}: "
+                             f"{first['msg']}") from error
+    return tuple(roles)
