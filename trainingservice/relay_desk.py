@@ -57,16 +57,23 @@ class _Request:
 
 
 class RelayDesk:
-    """Takes one agent's relay events and answers them. ``close`` it with the agent's client."""
+    """Takes one agent's relay events and answers them to that agent. ``close`` it with the agent's client.
 
-    def __init__(self, urls: Callable[[], tuple[str, ...]], client: Callable[[], AnswersRelay | None], *,
-                 monotonic: Callable[[], float] = time.monotonic) -> None:
-        """``urls``: addresses of the server, best first. ``client``: where answers go; None while there is no agent."""
-        self._urls, self._client, self._monotonic = urls, client, monotonic
+    Another agent numbers its requests afresh: an answer given to it would reach the wrong keeper.
+    """
+
+    def __init__(self, urls: Callable[[], tuple[str, ...]], *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``urls``: addresses of the server, best first."""
+        self._urls, self._monotonic = urls, monotonic
+        self._agent: AnswersRelay | None = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="relay")
         self._open: dict[int, _Request] = {}
         #: When a request was answered last by the server, monotonic; None before the first.
         self.answered_at: float | None = None
+
+    def serve(self, agent: AnswersRelay) -> None:
+        """Answer through this agent's client; to be said before the agent is told to relay."""
+        self._agent = agent
 
     def hear(self, event: Mapping[str, Any]) -> None:
         """One event of the agent, in its reading thread. Does not block on the server."""
@@ -129,11 +136,10 @@ class RelayDesk:
         return 503, {}, b""
 
     def _reply(self, number: int, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        client = self._client()
-        if client is None:
-            return
+        if self._agent is None:
+            raise RuntimeError("an agent relays before it is known where answers go")
         try:
-            client.answer(number, status, headers, body)
+            self._agent.answer(number, status, headers, body)
         except TemporaryError as error:
             logger.info("an answer for a keeper could not be delivered, the keeper asks again: %s", error)
 

@@ -34,7 +34,8 @@ def answers():
 @pytest.fixture
 def desk(receiver, answers):
     dead = f"http://127.0.0.1:{free_port()}"
-    desk = RelayDesk(lambda: (dead, receiver.url), lambda: answers)
+    desk = RelayDesk(lambda: (dead, receiver.url))
+    desk.serve(answers)
     yield desk
     desk.close()
 
@@ -72,7 +73,8 @@ def test_nothing_but_the_keepers_protocol_is_passed_on(desk, answers, method, pa
 
 
 def test_where_no_server_answers_the_keeper_is_told_so(answers):
-    desk = RelayDesk(lambda: (f"http://127.0.0.1:{free_port()}",), lambda: answers)
+    desk = RelayDesk(lambda: (f"http://127.0.0.1:{free_port()}",))
+    desk.serve(answers)
     ask(desk, contract.URL_PREFIX + "trials/attempt/job", method="GET")
     assert answers.come.get(timeout=10)[1] == 503
     desk.close()

@@ -338,9 +338,10 @@ class RemoteMachine:
                                  "room, "
                                  "mend the rights, or choose another workingFolder.", "folder", needs_person=True)
         keeper = put_keeper(connection, facts, bundle)
-        desk = RelayDesk(self._relay_urls, lambda: self._client, monotonic=self._monotonic)
+        desk = RelayDesk(self._relay_urls, monotonic=self._monotonic)
         client = start_agent(connection, facts, keeper, on_event=self._hear, on_relay=desk.hear,
                              on_closed=self._lost)
+        desk.serve(client)
         try:
             client.relay(self._relay_file(facts), ANSWER_TIMEOUT)
             about = client.machine(timeout=ANSWER_TIMEOUT)

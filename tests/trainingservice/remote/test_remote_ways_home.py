@@ -2,12 +2,15 @@
 
 import os
 import signal
+import threading
 from dataclasses import replace
 
 import pytest
 
 from tests.fakes.ssh_machine import free_port
 from tests.trainingservice.remote.conftest import assert_whole
+from trainingservice.agent_client import AgentClient
+from trainingservice.relay_desk import RelayDesk
 from trainingservice.testing.processes import is_alive
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -86,6 +89,36 @@ def test_trials_report_on_when_their_agent_is_killed(bench, machine, lasting):
         go.touch()
         bench.wait_for_end(service, form)
         assert_whole(bench, form)
+
+
+def test_a_report_that_comes_before_the_new_agent_has_introduced_itself_is_answered(
+        bench, machine, lasting, monkeypatch):
+    service = bench.open_service()
+    form, go = lasting()
+    form = unreachable(form)
+    service.submit_trial_job(form)
+    bench.wait("metrics come", lambda: metrics(bench, form) > 1)
+    asked = threading.Event()
+    hear, introduce = RelayDesk.hear, AgentClient.machine
+
+    def hear_and_note(desk, event):
+        hear(desk, event)
+        if "method" in event:
+            asked.set()
+
+    def introduce_late(client, timeout):
+        assert asked.wait(15)
+        return introduce(client, timeout=timeout)
+
+    monkeypatch.setattr(RelayDesk, "hear", hear_and_note)
+    monkeypatch.setattr(AgentClient, "machine", introduce_late)
+    asked.clear()
+    os.kill(machine.agent_pids()[0], signal.SIGKILL)
+    before = metrics(bench, form)
+    bench.wait("metrics come again", lambda: metrics(bench, form) > before + 3)
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
 
 
 def test_journals_are_collected_as_files_where_no_agent_can_be_had(bench, machine, lasting):
