@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.gpu_indices import GpuIndices
+from trainingservice.shared_storage import SharedStorage
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -117,9 +118,23 @@ class RemoteClusterSettings(ClusterSettings):
         default=3600.0, gt=0, description="A trial on a machine that cannot be reached for so many seconds, and that "
                                           "is not heard of by another way, has failed.")
 
+    shared_storage: SharedStorage | None = Field(
+        default=None, description="A file store that is mounted on each machine before a trial starts; in files it "
+                                  "stands at the top, as NNI has it.")
+
     def borrowed_from_the_server(self) -> str:
-        borrows = any(machine.password is None or machine.proxy_jump is not None for machine in self.machine_list)
-        return "its SSH keys and settings" if borrows else ""
+        if any(machine.password is None or machine.proxy_jump is not None for machine in self.machine_list):
+            return "its SSH keys and settings"
+        if self.shared_storage is not None and self.shared_storage.local_mounted == "nnimount":
+            return "its right to mount file systems; localMounted: nomount does without"
+        return ""
+
+    @field_validator("shared_storage")
+    @classmethod
+    def _storage_is_whole(cls, value: SharedStorage | None) -> SharedStorage | None:
+        if value is not None and value.missing():
+            raise ValueError(f"{' and '.join(value.missing())} must be given for storageType {value.storage_type}")
+        return value
 
     @model_validator(mode="after")
     def _machines_differ(self) -> RemoteClusterSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
 from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.problems import MachineProblem
+from trainingservice.shared_storage import SharedStorage
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -32,18 +34,21 @@ CLOCK_TOLERANCE = 5.0
 QUICK, PATIENT = 2.0, 20.0
 #: How long the no-op trial may take, in seconds.
 TRIAL_DEADLINE = 20.0
+#: How long mounting a share may take, in seconds.
+MOUNT_TIMEOUT = 40.0
 
 
 def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeyStore, bundle: KeeperBundle,
-                      cluster_folder: str, relay_urls: Callable[[], tuple[str, ...]], clock: Callable[[], float], *,
-                      quick: bool) -> list[RehearsalFinding]:
+                      cluster_folder: str, relay_urls: Callable[[], tuple[str, ...]], clock: Callable[[], float],
+                      storage: SharedStorage | None, *, quick: bool) -> list[RehearsalFinding]:
     """All findings, good ones too, machine by machine; all machines at the same time.
 
     Where some machines are well, the others' faults do not block: trials go to those that are well.
     """
     with ThreadPoolExecutor(min(16, len(machines))) as pool:
         findings = list(pool.map(
-            lambda machine: list(_rehearse(machine, keys, bundle, cluster_folder, relay_urls, clock, quick)), machines))
+            lambda machine: list(_rehearse(machine, keys, bundle, cluster_folder, relay_urls, clock, storage,
+                                           quick)), machines))
     some_are_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
     if not some_are_well:
         return [finding for of_one in findings for finding in of_one]
@@ -53,7 +58,7 @@ def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeySt
 
 
 def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: KeeperBundle, cluster_folder: str,
-              relay_urls: Callable[[], tuple[str, ...]], clock: Callable[[], float],
+              relay_urls: Callable[[], tuple[str, ...]], clock: Callable[[], float], storage: SharedStorage | None,
               quick: bool) -> Iterator[RehearsalFinding]:
     name = settings.host
     timeout = QUICK if quick else PATIENT
@@ -70,6 +75,8 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
         yield RehearsalFinding("interpreter", True, f"The keeper runs under {facts.python} ({facts.version}).", name)
         yield from _folder_and_disk(facts, name)
         yield _clock(facts, name)
+        if storage is not None and not quick:
+            yield _share(connection, storage, name)
         if not quick and not facts.error:
             yield from _with_agent(connection, facts, settings, bundle, cluster_folder, relay_urls, name)
     except MachineProblem as problem:
@@ -100,6 +107,17 @@ def _folder_and_disk(facts: MachineFacts, name: str) -> Iterator[RehearsalFindin
                                temporary=True)
     else:
         yield RehearsalFinding("disk", True, f"{there_is}.", name)
+
+
+def _share(connection: Connection, storage: SharedStorage, name: str) -> RehearsalFinding:
+    # the key goes with the text, on the shell's input, where nobody else on the machine can read it
+    variables = "".join(f"{key}={shlex.quote(value)}; export {key}\n" for key, value in storage.variables.items())
+    script = variables + storage.mount_script(storage.remote_mount_point)
+    status, _, errors = connection.run("sh -s", script, MOUNT_TIMEOUT)
+    if status:
+        said = errors.strip().splitlines() or [f"mounting ended with status {status}"]
+        return RehearsalFinding("storage", False, f"On {name}: {said[-1]}", name)
+    return RehearsalFinding("storage", True, f"The share is mounted at {storage.remote_mount_point}.", name)
 
 
 def _clock(facts: MachineFacts, name: str) -> RehearsalFinding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.machines import RemoteMachine
 from trainingservice.remote.rehearsal import rehearse_machines
 from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
+from trainingservice.remote.server_mount import look_at_mount_here
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -133,6 +135,10 @@ class RemoteTrainingService(PollingTrainingService):
         self._make_machines()
         for machine in self._machines.values():
             machine.open()
+        storage = self._settings.shared_storage
+        if storage is not None:
+            # beside the rest: a file server that is away can hold a mount up for minutes
+            threading.Thread(target=look_at_mount_here, args=(storage,), daemon=True, name="mount here").start()
 
     def close(self) -> None:
         closers = [threading.Thread(target=machine.close, daemon=True) for machine in self._machines.values()]
@@ -158,8 +164,12 @@ class RemoteTrainingService(PollingTrainingService):
             bundle = self.keeper_bundle()
         except TemporaryError as error:
             return [RehearsalFinding("folder", False, str(error))]
-        return rehearse_machines(self.machine_settings(), self._keys, bundle, self.cluster_folder,
-                                 self.context.relay_urls, self.context.clock, quick=quick)
+        findings = rehearse_machines(self.machine_settings(), self._keys, bundle, self.cluster_folder,
+                                     self.context.relay_urls, self.context.clock, self._settings.shared_storage,
+                                     quick=quick)
+        if self._settings.shared_storage is not None and not quick:
+            findings += [here] if (here := look_at_mount_here(self._settings.shared_storage)) else []
+        return findings
 
     # --- the four methods ------------------------------------------------------------------
 
@@ -415,6 +425,13 @@ class RemoteTrainingService(PollingTrainingService):
                     facts.home + settings.python_path[1:]]
         document = job_document(job.form, platform=self.platform, code=code, gpu_indices=job.gpu_indices, path=path)
         document["environment"] = {**settings.environment, **document["environment"]}
+        storage = self._settings.shared_storage
+        if storage is not None:
+            output = storage.trial_folder(job.form.experiment_id, job.form.trial_job_id)
+            document["environment"] = {**document["environment"], **storage.variables}
+            document["command"] = (f"{storage.mount_script(storage.remote_mount_point)}\n"
+                                   f"NNI_OUTPUT_DIR={shlex.quote(output)}; export NNI_OUTPUT_DIR\n"
+                                   f"mkdir -p \"$NNI_OUTPUT_DIR\" || exit 73\n{document['command']}")
         if settings.prepare_command:
             document["command"] = f"{settings.prepare_command}\n_nniweb=$?; [ $_nniweb -eq 0 ] || exit $_nniweb\n" \
                                   f"{document['command']}"

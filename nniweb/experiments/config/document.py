@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from nniweb.experiments.config.durations import Duration
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.shared_storage import SharedStorage
 
 #: NNI's own upper bound for counts.
 MOST = 99_999
@@ -46,21 +47,6 @@ class AlgorithmDocument(SettingsModel):
     class_name: str | None = Field(None, description="A class of your own, as module.Class; instead of name.")
     code_directory: Path | None = Field(None, description="Folder that the module of className is in.")
     class_args: dict[str, Any] = Field({}, description="Arguments of the algorithm.")
-
-
-class SharedStorageDocument(SettingsModel):
-    """A file store that trials on several machines share."""
-
-    storage_type: Literal["NFS", "AzureBlob"] = Field(description="Kind of storage.")
-    local_mount_point: Path = Field(description="Where it is mounted on this server.")
-    remote_mount_point: str = Field(description="Where it is mounted on the trial machines.")
-    local_mounted: Literal["usermount", "nnimount", "nomount"] = Field(
-        description="Who mounts it on this server: you have done it, NNI does it, nobody.")
-    nfs_server: str | None = Field(None, description="NFS: name or address of the server.")
-    exported_directory: str | None = Field(None, description="NFS: the exported folder.")
-    storage_account_name: str | None = Field(None, description="AzureBlob: the account.")
-    storage_account_key: SecretStr | None = Field(None, description="AzureBlob: its key.")
-    container_name: str | None = Field(None, description="AzureBlob: the container.")
 
 
 class ExperimentDocument(SettingsModel):
@@ -110,7 +96,7 @@ class ExperimentDocument(SettingsModel):
     advisor: AlgorithmDocument | None = Field(None, description="Deprecated: the same as tuner, which it excludes.")
     seed: int | None = Field(
         None, ge=0, lt=2**32, description="Makes the tuner's choices repeatable. (Not in NNI.)")
-    shared_storage: SharedStorageDocument | None = Field(
+    shared_storage: SharedStorage | None = Field(
         None, description="A file store that trials on several machines share.")
     cluster: str | None = Field(
         None, min_length=1, max_length=255,

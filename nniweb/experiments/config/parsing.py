@@ -93,6 +93,7 @@ class _Reading:
         self._paths = paths
         self._cluster_platform = cluster_platform
         self._chosen_cluster = chosen_cluster
+        self._mounts_storage = False
         self.walk = FieldWalk(self.findings, paths)
 
     def read(self) -> ExperimentSettings:
@@ -201,7 +202,19 @@ class _Reading:
                 field = self.findings.spelling((*SECTION, "useActiveGpu"))
                 self.findings.note(f"{field}: not given, so GPUs that other programs use are left alone. "
                                    "(NNI wants it given on the local platform.)")
-        return result
+        return None if result is None else self._with_storage(result, document)
+
+    def _with_storage(self, section: PlatformSection, document: ExperimentDocument) -> PlatformSection:
+        """NNI has the share beside the platform; where the platform mounts it, it is a setting of the cluster."""
+        storage = document.shared_storage
+        if storage is None or "shared_storage" not in type(section.settings).model_fields:
+            return section
+        self._mounts_storage = self._chosen_cluster is None
+        secrets = dict(section.secrets)
+        if storage.storage_account_key is not None:
+            secrets["sharedStorage.storageAccountKey"] = storage.storage_account_key.get_secret_value()
+        return section.model_copy(update={"settings": section.settings.model_copy(update={"shared_storage": storage}),
+                                          "secrets": secrets})
 
     def _with_chosen_cluster(self, chosen: str, document: ExperimentDocument,
                              section: PlatformSection | None) -> ExperimentDocument:
@@ -271,11 +284,8 @@ class _Reading:
             findings.note(f"{findings.spelling('advisor')}: NNI 3 calls it tuner; it is read as one.")
         storage = document.shared_storage
         if storage is not None:
-            findings.note(f"{findings.spelling('sharedStorage')}: nothing is mounted by this server. Mount the share "
-                          "on the machines yourself, and let the trials read it by its path there.")
-            wanted = ({"nfs_server": "nfsServer", "exported_directory": "exportedDirectory"}
-                      if storage.storage_type == "NFS"
-                      else {"storage_account_name": "storageAccountName", "container_name": "containerName"})
-            for name, key in wanted.items():
-                if not getattr(storage, name):
-                    findings.add(("sharedStorage", key), f"is required for storageType {storage.storage_type}")
+            for key in storage.missing():
+                findings.add(("sharedStorage", key), f"is required for storageType {storage.storage_type}")
+            if not self._mounts_storage:
+                findings.note(f"{findings.spelling('sharedStorage')}: nothing is mounted here. Where the trials run, "
+                              "the share must be mounted already; they read it by its path there.")

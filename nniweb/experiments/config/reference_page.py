@@ -20,7 +20,6 @@ from nniweb.experiments.config.document import (
     INHERITABLE,
     AlgorithmDocument,
     ExperimentDocument,
-    SharedStorageDocument,
 )
 from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.config.field_walk import file_key, leaf_types
@@ -28,6 +27,7 @@ from nniweb.experiments.config.v1_conversion import V1_CLASS_FILES, V1_DROPPED, 
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS, Algorithm
 from trainingservice.base import TrainingService
 from trainingservice.platforms import ALIASES, BUILT_IN, load_platform
+from trainingservice.shared_storage import SharedStorage
 
 INTRODUCTION = """\
 # Experiment config files
@@ -61,7 +61,7 @@ def render() -> str:
         "`" + "`, `".join(INHERITABLE) + "` may also stand in the trainingService section, and win there.\n",
         "## tuner, assessor, advisor\n\n" + _table(AlgorithmDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
-        "## sharedStorage\n\n" + _table(SharedStorageDocument, {key: key for key in _keys(SharedStorageDocument)}, ""),
+        "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in _keys(SharedStorage)}, ""),
         *(_platform(name, load_platform(name)) for name in sorted(BUILT_IN)),
         "## v1 fields without a counterpart\n\n| v1 | what it means here |\n| --- | --- |\n"
         + "".join(f"| `{v1}` | {meaning} |\n" for v1, meaning in V1_DROPPED.items()),

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from nniweb.experiments.config.document import LogLevel, SharedStorageDocument
+from nniweb.experiments.config.document import LogLevel
 from nniweb.experiments.config.platform_section import PlatformSection
 from trainingservice.cluster_settings import TrialOptions
+from trainingservice.shared_storage import SharedStorage
 
 
 class AlgorithmSettings(BaseModel):
@@ -61,4 +62,4 @@ class ExperimentSettings(BaseModel):
     cluster: str | None = None
     #: Options for the trials on ``cluster``; None where none were given or the cluster's platform is not known.
     trial_options: TrialOptions | None = None
-    shared_storage: SharedStorageDocument | None = None
+    shared_storage: SharedStorage | None = None

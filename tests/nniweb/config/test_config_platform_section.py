@@ -160,3 +160,20 @@ def test_shared_storage_is_checked_and_its_key_kept_secret(folder: Path, v2: dic
     assert "k3y" not in parsed.original_text + str(resolved_document(parsed.settings))
     errors = errors_of(v2 | {"sharedStorage": storage | {"storageType": "NFS"}})
     assert [error.field for error in errors] == ["sharedStorage.nfsServer", "sharedStorage.exportedDirectory"]
+
+
+def test_a_platform_that_mounts_the_share_has_it_among_its_settings_and_seals_the_key(folder: Path, v2: dict) -> None:
+    storage = {"storageType": "AzureBlob", "localMountPoint": "/mnt/a", "remoteMountPoint": "/mnt/b",
+               "localMounted": "nomount", "storageAccountName": "acc", "storageAccountKey": "k3y",
+               "containerName": "c"}
+    config = v2 | {"sharedStorage": storage, "trainingService": {
+        "platform": "remote", "machineList": [{"host": "ada", "user": "me", "password": "s3cret"}]}}
+    parsed = parse_experiment_config(config, folder)
+    section = parsed.settings.training_service
+    assert section is not None
+    assert section.secrets == {"machineList[0].password": "s3cret", "sharedStorage.storageAccountKey": "k3y"}
+    assert "k3y" not in str(section.document())
+    again = parse_stored_section(section.document(), section.secrets)
+    assert again.settings == section.settings
+    assert again.settings.shared_storage.variables == {"AZURE_STORAGE_ACCESS_KEY": "k3y"}
+    assert not any("sharedStorage" in note for note in parsed.notes)
