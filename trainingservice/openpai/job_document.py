@@ -110,9 +110,9 @@ def _commands(form: JobApplicationForm, start: KeeperStart, number: int, name: s
             "nniweb_folder=$nniweb_folder/task-$nniweb_replica; fi",
             f"export {contract.ENV_FOLDER}=$nniweb_folder NNI_ROLE_COMMANDS=/tmp/nniweb-{form.job_name}-{name}.sh",
             # as they are, so that the cluster fills in templates such as <% $parameters.x %>
-            'cat > "$NNI_ROLE_COMMANDS" <<\'NNIWEB_END_OF_COMMANDS\'',
+            'cat > "$NNI_ROLE_COMMANDS" <<\'END_OF_THE_COMMANDS\'',
             *own,
-            "NNIWEB_END_OF_COMMANDS",
+            "END_OF_THE_COMMANDS",
         ]
     lines.append(f"exec python3 {shlex.quote(start.keeper)} run")
     return lines
