@@ -1,0 +1,329 @@
+"""What is special about DLTS: refusals that answer 200, names that are not unique, and other traps."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.dlts_dashboard import json_as_text, text
+from tests.fakes.http_double import Answer
+from trainingservice.dlts.config import DltsTrialOptions
+from trainingservice.dlts.job_body import job_body
+from trainingservice.dlts.states import observed_record
+from trainingservice.trial_job_status import TrialJobStatus
+
+WAITING, RUNNING, FAILED = TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED
+SUBMIT = {"method": "POST", "part": "/jobs"}
+
+
+def only_job(dashboard):
+    assert len(dashboard.jobs) == 1
+    return next(iter(dashboard.jobs.values()))
+
+
+def failed_with(bench, service, form):
+    service.submit_trial_job(form)
+    return bench.wait_for_status(service, form, FAILED).message
+
+
+# --- refusals that arrive as 200 -----------------------------------------------------------
+
+
+def test_a_refused_submission_fails_the_trial_with_the_reason(bench, dashboard):
+    dashboard.refuse_submit = "Access Denied!"
+    message = failed_with(bench, bench.open_service(), bench.form())
+    assert "Access Denied!" in message
+    assert "team vision" in message
+
+
+def test_a_refused_stop_is_asked_for_again(bench, dashboard, lasting, monkeypatch):
+    form, starts, _ = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    job = only_job(dashboard)
+    dashboard.script(json_as_text({"result": f"Cannot Kill the job. Job ID:{job.id}"}), method="PUT", part="/status")
+    service.cancel_trial_job(form.job_name)
+    bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
+
+
+def test_a_stop_of_a_job_that_has_ended_is_no_fault(bench, dashboard):
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    detail = bench.wait_for_end(service, form)
+    service.stop_job(replace(detail, is_early_stopped=False))
+    assert dashboard.count("PUT", "/status") == 1
+
+
+def test_an_empty_answer_for_a_while_means_nothing(bench, dashboard, lasting):
+    form, starts, go = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    asked = dashboard.count("GET", "/jobs/")
+    dashboard.foreign.add(only_job(dashboard).id)
+    bench.wait("it was asked for a few times", lambda: dashboard.count("GET", "/jobs/") > asked + 3)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    dashboard.foreign.clear()
+    go.touch()
+    bench.wait_for_end(service, form)
+
+
+def test_an_empty_answer_that_stays_means_that_the_job_was_deleted(bench, dashboard, monkeypatch):
+    from trainingservice.dlts import service as module
+    monkeypatch.setattr(module, "ABSENT_AFTER", 0.2)
+    dashboard.held = True
+    service = bench.open_service()
+    form = bench.form()
+    service.submit_trial_job(form)
+    bench.wait("it was submitted", lambda: dashboard.jobs)
+    dashboard.jobs.clear()
+    assert "deleted" in bench.wait_for_status(service, form, TrialJobStatus.SYS_CANCELED).message
+
+
+# --- names are not unique ------------------------------------------------------------------
+
+
+def test_a_submission_whose_answer_is_lost_is_found_by_its_name(bench, dashboard, lasting):
+    form, starts, go = lasting
+    service = bench.open_service()
+    dashboard.script(text(500, "Internal Server Error"), after=True, **SUBMIT)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert (len(dashboard.jobs), starts.read_text()) == (1, "start\n")
+
+
+def test_a_job_that_is_listed_late_is_waited_for(bench, dashboard, lasting, monkeypatch):
+    form, starts, go = lasting
+    service = bench.open_service()
+    service.search_time = 60.0
+    dashboard.hides_new = True
+    dashboard.script(text(502, "Bad Gateway"), after=True, **SUBMIT)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait("it says what it does", lambda: "looked for" in service.get_trial_job(form.job_name).message)
+    dashboard.show_all()
+    bench.wait_for_status(service, form, RUNNING)
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert len(dashboard.jobs) == 1
+
+
+def test_a_job_that_did_not_arrive_is_submitted_again(bench, dashboard):
+    service = bench.open_service()
+    dashboard.script(text(502, "Bad Gateway"), **SUBMIT)
+    form = bench.form("echo once")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert (len(dashboard.jobs), bench.output(form)) == (1, "once\n")
+
+
+def test_of_two_jobs_with_one_name_the_trial_runs_in_one(bench, dashboard, lasting):
+    form, starts, go = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    from tests.fakes.dlts_dashboard import Job
+    twin = Job("twin", only_job(dashboard).body)
+    dashboard.jobs["twin"] = twin
+    dashboard._launch(twin)
+    bench.wait("the second one has ended", lambda: twin.status == "failed")
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert starts.read_text() == "start\n"
+
+
+# --- states --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "status"), [
+    ("unapproved", WAITING), ("queued", WAITING), ("scheduling", WAITING), ("running", RUNNING), ("pausing", RUNNING),
+    ("paused", RUNNING), ("killing", RUNNING), ("killed", TrialJobStatus.SYS_CANCELED),
+    ("finished", TrialJobStatus.SUCCEEDED), ("failed", FAILED), ("error", FAILED),
+    ("new word", TrialJobStatus.UNKNOWN)])
+@pytest.mark.parametrize("detail", [None, [], [{}], [{"startedAt": "2026-11-21T00:00:00+00:00"}], "text"])
+def test_each_state_has_a_status_whatever_the_details_are(word, status, detail):
+    assert observed_record({"jobStatus": word, "jobStatusDetail": detail}).status is status
+
+
+def test_a_job_over_the_quota_waits_and_says_so(bench, dashboard):
+    dashboard.held, dashboard.first_status = True, "unapproved"
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("it says so", lambda: "over its GPU quota" in service.get_trial_job(form.job_name).message)
+    dashboard.release()
+    bench.wait_for_end(service, form)
+
+
+def test_a_job_that_goes_back_into_the_queue_runs_its_trial_once(bench, dashboard, lasting):
+    form, starts, _ = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    dashboard.preempt(only_job(dashboard))
+    detail = bench.wait_for_end(service, form, FAILED)
+    assert "keeper was killed" in detail.message
+    assert (starts.read_text(), only_job(dashboard).starts) == ("start\n", 2)
+
+
+def test_a_job_that_a_person_pauses_is_ended(bench, dashboard, lasting):
+    form, starts, _ = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    dashboard.pause(only_job(dashboard))
+    bench.wait_for_end(service, form, TrialJobStatus.SYS_CANCELED)
+    bench.wait("nothing of it stays on the cluster", lambda: only_job(dashboard).status == "killed")
+
+
+def test_a_job_the_cluster_gives_up_on_fails_with_its_words(bench, dashboard):
+    dashboard.held = True
+    service = bench.open_service()
+    form = bench.form()
+    service.submit_trial_job(form)
+    bench.wait("it was submitted", lambda: dashboard.jobs)
+    job = only_job(dashboard)
+    job.message, job.status = "ImagePullBackOff: no such image", "error"
+    assert "no such image" in bench.wait_for_status(service, form, FAILED).message
+
+
+# --- what is sent --------------------------------------------------------------------------
+
+
+def test_the_body_avoids_what_breaks_the_server(bench, platform):
+    form = replace(bench.form("echo 'quoted'"), gpu_number=2)
+    body = job_body(form, platform.settings(), DltsTrialOptions(), gpu_type="V100", keeper="/k", folder="/f",
+                    urls=("http://10.0.0.1",), token_file="/t")
+    assert body["preemptionAllowed"] is False
+    assert "env" not in body
+    assert {entry["name"] for entry in body["envs"]} >= {"NNI_KEEPER_URLS", "NNI_TRIAL_JOB_ID"}
+    assert "\n" not in body["cmd"]
+    assert "quoted" not in body["cmd"], "the trial's command is no part of it"
+    assert form.keeper.token not in str(body)
+    assert (body["gpuType"], body["resourcegpu"]) == ("V100", 2)
+    assert "gpuType" not in job_body(replace(form, gpu_number=0), platform.settings(), DltsTrialOptions(),
+                                     gpu_type="V100", keeper="/k", folder="/f", urls=(), token_file="/t")
+
+
+def test_the_gpu_type_is_one_that_has_cards(bench, dashboard):
+    service = bench.open_service()
+    form = bench.form("true", gpu_number=1)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert only_job(dashboard).body["gpuType"] == "V100", "not user_quota, which comes first"
+
+
+def test_the_first_cluster_is_looked_up_once_and_named_in_addresses(bench, dashboard):
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    detail = bench.wait_for_end(service, form)
+    assert detail.url == f"{dashboard.address}/job/vision/lab/{only_job(dashboard).id}"
+    assert dashboard.count("GET", "api/teams") == 1
+
+
+def test_a_server_that_is_a_job_itself_has_its_port_opened(bench, platform, dashboard, monkeypatch):
+    from tests.fakes.dlts_dashboard import Job
+    monkeypatch.setenv("DLTS_JOB_ID", "server-job")
+    dashboard.jobs["server-job"] = Job("server-job", {"jobName": "server"}, "running")
+    service = bench.open_service()
+    form = bench.form("echo done")
+    form = replace(form, keeper=replace(form.keeper, urls=()))
+    bench.server_urls = ("http://127.0.0.1:40123",)  # where the server would answer
+    service.submit_trial_job(form)
+    bench.wait("the job was submitted", lambda: len(dashboard.jobs) == 2)
+    envs = {entry["name"]: entry["value"] for job in dashboard.jobs.values() for entry in job.body.get("envs", ())}
+    assert envs["NNI_KEEPER_URLS"] == "http://127.0.0.1:40123"
+    assert [row["name"] for row in dashboard.jobs["server-job"].endpoints] == ["nniweb"]
+    service.cancel_trial_job(form.job_name)
+
+
+def test_a_server_on_a_port_that_cannot_be_opened_uses_the_home_folder(bench, platform, dashboard, monkeypatch):
+    monkeypatch.setenv("DLTS_JOB_ID", "server-job")
+    service = bench.open_service()
+    form = bench.form("echo done")
+    form = replace(form, keeper=replace(form.keeper, urls=()))
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == "done\n"
+    refused = replace(bench.form(), options=DltsTrialOptions(channel="http"))
+    refused = replace(refused, keeper=replace(refused.keeper, urls=()))
+    assert "40000 to 49999" in failed_with(bench, service, refused)
+
+
+# --- the key -------------------------------------------------------------------------------
+
+
+def test_the_key_is_in_no_log_no_message_and_no_state(bench, dashboard, caplog):
+    caplog.set_level(logging.DEBUG)
+    service = bench.open_service()
+    form = bench.form("echo done")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    dashboard.close()
+    later = bench.form("echo later")
+    service.submit_trial_job(later)
+    bench.wait("it is said", lambda: "cannot be reached" in service.get_trial_job(later.job_name).message)
+    bench.wait("the cluster says so", lambda: service.trouble)
+    said = service.trouble + str(service.list_trial_jobs())
+    dashboard.start()
+    bench.wait_for_end(service, later)
+    assert "urllib3" in caplog.text, "the library's own log was heard"
+    for secret in (dashboard.password, form.keeper.token):
+        assert secret not in caplog.text
+        assert secret not in said
+
+
+def test_a_refused_key_is_one_sentence_on_the_cluster_and_trials_wait(bench, platform, dashboard, monkeypatch):
+    settings = platform.settings(password="0" * 32)
+    monkeypatch.setattr(platform, "settings", lambda: settings)
+    service = bench.open_service()
+    form = bench.form()
+    service.submit_trial_job(form)
+    bench.wait("the cluster says so", lambda: "does not accept the access key" in service.trouble)
+    assert "Invalid token" in service.trouble
+    assert service.get_trial_job(form.job_name).status is WAITING
+    assert "0" * 32 not in service.trouble
+    blocking = [finding for finding in service.rehearse(quick=True) if finding.blocks]
+    assert [finding.check for finding in blocking] == ["rights"]
+
+
+# --- faults --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("more", "words"), [({"team": "nobody"}, "no team 'nobody'"),
+                                             ({"cluster": "mars"}, "no cluster 'mars'")])
+def test_a_team_or_cluster_that_is_not_there_is_named(bench, platform, monkeypatch, more, words):
+    settings = platform.settings(**more)
+    monkeypatch.setattr(platform, "settings", lambda: settings)
+    service = bench.open_service()
+    assert any(words.split("'")[1] in finding.message for finding in service.rehearse(quick=True) if finding.blocks)
+    assert words in failed_with(bench, service, bench.form())
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (Answer(200, "<html>sign in</html>", "text/html"), "not JSON"), (text(502, "Bad Gateway"), "Bad Gateway"),
+    (text(429, "slow down"), "limits how often")])
+def test_a_fault_while_asking_changes_nothing_and_is_said(bench, dashboard, lasting, answer, words):
+    form, starts, go = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    dashboard.script(answer, 1000, method="GET")
+    bench.wait("the cluster says so", lambda: words in service.trouble)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    dashboard.unscript()
+    go.touch()
+    bench.wait_for_end(service, form)
