@@ -106,6 +106,29 @@ def launch(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) 
         return _create(parsed, owner, cluster, checked.options, code, archive)
 
 
+def create_stopped(parsed: ParsedConfig, owner: User, *, check_first: bool, **fields: Any) -> Experiment:
+    """An experiment that begins its life here at rest: no worker ever sees it otherwise. ``fields`` are set on it.
+
+    Raises Refused: with ``check_first`` wherever a launch would be, else only where the platform may not be used.
+    """
+    checked = check(parsed, owner) if check_first else _unchecked(parsed, owner)
+    archive = _keep_code(checked.platform, checked.options, parsed.settings, None) if check_first else None
+    with transaction.atomic():
+        cluster = _stored(checked, owner)
+        experiment = _create(parsed, owner, cluster, checked.options, None, archive)
+        Experiment.objects.filter(pk=experiment.pk).update(**fields)
+    experiment.refresh_from_db()
+    return experiment
+
+
+def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
+    settings = parsed.settings
+    section = _section(settings)
+    platform = load_platform(section.platform)
+    _may_use(platform, owner)
+    return CheckedLaunch(platform, cluster_of_section(section, owner), section, _options(settings, platform), [], None)
+
+
 def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: UploadedCode | None,
             archive: CodeArchive | None) -> Experiment:
     settings = parsed.settings

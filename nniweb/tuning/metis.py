@@ -16,6 +16,8 @@ from nniweb.tuning.surrogate_search import SurrogateSearch, scaled
 _GOOD = 0.3
 # A result that is so many deviations from what the others predict is doubted.
 _DOUBTED = 2.0
+# A result is looked at so, after so many more: each time costs a trial that finds nothing new.
+_DOUBT_EVERY = 5
 
 
 class Metis(SurrogateSearch):
@@ -49,7 +51,7 @@ class Metis(SurrogateSearch):
         promise = expected_improvement(means, deviations, best)
         explored = np.argsort(-deviations * self._lies_well(features, int(rng.integers(2**31))), kind="stable")
         exploit, explore = lowest[0], explored[0]
-        if not self._args.no_resampling and (again := self._doubted()) is not None:
+        if not self._args.no_resampling and self.told % _DOUBT_EVERY == 0 and (again := self._doubted()) is not None:
             return [again]
         order = [exploit, explore] if promise[exploit] >= promise[explore] else [explore, exploit]
         return self._points_of(table[[*order, *lowest[1:25]]])

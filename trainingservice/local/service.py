@@ -194,9 +194,10 @@ class LocalTrainingService(PollingTrainingService):
         return options if isinstance(options, LocalTrialOptions) else LocalTrialOptions()
 
     def _mentions_gpus(self, options: TrialOptions | None) -> bool:
+        """Whether something is asked of GPUs. NNI's defaults, written out as NNI itself does, ask for nothing."""
         mine = self._options(options)
-        return any(value is not None for value in (mine.use_active_gpu, mine.max_trial_number_per_gpu, mine.gpu_indices,
-                                                   self._metadata.gpu_indices))
+        gpus_are_named = mine.gpu_indices is not None or self._metadata.gpu_indices is not None
+        return gpus_are_named or bool(mine.use_active_gpu) or mine.max_trial_number_per_gpu not in (None, 1)
 
     def _request(self, options: TrialOptions | None, gpu_number: int) -> GpuRequest:
         """What the experiment says, else what ``local_config`` says, else NNI's defaults."""

@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()
-        experiment = self._launch(options["config"], _owner(options["user"]))
+        experiment = self._launch(options["config"], experiment_owner(options["user"]))
         self.stdout.write(f"Launched {experiment.name!r}, id {experiment.public_id}")
         self.stdout.write(addresses.experiment_page(experiment.public_id))
         for note in experiment.notes:
@@ -69,7 +69,8 @@ class Command(BaseCommand):
                                          for field, message in refused.errors)) from None
 
 
-def _owner(name: str | None) -> User:
+def experiment_owner(name: str | None) -> User:
+    """The user of this name, or the first administrator. Raises CommandError."""
     users = User.objects.filter(is_active=True).order_by("pk")
     if name is not None:
         owner = users.filter(username=name).first()

@@ -48,8 +48,8 @@ class OwnTuner(Tuner):
 
     def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
         if number is None:
-            if value is not None and getattr(self._own, "_accept_customized", False):
-                self._own.receive_customized_trial_result(None, parameters, value, customized=True)
+            if value is not None:  # a result of an earlier life
+                self._own.import_data([{"parameter": parameters, "value": value}])
             return
         if value is not None and number not in self._valued:
             self._valued.add(number)

@@ -25,7 +25,7 @@ SLOW: list[tuple[str, dict[str, Any]]] = [
     ("SMAC", {}),
     ("Metis", {}),
     ("Metis", {"no_resampling": False}),
-    ("DNGO", {"trials_per_update": 10}),
+    ("DNGO", {"trials_per_update": 3}),
 ]
 
 
@@ -72,7 +72,7 @@ def test_a_tuner_that_maximizes_does_as_well(name: str) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize(("name", "args"), SLOW)
 def test_a_heavy_tuner_finds_the_best_region_better_than_random(name: str, args: dict[str, Any], problem: str) -> None:
-    assert median(name, args, problem) < chance(problem) * 0.75
+    assert median(name, args, problem) < chance(problem) * 0.9
 
 
 @pytest.mark.slow

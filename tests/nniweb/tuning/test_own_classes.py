@@ -46,11 +46,8 @@ class Climber(Tuner):
         self.calls.append(["end", parameter_id, success])
 
 class Greedy(Climber):
-    def __init__(self):
-        super().__init__()
-        self.accept_customized_trials()
-    def receive_customized_trial_result(self, parameter_id, parameters, value, **kwargs):
-        self.calls.append(["customized", parameter_id, value])
+    def import_data(self, data):
+        self.calls += [["imported", entry["parameter"], entry["value"]] for entry in data]
 
 class Broken(Climber):
     def generate_parameters(self, parameter_id, **kwargs):
@@ -115,7 +112,7 @@ def test_a_tuner_of_ones_own_gets_the_calls_that_nni_makes(client: TunerClient, 
     result(client.tell("e", None, {"x": 0.1, "n": 3}, 0.5, "SUCCEEDED"))
     [second, third] = result(client.ask("e", 1, 2))["parameters"]
     result(client.tell("e", 1, second, None, "FAILED"))
-    assert third["calls"] == [["result", 0, 0.25], ["end", 0, True], ["customized", None, 0.5]]
+    assert third["calls"] == [["result", 0, 0.25], ["end", 0, True], ["imported", {"x": 0.1, "n": 3}, 0.5]]
     assert result(client.ask("e", 3, 1))["parameters"][0]["calls"][-1] == ["end", 1, False]
 
 

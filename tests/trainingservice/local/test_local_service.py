@@ -300,3 +300,9 @@ def test_a_rehearsal_blocks_gpu_options_where_there_is_no_nvidia_smi(bench):
     finding = rehearse(service, quick=True, options=LocalTrialOptions(use_active_gpu=True))["gpus"]
     assert finding.blocks
     assert "no nvidia-smi" in finding.message
+
+
+def test_nnis_defaults_written_out_ask_for_no_gpu(bench):
+    service = bench.platform.new_service(bench.context())
+    options = LocalTrialOptions(use_active_gpu=False, max_trial_number_per_gpu=1)
+    assert "gpus" not in rehearse(service, quick=True, options=options)

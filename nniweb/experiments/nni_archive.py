@@ -1,0 +1,221 @@
+"""Reads what NNI has kept of an experiment: ``<nni-experiments>/<id>`` with its SQLite database and its logs.
+
+All releases since 1.0 have the same tables; NNI 1 and the first 2.x kept the config in v1 spelling. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainingservice.trial_job_status import TrialJobStatus
+
+DATABASE = Path("db") / "nni.sqlite"
+#: Names of a trial's logs over the years, in the order in which they are put together.
+STDOUT_FILES = ("trial.stdout", "stdout", "stdout_log_collection.log", "trialkeeper_stdout", "trial.log")
+STDERR_FILES = ("trial.stderr", "stderr", "trialkeeper_stderr")
+_STATUSES = {status.value for status in TrialJobStatus} | {"USER_TO_CANCEL"}
+_INTERRUPTED = "It was still running when NNI stopped the experiment."
+
+
+class UnreadableArchive(Exception):
+    """The folder holds no experiment of NNI's that can be read. The text says why."""
+
+
+@dataclass(frozen=True)
+class ArchivedMetric:
+    at: datetime
+    kind: str
+    sequence: int
+    #: JSON text, as the trial gave it.
+    value: str
+    #: JSON text.
+    parameter_id: str
+
+
+@dataclass
+class ArchivedTrial:
+    """``status`` is an end; a trial that had none when NNI stopped counts as canceled."""
+
+    id: str
+    sequence_id: int | None = None
+    status: TrialJobStatus = TrialJobStatus.USER_CANCELED
+    message: str = _INTERRUPTED
+    #: (parameter id, parameters), one for each phase.
+    parameters: list[tuple[Any, Any]] = field(default_factory=list)
+    is_customized: bool = False
+    created: datetime = datetime.fromtimestamp(0, UTC)
+    started: datetime | None = None
+    ended: datetime | None = None
+    folder: Path | None = None
+    metrics: list[ArchivedMetric] = field(default_factory=list)
+
+
+@dataclass
+class Archive:
+    """One experiment. ``config`` is the v2 form, whatever the release."""
+
+    id: str
+    config: dict[str, Any]
+    started: datetime
+    ended: datetime | None
+    #: Seconds.
+    duration: float
+    trials: list[ArchivedTrial]
+    #: Results that were given to the tuner without a trial: (parameters, JSON text of the value).
+    imported: list[tuple[dict[str, Any], str]]
+
+
+def read_archive(folder: Path) -> Archive:
+    """Raises UnreadableArchive."""
+    file = folder / DATABASE
+    if not file.is_file():
+        raise UnreadableArchive(f"{folder} is no folder of an NNI experiment: there is no {DATABASE} in it. Give the "
+                                "folder that is named like the experiment's id, below nni-experiments.")
+    try:
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            connection.row_factory = sqlite3.Row
+            return _read(connection, folder)
+        finally:
+            connection.close()
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise UnreadableArchive(f"{file} cannot be read as a database of NNI's: {error}") from error
+
+
+def _read(connection: sqlite3.Connection, folder: Path) -> Archive:
+    profile = connection.execute("SELECT * FROM ExperimentProfile ORDER BY revision DESC LIMIT 1").fetchone()
+    if profile is None:
+        raise UnreadableArchive(f"{folder / DATABASE} holds no experiment: NNI ended before it had begun.")
+    trials: dict[str, ArchivedTrial] = {}
+    imported: list[tuple[dict[str, Any], str]] = []
+    for row in connection.execute("SELECT * FROM TrialJobEvent ORDER BY timestamp, rowid"):
+        if row["event"] == "IMPORT_DATA":
+            imported += _imported(row["data"])
+        elif row["trialJobId"] and row["event"] in _STATUSES:
+            trial = trials.setdefault(row["trialJobId"], ArchivedTrial(row["trialJobId"], created=_time(row)))
+            _take_event(trial, row, Path(profile["logDir"] or ""), folder)
+        elif row["trialJobId"] in trials and row["event"] == "ADD_HYPERPARAMETER":
+            _take_parameters(trials[row["trialJobId"]], row["data"])
+    for row in connection.execute("SELECT * FROM MetricData ORDER BY timestamp, rowid"):
+        if row["trialJobId"] in trials and row["type"] in ("PERIODICAL", "FINAL"):
+            trials[row["trialJobId"]].metrics.append(ArchivedMetric(
+                _time(row), row["type"], int(row["sequence"] or 0), str(json.loads(row["data"])),
+                _parameter_id(row["parameterId"])))
+    ended = profile["endTime"]
+    return Archive(str(profile["id"]), as_v2(json.loads(profile["params"])), _at(profile["startTime"]),
+                   _at(ended) if ended else None, float(profile["execDuration"] or 0),
+                   _numbered(list(trials.values())), imported)
+
+
+def _take_event(trial: ArchivedTrial, row: sqlite3.Row, log_folder: Path, folder: Path) -> None:
+    columns = row.keys()
+    at, event = _time(row), row["event"]
+    if trial.sequence_id is None and row["sequenceId"] is not None:
+        trial.sequence_id = int(row["sequenceId"])
+    if not trial.parameters:
+        _take_parameters(trial, row["data"])
+    if row["logPath"]:
+        trial.folder = _where_now(str(row["logPath"]), log_folder, folder)
+    if event in (TrialJobStatus.WAITING.value, TrialJobStatus.UNKNOWN.value):
+        return
+    if event == TrialJobStatus.RUNNING.value:
+        trial.started = trial.started or at
+    else:
+        trial.status = TrialJobStatus.USER_CANCELED if event == "USER_TO_CANCEL" else TrialJobStatus(event)
+        trial.message = (row["message"] or "") if "message" in columns else ""
+        trial.ended = at
+
+
+def _take_parameters(trial: ArchivedTrial, data: str | None) -> None:
+    given = json.loads(data) if data else None
+    if isinstance(given, dict) and "parameters" in given:
+        trial.parameters.append((given.get("parameter_id"), given["parameters"]))
+        trial.is_customized = given.get("parameter_source") == "customized"
+
+
+def _where_now(path: str, log_folder: Path, folder: Path) -> Path | None:
+    """The log folder of a trial, also where the experiment's folder was moved; None where it was on another machine."""
+    written = Path(path.removeprefix("file://localhost:").removeprefix("file:"))
+    if written.is_relative_to(log_folder) and str(log_folder) not in ("", "."):
+        return folder / written.relative_to(log_folder)
+    return written if written.is_dir() else None
+
+
+def _imported(data: str | None) -> Iterator[tuple[dict[str, Any], str]]:
+    found = json.loads(data) if data else []
+    for entry in found if isinstance(found, list) else []:
+        value = entry.get("value")
+        yield entry["parameter"], value if isinstance(value, str) else json.dumps(value)
+
+
+def _numbered(trials: list[ArchivedTrial]) -> list[ArchivedTrial]:
+    """In the order of their numbers. NNI 3.0 may give a number twice after a resume: the later one gets a new one."""
+    taken: set[int] = set()
+    for trial in trials:
+        if trial.sequence_id is not None and trial.sequence_id >= 0 and trial.sequence_id not in taken:
+            taken.add(trial.sequence_id)
+        else:
+            trial.sequence_id = None
+    following = max(taken, default=-1) + 1
+    for trial in trials:
+        if trial.sequence_id is None:
+            trial.sequence_id = following
+            following += 1
+    return sorted(trials, key=lambda trial: trial.sequence_id or 0)
+
+
+def _parameter_id(written: str | None) -> str:
+    try:
+        json.loads(written or "null")
+    except ValueError:
+        return json.dumps(written)
+    return written or "null"
+
+
+def _time(row: sqlite3.Row) -> datetime:
+    return _at(row["timestamp"])
+
+
+def _at(milliseconds: Any) -> datetime:
+    return datetime.fromtimestamp(float(milliseconds) / 1000, UTC)
+
+
+def as_v2(params: dict[str, Any]) -> dict[str, Any]:
+    """The stored config in v2 form. Up to NNI 2.1 it is another one, with the platform's part as a list of texts."""
+    if "trainingServicePlatform" not in params and "maxExecDuration" not in params:
+        return {key: value for key, value in params.items() if key != "experimentWorkingDirectory"}
+    metadata = {entry["key"]: entry["value"] for entry in params.get("clusterMetaData") or []}
+    trial = metadata.get("trial_config") or {}
+    space = params.get("searchSpace")
+    document: dict[str, Any] = {
+        "experimentName": params.get("experimentName"), "description": params.get("description"),
+        "searchSpace": json.loads(space) if isinstance(space, str) and space else space,
+        "trialCommand": trial.get("command"), "trialCodeDirectory": trial.get("codeDir"),
+        "trialGpuNumber": trial.get("gpuNum"), "trialConcurrency": params.get("trialConcurrency"),
+        "maxExperimentDuration": params.get("maxExecDuration"), "maxTrialNumber": params.get("maxTrialNum"),
+        "trainingService": {"platform": params.get("trainingServicePlatform") or "local"}}
+    for section, name in (("tuner", "builtinTunerName"), ("assessor", "builtinAssessorName"),
+                          ("advisor", "builtinAdvisorName")):
+        written = params.get(section)
+        if written:
+            document[section] = _algorithm(written, name)
+    local = metadata.get("local_config") or {}
+    for old, new in (("gpuIndices", "gpuIndices"), ("maxTrialNumPerGpu", "maxTrialNumberPerGpu"),
+                     ("useActiveGpu", "useActiveGpu")):
+        if old in local:
+            document["trainingService"][new] = local[old]
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def _algorithm(written: dict[str, Any], name: str) -> dict[str, Any]:
+    arguments = {"classArgs": written["classArgs"]} if written.get("classArgs") else {}
+    if written.get(name):
+        return {"name": written[name], **arguments}
+    module = Path(str(written.get("classFileName", ""))).stem
+    return {"className": f"{module}.{written.get('className')}", "codeDirectory": written.get("codeDir"), **arguments}

@@ -1,0 +1,203 @@
+"""Makes an experiment of ours from one that NNI has kept, and goes on with it where that is wished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from nniweb.experiments import intents
+from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.launching import create_stopped
+from nniweb.experiments.metric_number import number_in
+from nniweb.experiments.models import (
+    Attempt,
+    Experiment,
+    Metric,
+    Trial,
+    TrialEvent,
+    TrialOutput,
+    TrialParameters,
+    TunerEvent,
+    User,
+)
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.models.trial import TrialSource
+from nniweb.experiments.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, ArchivedMetric, ArchivedTrial
+from nniweb.experiments.public_id import new_public_id
+from nniweb.experiments.revisions import next_revision
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+#: Trials in one transaction, so that no other writer waits long.
+CHUNK = 25
+#: Bytes kept of the beginning and of the end of a trial's output.
+KEPT_OUTPUT = 256 * 1024
+
+
+def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_trial_number: int | None = None
+                   ) -> Experiment:
+    """The imported experiment: finished, or with ``go_on`` under way, its tuner told all earlier results.
+
+    Raises Refused and ConfigInvalid; then nothing is left of it.
+    """
+    known = Experiment.objects.filter(foreign_id=archive.id, deleted_at=None).first()
+    if known is not None:
+        raise Refused(f"{archive.id} was imported already: it is experiment {known.public_id}. Delete that one first.")
+    if go_on:
+        _may_go_on(archive, max_trial_number)
+    parsed = _parsed(archive, go_on, max_trial_number)
+    experiment = create_stopped(
+        parsed, owner, check_first=go_on, foreign_id=archive.id, created_at=archive.started, started_at=archive.started,
+        ended_at=archive.ended, running_seconds=archive.duration, status=_status(archive),
+        next_sequence_id=max((trial.sequence_id or 0 for trial in archive.trials), default=-1) + 1,
+        next_ask=_next_parameter_id(archive), tags=[*parsed.settings.tags, "imported from NNI"])
+    try:
+        for start in range(0, len(archive.trials), CHUNK):
+            _store(experiment, archive.trials[start:start + CHUNK])
+        _record_results(experiment, archive)
+        if go_on:
+            intents.resume(experiment, owner)
+    except BaseException:
+        Experiment.objects.filter(pk=experiment.pk).update(deleted_at=timezone.now())
+        raise
+    experiment.refresh_from_db()
+    return experiment
+
+
+def _may_go_on(archive: Archive, max_trial_number: int | None) -> None:
+    most = max_trial_number or archive.config.get("maxTrialNumber")
+    if most is not None and len(archive.trials) >= most:
+        raise Refused(f"It has had {len(archive.trials)} of its {most} trials; give a larger number with "
+                      "--max-trial-number to go on.")
+
+
+def _parsed(archive: Archive, go_on: bool, max_trial_number: int | None) -> ParsedConfig:
+    """The config. One that is only looked at may name folders, machines and tuners that are not here any more."""
+    config = {**archive.config, **({"maxTrialNumber": max_trial_number} if max_trial_number else {})}
+    try:
+        return parse_experiment_config(config, must_exist=go_on)
+    except ConfigInvalid:
+        if go_on:
+            raise
+    kept = {key: value for key, value in config.items() if key in (
+        "experimentName", "description", "searchSpace", "trialCommand", "trialConcurrency", "maxTrialNumber",
+        "maxExperimentDuration", "trialGpuNumber")}
+    mode = (config.get("tuner") or config.get("advisor") or {}).get("classArgs", {}).get("optimize_mode")
+    return parse_experiment_config({
+        **kept, "tuner": {"name": "Random", "classArgs": {"optimize_mode": mode} if mode in ("minimize", "maximize")
+                          else {}},
+        "trainingService": {"platform": "local"}}, must_exist=False)
+
+
+def _status(archive: Archive) -> ExperimentStatus:
+    most = archive.config.get("maxTrialNumber")
+    return ExperimentStatus.DONE if most is not None and len(archive.trials) >= most else ExperimentStatus.STOPPED
+
+
+def _next_parameter_id(archive: Archive) -> int:
+    """New parameter ids go on where NNI's ended."""
+    ids = [given for trial in archive.trials for given, _ in trial.parameters if isinstance(given, int)]
+    return max(ids, default=-1) + 1
+
+
+def _store(experiment: Experiment, trials: Sequence[ArchivedTrial]) -> None:
+    output = {trial.id: list(_output(trial)) for trial in trials}
+    with transaction.atomic():
+        revision = next_revision(experiment.pk)
+        rows = Trial.objects.bulk_create(_trial(experiment, trial, revision) for trial in trials)
+        TrialParameters.objects.bulk_create(
+            TrialParameters(trial=row, index=index, parameter_id=given, value=value)
+            for row, trial in zip(rows, trials, strict=True) for index, (given, value) in enumerate(trial.parameters))
+        attempts = Attempt.objects.bulk_create(_attempt(row, trial) for row, trial in zip(rows, trials, strict=True))
+        Metric.objects.bulk_create(
+            _metric(attempt, n, metric, revision) for attempt, trial in zip(attempts, trials, strict=True)
+            for n, metric in enumerate(trial.metrics, 1))
+        TrialOutput.objects.bulk_create(
+            TrialOutput(attempt=attempt, stream=stream, offset=offset, skipped=skipped, data=data, revision=revision)
+            for attempt, trial in zip(attempts, trials, strict=True)
+            for stream, offset, skipped, data in output[trial.id])
+        TrialEvent.objects.bulk_create(
+            TrialEvent(trial=row, at=timezone.now(), kind="imported", message=f"It was trial {trial.id} of NNI's.")
+            for row, trial in zip(rows, trials, strict=True))
+
+
+def _final(trial: ArchivedTrial) -> ArchivedMetric | None:
+    """The first final result counts, as in NNI's own view."""
+    return next((metric for metric in trial.metrics if metric.kind == contract.FINAL), None)
+
+
+def _trial(experiment: Experiment, trial: ArchivedTrial, revision: int) -> Trial:
+    final = _final(trial)
+    curve = [metric for metric in trial.metrics if metric.kind == contract.PERIODICAL]
+    return Trial(
+        public_id=new_public_id(), foreign_id=trial.id, experiment=experiment, sequence_id=trial.sequence_id or 0,
+        status=trial.status.value, source=TrialSource.CUSTOMIZED if trial.is_customized else TrialSource.TUNER,
+        message=printable(trial.message), created_at=trial.created, submitted_at=trial.created,
+        started_at=trial.started, ended_at=trial.ended or trial.started or trial.created, taught=True,
+        final_value=final.value if final else None, final_number=number_in(final.value) if final else None,
+        latest_number=number_in(curve[-1].value) if curve else None, intermediate_count=len(curve), revision=revision)
+
+
+def _attempt(row: Trial, trial: ArchivedTrial) -> Attempt:
+    both = trial.started is not None and trial.ended is not None
+    return Attempt(
+        trial=row, job_name=row.public_id, stage=Attempt.Stage.ENDED, accepted=len(trial.metrics),
+        working_directory=str(trial.folder or ""), created_at=trial.created, submitted_at=trial.created,
+        started_at=trial.started, ended_at=row.ended_at, end_received_at=row.ended_at, end_reason="imported",
+        duration=(trial.ended - trial.started).total_seconds() if both and trial.ended and trial.started else None)
+
+
+def _metric(attempt: Attempt, n: int, metric: ArchivedMetric, revision: int) -> Metric:
+    return Metric(attempt=attempt, n=n, kind=metric.kind, parameter_id=metric.parameter_id, sequence=metric.sequence,
+                  value=metric.value, number=number_in(metric.value), recorded_at=metric.at, received_at=metric.at,
+                  revision=revision)
+
+
+def _output(trial: ArchivedTrial) -> Iterator[tuple[str, int, int, bytes]]:
+    """Pieces of the trial's logs: stream, offset, bytes left out before, bytes."""
+    for stream, names in (("stdout", STDOUT_FILES), ("stderr", STDERR_FILES)):
+        text = b"".join(_bytes(trial.folder / name) for name in names) if trial.folder is not None else b""
+        tail_from = max(KEPT_OUTPUT, len(text) - KEPT_OUTPUT)
+        skipped = tail_from - KEPT_OUTPUT
+        for first, last in ((0, min(KEPT_OUTPUT, len(text))), (tail_from, len(text))):
+            for offset in range(first, last, contract.MAX_OUTPUT_PIECE_BYTES):
+                end = min(offset + contract.MAX_OUTPUT_PIECE_BYTES, last)
+                yield stream, offset, skipped if offset == tail_from else 0, text[offset:end]
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def _record_results(experiment: Experiment, archive: Archive) -> None:
+    """The tuner's history: every earlier result, as one that it did not propose itself in this life."""
+    events: list[dict[str, Any]] = []
+    for parameters, value in archive.imported:
+        events.append(_told(parameters, number_in(value), TrialJobStatus.SUCCEEDED))
+    for trial in archive.trials:
+        final = _final(trial)
+        counts = trial.status in (TrialJobStatus.SUCCEEDED, TrialJobStatus.EARLY_STOPPED)
+        if trial.parameters and isinstance(trial.parameters[0][1], dict):
+            events.append(_told(trial.parameters[0][1], number_in(final.value) if final and counts else None,
+                                trial.status))
+    now = timezone.now()
+    with transaction.atomic():
+        next_revision(experiment.pk)
+        TunerEvent.objects.bulk_create(TunerEvent(experiment=experiment, number=number, data=event, at=now)
+                                       for number, event in enumerate(events))
+        Experiment.objects.filter(pk=experiment.pk).update(next_tuner_event=len(events))
+
+
+def _told(parameters: dict[str, Any], value: float | None, status: TrialJobStatus) -> dict[str, Any]:
+    plain = json.loads(json.dumps(parameters))
+    return {"event": "tell", "number": None, "parameters": plain, "value": value, "status": status.value}

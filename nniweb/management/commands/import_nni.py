@@ -1,0 +1,44 @@
+"""``manage.py import_nni ~/nni-experiments/<id>``: shows an experiment of NNI's like ours, and goes on with it."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from nniweb.experiments import addresses
+from nniweb.experiments.config import ConfigInvalid
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.nni_archive import UnreadableArchive, read_archive
+from nniweb.experiments.nni_import import import_archive
+from nniweb.management.commands.launch import experiment_owner
+from nniweb.management.served_before import require_served_before
+
+
+class Command(BaseCommand):
+    help = "Import a finished or stopped experiment of NNI's: its trials, metrics and logs. Its folder is only read."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("folder", type=Path, help="the experiment's folder, below nni-experiments")
+        parser.add_argument("--continue", action="store_true", dest="go_on",
+                            help="go on with the search; the tuner is told all earlier results")
+        parser.add_argument("--max-trial-number", type=int, metavar="N", help="a new limit, old trials included")
+        parser.add_argument("--user", help="whose experiment it is (the first administrator's)")
+
+    def handle(self, *args: Any, folder: Path, go_on: bool, max_trial_number: int | None, user: str | None,
+               **options: Any) -> None:
+        require_served_before()
+        owner = experiment_owner(user)
+        try:
+            archive = read_archive(folder)
+            experiment = import_archive(archive, owner, go_on=go_on, max_trial_number=max_trial_number)
+        except UnreadableArchive as error:
+            raise CommandError(str(error)) from None
+        except ConfigInvalid as invalid:
+            raise CommandError("It cannot go on here as it is; without --continue it is imported to be looked at.\n"
+                               + "\n".join(str(error) for error in invalid.errors)) from None
+        except Refused as refused:
+            raise CommandError("\n".join(f"{f'{field}: ' if field else ''}{message}"
+                                         for field, message in refused.errors)) from None
+        self.stdout.write(f"Imported {experiment.name!r}, {len(archive.trials)} trials, id {experiment.public_id}")
+        self.stdout.write(addresses.experiment_page(experiment.public_id))
