@@ -10,6 +10,7 @@ has a host name and a machine id of its own, so that several of them are several
 from __future__ import annotations
 
 import getpass
+import itertools
 import os
 import shutil
 import signal
@@ -28,6 +29,7 @@ from trainingservice.remote.config import RemoteMachineSettings
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 NO_SSHD = "no OpenSSH server: apt-get install openssh-server"
 NOT_ROOT = "needs root: machines of their own, other users, small disks"
+NO_NAMESPACES = "no network namespaces can be made here: apt-get install iproute2, and CAP_NET_ADMIN"
 PATIENCE = 15.0
 
 
@@ -54,16 +56,49 @@ def fingerprint_of(key: Path) -> str:
     return said.split()[1]
 
 
+class PrivateNetwork:
+    """A network namespace with one link to this one. Root only; ``remove`` it."""
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        needs_root()
+        number = next(self._numbers) % 64
+        self.name = f"nniweb-{os.getpid()}-{number}"
+        link = f"nw{os.getpid() % 100000}n{number}"
+        network = f"10.213.{os.getpid() % 250}.{number * 4}".rpartition(".")
+        self.address_here, self.address_there = (f"{network[0]}.{int(network[2]) + last}" for last in (1, 2))
+        try:
+            for command in (["netns", "add", self.name],
+                            ["link", "add", link, "type", "veth", "peer", "name", "uplink", "netns", self.name],
+                            ["addr", "add", f"{self.address_here}/30", "dev", link], ["link", "set", link, "up"],
+                            ["-n", self.name, "addr", "add", f"{self.address_there}/30", "dev", "uplink"],
+                            ["-n", self.name, "link", "set", "uplink", "up"],
+                            ["-n", self.name, "link", "set", "lo", "up"]):
+                subprocess.run(["ip", *command], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            self.remove()
+            pytest.skip(NO_NAMESPACES)
+        self.enter = ["ip", "netns", "exec", self.name]
+
+    def remove(self) -> None:
+        """The link goes with it. Harmless where there is none."""
+        if shutil.which("ip"):
+            subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
+
+
 class SshMachine:
     """One machine. ``start`` and ``stop`` are those of its sshd; ``crash`` also ends everything that runs there."""
 
     def __init__(self, folder: Path, name: str = "ada", *, lines: Iterable[str] = (),
                  host_keys: Iterable[str] = ("ed25519",), user: str | None = None, own_identity: bool = False,
-                 python: bool = True) -> None:
+                 own_network: bool = False, python: bool = True) -> None:
         """``lines`` go first into sshd_config; ``own_identity``: a host name and machine id of its own (root only);
-        ``python`` False: a machine without any.
+        ``own_network``: a network namespace of its own, from which nothing here can be reached, but that can be
+        reached from here (root only); ``python`` False: a machine without any.
         """
         needs_sshd()
+        self.network = PrivateNetwork() if own_network else None
         self.folder, self.name, self.user = folder, name, user or getpass.getuser()
         self.home = folder / "home"
         self.programs = folder / "programs"
@@ -93,7 +128,7 @@ class SshMachine:
         config = self.folder / "sshd_config"
         variables = " ".join(f'{name}="{value}"' for name, value in self.variables.items())
         config.write_text("\n".join([
-            *self._lines, f"Port {self.port}", "ListenAddress 127.0.0.1", f"PidFile {self.folder}/sshd.pid",
+            *self._lines, f"Port {self.port}", f"ListenAddress {self.host}", f"PidFile {self.folder}/sshd.pid",
             f"AuthorizedKeysFile {self.authorized_keys}", "StrictModes no", "UsePAM no", "PermitRootLogin yes",
             "PasswordAuthentication no", "MaxStartups 100", "LogLevel VERBOSE", "Subsystem sftp internal-sftp",
             f"SetEnv {variables}", *(f"HostKey {key}" for key in self.host_keys)]) + "\n")
@@ -106,6 +141,8 @@ class SshMachine:
             script = (f'hostname {self.name}; [ -e /etc/machine-id ] && mount --bind "{identity}" /etc/machine-id; '
                       'exec "$@"')
             command = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh", *command]
+        if self.network is not None:
+            command = [*self.network.enter, *command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                              start_new_session=True)
@@ -114,7 +151,7 @@ class SshMachine:
             assert self._process.poll() is None, f"sshd ended by itself: {self.log.read_text()}"
             assert time.monotonic() < deadline, f"sshd does not answer: {self.log.read_text()}"
             try:
-                with socket.create_connection(("127.0.0.1", self.port), 1):
+                with socket.create_connection((self.host, self.port), 1):
                     return self
             except OSError:
                 time.sleep(0.02)
@@ -143,6 +180,8 @@ class SshMachine:
             if self._process is not None:
                 self._process.wait()
                 self._process = None
+        if self.network is not None:
+            self.network.remove()
 
     def __enter__(self) -> SshMachine:
         return self.start()
@@ -192,12 +231,16 @@ class SshMachine:
     # --- how to reach it -------------------------------------------------------------------
 
     @property
+    def host(self) -> str:
+        return self.network.address_there if self.network is not None else "127.0.0.1"
+
+    @property
     def fingerprint(self) -> str:
         return fingerprint_of(self.host_keys[0])
 
     def settings(self, **more: Any) -> RemoteMachineSettings:
         """Settings that work; ``more`` changes some (None takes one out)."""
-        fields: dict[str, Any] = {"host": "127.0.0.1", "port": self.port, "user": self.user, "ssh_key_file": self.key,
+        fields: dict[str, Any] = {"host": self.host, "port": self.port, "user": self.user, "ssh_key_file": self.key,
                                   "host_key": self.fingerprint, **more}
         return RemoteMachineSettings(**{name: value for name, value in fields.items() if value is not None})
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.ssh_machine import SshMachine
+from tests.fakes.ssh_machine import SshMachine, free_port
 from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
@@ -86,6 +87,11 @@ nni.report_final_result(n)
         go = bench.witness / f"go{len(bench._forms)}"
         return bench.form(f'python3 trial.py "{go}"', script=script, **more), go
     return make
+
+
+def unreachable(form):
+    """The same form for a machine from which the server's address cannot be reached."""
+    return replace(form, keeper=replace(form.keeper, urls=(f"http://127.0.0.1:{free_port()}",), url_file=None))
 
 
 def assert_whole(bench, form) -> None:

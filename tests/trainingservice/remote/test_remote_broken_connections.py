@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.fakes.tcp_proxy import TcpProxy
-from tests.trainingservice.remote.conftest import assert_whole
+from tests.trainingservice.remote.conftest import assert_whole, unreachable
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote import service as service_module
 from trainingservice.trial_job import ResumedJob
@@ -46,6 +46,30 @@ def test_eight_trials_do_not_notice_that_their_connection_breaks(bench, proxy, l
     for form, _ in pairs:
         bench.wait_for_end(service, form)
         assert_whole(bench, form)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["cut", "stall"])
+def test_eight_trials_that_report_through_the_connection_outlast_a_minute_without_it(bench, proxy, lasting, how):
+    service = bench.open_service()
+    pairs = [(unreachable(form), go) for form, go in (lasting() for _ in range(8))]
+    for form, _ in pairs:
+        service.submit_trial_job(form)
+    for form, _ in pairs:
+        bench.wait("metrics come", lambda form=form: len(bench.entries(form, "metric")) > 3)
+    getattr(proxy, how)()
+    since = time.monotonic()
+    for _, go in pairs[:4]:
+        go.touch()  # these end while nobody can look
+    time.sleep(60.0)  # the outage itself
+    proxy.mend()
+    for _, go in pairs[4:]:
+        go.touch()
+    for form, _ in pairs:
+        bench.wait("it has reported its end", lambda form=form: bench.entries(form, "ended"), patience=90)
+        bench.wait_for_end(service, form)
+        assert_whole(bench, form)
+    assert time.monotonic() - since < 150
 
 
 @pytest.mark.parametrize("position", [0.02, 0.3, 0.6, 0.9])

@@ -7,19 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.ssh_machine import free_port
-from tests.trainingservice.remote.conftest import assert_whole
+from tests.trainingservice.remote.conftest import assert_whole, unreachable
 from trainingservice.agent_client import AgentClient
 from trainingservice.relay_desk import RelayDesk
 from trainingservice.testing.processes import is_alive
 from trainingservice.trial_job_status import TrialJobStatus
 
 RUNNING = TrialJobStatus.RUNNING
-
-
-def unreachable(form):
-    """The same form for a machine from which the server's address cannot be reached."""
-    return replace(form, keeper=replace(form.keeper, urls=(f"http://127.0.0.1:{free_port()}",), url_file=None))
 
 
 def way(service):
@@ -57,6 +51,24 @@ def test_a_machine_that_cannot_reach_the_server_reports_through_its_agent(bench,
     assert_whole(bench, form)
     kept = bench.server.files_folder(form.job_name) / "kept.txt"
     assert kept.read_text().split() == [str(number) for number in range(1, 100001)]
+
+
+@pytest.mark.parametrize("lines", [[], ["AllowTcpForwarding no"]], ids=["default sshd", "forwarding forbidden"])
+def test_a_machine_in_another_network_reports_through_its_agent(bench, make_machine, lasting, lines):
+    machine = make_machine(lines=lines, own_network=True)
+    bench.platform.machine_list = [machine.settings()]
+    service = bench.open_service()
+    form, go = lasting()  # with the server's true address, which does not answer there
+    probe = bench.form(f"python3 -c \"import urllib.request as r; r.urlopen('{form.keeper.urls[0]}')\"")
+    for each in (form, probe):
+        service.submit_trial_job(each)
+    bench.wait("metrics come", lambda: metrics(bench, form) > 3)
+    assert way(service) == "relay"
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+    bench.wait_for_end(service, probe, TrialJobStatus.FAILED)
+    assert "Connection refused" in bench.output(probe, "stderr")
 
 
 def test_an_order_of_the_server_comes_through_the_agent(bench, machine, lasting):
