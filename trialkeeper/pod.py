@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import re
+import signal
 import sys
 import threading
 from typing import Any, Callable, Dict, Mapping, Optional
@@ -27,6 +28,8 @@ ENV_FIRST_REPLICA = "NNI_KEEPER_POD_FIRST_REPLICA"
 ENV_POD_NAME = "NNI_KEEPER_POD_NAME"
 #: Where the cluster reads the termination message.
 ENV_END_FILE = "NNI_KEEPER_POD_END_FILE"
+#: Seconds to stay after the end, so that the container's log can be read.
+ENV_LINGER = "NNI_KEEPER_POD_LINGER"
 #: Variables in which controllers tell a replica's index.
 INDEX_VARIABLES = ("FC_TASK_INDEX", "JOB_COMPLETION_INDEX")
 
@@ -59,7 +62,17 @@ def run_pod(environment: Mapping[str, str], run: Callable[[Mapping[str, str]], i
     log.finish()
     if end_file:
         _leave_end(folder, end_file)
+    linger = environment.get(ENV_LINGER, "")
+    if tells_journal and linger.isdigit():
+        _wait(int(linger))
     return status
+
+
+def _wait(seconds: int) -> None:
+    """Stay, unless the cluster ends the pod."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
+    ended.wait(seconds)
 
 
 def replica_number(environment: Mapping[str, str]) -> int:

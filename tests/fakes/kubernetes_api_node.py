@@ -33,6 +33,8 @@ class Node:
         self.missing_images: dict[str, str] = {}
         #: Folders of this machine that stand for files in images: path in the container -> path here.
         self.image_files: dict[str, Path] = {}
+        #: What an image runs where its container has no command.
+        self.image_commands: dict[str, list[str]] = {}
         #: Folders that stand for storage: (kind, name) such as ("nfs", "server:/path"), ("pvc", "claim").
         self.storages: dict[tuple[str, str], Path] = {}
         #: Called instead of starting processes: for pods by the thousand.
@@ -225,7 +227,8 @@ class _Pod:
                                                  "metadata.namespace": self._namespace}[field]
             else:
                 environment[variable["name"]] = here(variable["value"])
-        command = [here(word) for word in [*(container.get("command") or []), *(container.get("args") or [])]]
+        words = container.get("command") or self._node.image_commands.get(container["image"]) or []
+        command = [here(word) for word in [*words, *(container.get("args") or [])]]
         with open(self._folder / "log", "ab") as log:
             return subprocess.Popen(command, env=environment, cwd=home, stdin=subprocess.DEVNULL, stdout=log,
                                     stderr=subprocess.STDOUT, start_new_session=True)

@@ -11,6 +11,7 @@ from trainingservice.frameworkcontroller.config import TaskRoleSettings
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 
+@pytest.mark.slow
 class TestFrameworkController(TrainingServiceConformance):
     @pytest.fixture
     def platform(self, tmp_path):

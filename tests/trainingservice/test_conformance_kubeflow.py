@@ -16,6 +16,7 @@ from trainingservice.kubernetes_base.config import RoleSettings
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 
+@pytest.mark.slow
 class TestKubeflow(TrainingServiceConformance):
     @pytest.fixture
     def platform(self, tmp_path):

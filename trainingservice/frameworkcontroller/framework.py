@@ -26,6 +26,7 @@ _WAITING = frozenset({"AttemptCreationPending", "AttemptCreationRequested", "Att
 class FrameworkKind(TrialKind):
     resource = FRAMEWORKS
     container: ClassVar[str] = "framework"
+    removes_pods: ClassVar[bool] = True
 
     def check(self, options: KubernetesTrialOptions) -> str:
         try:

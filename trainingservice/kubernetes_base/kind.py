@@ -59,6 +59,8 @@ class TrialKind(abc.ABC):
     container: ClassVar[str]
     #: Whether the names of its pods end in the replica's index.
     numbers_pods: ClassVar[bool] = False
+    #: Whether pods go at the moment in which they end.
+    removes_pods: ClassVar[bool] = False
     #: Whether its pods need their service account's token.
     needs_token: ClassVar[bool] = False
 

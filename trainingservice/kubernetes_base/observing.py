@@ -17,6 +17,8 @@ from trialkeeper import contract
 
 #: Seconds a pod may outstay its deletion before it is taken for one on a dead node.
 OUTSTAYS = 60.0
+#: Exit codes of a container that was told to end, or made to.
+_STOPPED_CODES = frozenset({137, 143})
 
 
 def reporting_pod(of_trial: Sequence[Object], role: str) -> Object | None:
@@ -63,12 +65,18 @@ def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, conta
     if said is not None and said.status is TrialJobStatus.SYS_CANCELED and reporting is not None \
             and (reporting.get("status") or {}).get("reason") == "Evicted":
         return replace(said, message=pods.why_ended(reporting, container))
-    if said is not None and not (said.status is TrialJobStatus.SUCCEEDED and seen.phase is Phase.FAILED):
+    culprit = _culprit(of_trial, reporting, container) if seen.phase is Phase.FAILED else None
+    failed_elsewhere = said is not None and (
+        seen.phase is Phase.FAILED and said.status is TrialJobStatus.SUCCEEDED
+        or culprit is not None and said.status is TrialJobStatus.SYS_CANCELED)  # the cluster then stops the others
+    if said is not None and not failed_elsewhere:
         return said
     if seen.phase is Phase.SUCCEEDED:
         return Observation(TrialJobStatus.SUCCEEDED, message="", exit_code=0, start_time=seen.start_time,
                            end_time=seen.end_time, ended_by_itself=True)
-    failed = _failed_pod(of_trial, reporting)
+    failed = culprit or reporting
+    if failed is not None and (failed.get("status") or {}).get("phase") != "Failed":
+        failed = None
     ended = None if reporting is None else pods.termination_of(reporting, container)
     reasons = [*([pods.why_ended(failed, container)] if failed is not None else []), seen.message]
     return Observation(TrialJobStatus.FAILED, message=" ".join(filter(None, reasons)) or "The trial failed.",
@@ -76,9 +84,17 @@ def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, conta
                        end_time=seen.end_time)
 
 
-def _failed_pod(of_trial: Sequence[Object], reporting: Object | None) -> Object | None:
-    failed = [pod for pod in of_trial if (pod.get("status") or {}).get("phase") == "Failed"]
-    return reporting if reporting in failed else failed[0] if failed else None
+def _culprit(of_trial: Sequence[Object], reporting: Object | None, container: str) -> Object | None:
+    """Another pod that failed by itself, not because it was told to end."""
+    for pod in of_trial:
+        ended = pods.termination_of(pod, container)
+        if pod is reporting or (pod.get("status") or {}).get("phase") != "Failed" or ended is None:
+            continue
+        stopped = (ended.end.get("reason") == contract.STOPPED if ended.end is not None
+                   else ended.exit_code in _STOPPED_CODES and ended.reason != "OOMKilled")
+        if not stopped:
+            return pod
+    return None
 
 
 def _started_at(reporting: Object | None, container: str) -> float | None:

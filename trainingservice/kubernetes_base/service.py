@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.collected_journals import CollectedJournals
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.job_record import Observation
 from trainingservice.keeper_exit import observed_exit
-from trainingservice.kubernetes_base import names, pods
+from trainingservice.kubernetes_base import names, pod_logs, pods
 from trainingservice.kubernetes_base.api import (
     PODS,
     SECRETS,
@@ -72,6 +73,8 @@ class KubernetesService(PollingTrainingService):
         self.belongings = Belongings(self.api, self.namespace, self.cluster, context.clock)
         folder_here = settings.storage.folder_here if settings.storage is not None else None
         self.storage = None if folder_here is None else SharedStorage(folder_here, self.cluster)
+        self.collected = CollectedJournals(context.state_folder / "collected", context.relay_urls, self._log_source,
+                                           context.clock, pod_logs.LOOK_EVERY)
         self._opening = threading.Lock()
         self._kind: TrialKind | None = None
         self._trials: Mirror | None = None
@@ -88,6 +91,10 @@ class KubernetesService(PollingTrainingService):
         """The kind of object that holds a trial; may ask the cluster. Raises TemporaryError, PermanentError."""
 
     @property
+    def _must_linger(self) -> bool:
+        return self.kind.removes_pods and not self.settings.keepers_call_home()
+
+    @property
     def kind(self) -> TrialKind:
         """As ``find_kind``, once."""
         if self._kind is None:
@@ -97,6 +104,8 @@ class KubernetesService(PollingTrainingService):
     # --- life ------------------------------------------------------------------------------
 
     def open(self) -> None:
+        if not self.settings.keepers_call_home():
+            self.collected.open()
         self._mirrors()
         try:
             self.belongings.sweep_tombstones()
@@ -108,6 +117,7 @@ class KubernetesService(PollingTrainingService):
             mirrors = [mirror for mirror in (self._trials, self._pods) if mirror is not None]
         for mirror in mirrors:
             mirror.stop()
+        self.collected.close()
         self.api.close()
 
     def _mirrors(self) -> tuple[Mirror, Mirror]:
@@ -160,8 +170,9 @@ class KubernetesService(PollingTrainingService):
                 if seen is not None:
                     answers[job.id] = seen
             elif not pods_that_run(self._pods_of_job(job.id), self.context.clock()):
-                end = self._ends.get(job.id)  # it had ended before somebody removed it
-                answers[job.id] = observed_exit(end) if end is not None and job.is_early_stopped is None else None
+                end = self._ends.get(job.id)
+                ended_before = end is not None and end.get("reason") != contract.STOPPED
+                answers[job.id] = observed_exit(end) if end is not None and ended_before else None
         return answers
 
     def stop_job(self, job: TrialJobDetail) -> None:
@@ -181,6 +192,7 @@ class KubernetesService(PollingTrainingService):
             except ApiRefusal as refusal:
                 raise error_of(refusal, f"delete the {resource.plural} of the experiment") from refusal
         self.belongings.forget()
+        self.collected.forget(experiment_id)
         if self.storage is not None:
             self.storage.clean({job.form.code.sha256 for job in self.list_trial_jobs()
                                 if job.form.code is not None and job.form.code.sha256 is not None
@@ -190,6 +202,7 @@ class KubernetesService(PollingTrainingService):
             time.sleep(0.05)
 
     def job_ended(self, job: TrialJobDetail) -> None:
+        self.collected.finish(job.id)
         self._ends.pop(job.id, None)
         self._ended_since.pop(job.id, None)
 
@@ -252,7 +265,8 @@ class KubernetesService(PollingTrainingService):
     def _submit(self, job: TrialJobDetail) -> Object:
         """Make Secret and object. Raises WasCanceled."""
         if not self.settings.keepers_call_home():
-            job = replace(job, form=replace(job.form, keeper=replace(job.form.keeper, urls=())))
+            self.collected.expect(job.form)
+            job = replace(job, form=replace(job.form, keeper=replace(job.form.keeper, urls=(), token="")))
         options = self._options(job.form.options)
         problem = self.kind.check(options)
         if problem:
@@ -284,7 +298,8 @@ class KubernetesService(PollingTrainingService):
             if self.kind.runs_keeper(role.name):
                 template = pod_template(job, role, delivery, options, labels=labels, container=self.kind.container,
                                         numbered=self.kind.numbers_pods, pull_secret=pull,
-                                        automount=self.kind.needs_token)
+                                        automount=self.kind.needs_token,
+                                        linger=pod_logs.LINGER if self._must_linger else 0)
             else:  # what the operator starts in it
                 template = plain_template(role, delivery, options, labels=labels, container=self.kind.container,
                                           pull_secret=pull)
@@ -347,6 +362,15 @@ class KubernetesService(PollingTrainingService):
             timer.daemon = True
             timer.start()
         return now - since >= SETTLE
+
+    def _log_source(self, _experiment_id: str, job_name: str) -> pod_logs.PodLogSource:
+        def reporting() -> Object | None:
+            return reporting_pod(self._pods_of_job(job_name), self._reporting_role(self.get_trial_job(job_name)))
+
+        def stop() -> None:
+            remove(self.api, self.kind.resource, self.namespace, names.object_name(job_name))
+
+        return pod_logs.PodLogSource(self.api, self.namespace, self.kind.container, reporting, stop, self._monotonic)
 
     def _reporting_role(self, job: TrialJobDetail) -> str:
         return next(iter(self._options(job.form.options).roles()))

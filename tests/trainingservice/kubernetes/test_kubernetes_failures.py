@@ -135,7 +135,8 @@ def test_a_storm_of_410_is_no_storm_of_lists(bench, cluster, monkeypatch) -> Non
     assert pauses[-1] == 30.0
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [429, pytest.param(500, marks=pytest.mark.slow),
+                                    pytest.param(503, marks=pytest.mark.slow)])
 def test_refused_requests_are_made_again_after_a_while(bench, cluster, status) -> None:
     service = bench.open_service()
     cluster.faults += [{"status": status, "times": 2, "verb": "create", "path": "/jobs", "retry_after": 1},

@@ -1,0 +1,139 @@
+"""Frameworks of several roles, completion policies, the barrier, and a Framework of the user's own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
+from tests.fakes.kubernetes_under_test import FrameworksUnderTest
+from trainingservice.frameworkcontroller.config import (
+    CompletionPolicy,
+    FrameworkControllerTrialOptions,
+    TaskRoleSettings,
+)
+from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.testing.bench import Bench
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with KubernetesApiDouble(tmp_path / "cluster", controllers=[FrameworkController()],
+                             kinds=FRAMEWORK_KINDS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bench(tmp_path, cluster):
+    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
+        bench = Bench(FrameworksUnderTest(tmp_path / "platform", cluster), receiver, tmp_path)
+        yield bench
+        bench.close()
+
+
+def role(name: str, command: str | None = None, **more) -> TaskRoleSettings:
+    return TaskRoleSettings(name=name, docker_image="example/trial:1", command=command, **more)
+
+
+def run(bench, status=TrialJobStatus.SUCCEEDED, command: str = "not used"):
+    service = bench.open_service()
+    form = bench.form(command)
+    service.submit_trial_job(form)
+    return form, bench.wait_for_end(service, form, status)
+
+
+def test_the_worker_reports_wherever_it_stands_and_the_servers_are_stopped(bench) -> None:
+    bench.platform.roles = {"task_roles": (role("ps", "sleep 600"), role("worker", 'echo "$FC_TASKROLE_NAME"'))}
+    form, _ = run(bench)
+    assert bench.output(form) == "worker\n"
+    bench.wait("its pods are gone", lambda: bench.platform.cluster.store.all("pods") == [])
+
+
+def test_failed_tasks_are_a_failure_whatever_the_controller_calls_it(bench) -> None:
+    never = CompletionPolicy(min_failed_task_count=-1, min_succeed_task_count=-1)
+    bench.platform.roles = {"task_roles": (role("worker", "exit 3", framework_attempt_completion_policy=never),)}
+    form, detail = run(bench, TrialJobStatus.FAILED)
+    assert detail.exit_code == 3
+    [framework] = bench.platform.cluster.store.all("frameworks")
+    assert framework["status"]["attemptStatus"]["completionStatus"]["type"]["name"] == "Succeeded"
+
+
+def test_a_framework_that_somebody_stops_says_so(bench, cluster) -> None:
+    service = bench.open_service()
+    form = bench.form("echo here; sleep 600")
+    service.submit_trial_job(form)
+    bench.wait("it runs", lambda: bench.output(form))
+    [framework] = cluster.store.all("frameworks")
+    cluster.store.change("frameworks", "default", framework["metadata"]["name"],
+                         lambda item: item["spec"].__setitem__("executionType", "Stop"))
+    bench.wait("its end is seen", lambda: service.get_trial_job(form.job_name).status.is_end)
+    assert service.get_trial_job(form.job_name).status in (TrialJobStatus.SYS_CANCELED, TrialJobStatus.FAILED)
+
+
+def test_the_barrier_brings_the_addresses_of_all_roles(bench, cluster, tmp_path) -> None:
+    script = tmp_path / "barrier.sh"
+    script.write_text("""cat > "$1/injector.sh" <<'END'
+export FB_PS_ADDRESSES=10.42.0.59:$FB_PS_PORT FB_WORKER_IPS=10.42.0.60
+END
+""")
+    cluster.node.image_commands["frameworkcontroller/frameworkbarrier"] = ["sh", str(script), "/mnt/frameworkbarrier"]
+    bench.platform.roles = {"service_account_name": "frameworkbarrier", "task_roles": (
+        role("ps", "sleep 600"), role("worker", 'echo "$FB_PS_ADDRESSES $FB_WORKER_IPS $FB_WORKER_PORT"'))}
+    form, _ = run(bench)
+    assert bench.output(form) == "10.42.0.59:4000 10.42.0.60 4001\n"
+    [framework] = cluster.store.all("frameworks")
+    ports = [task["task"]["pod"]["spec"]["containers"][0]["ports"] for task in framework["spec"]["taskRoles"]]
+    assert ports == [[{"containerPort": 4000}], [{"containerPort": 4001}]]
+
+
+def test_a_framework_of_the_users_own_keeps_what_it_says(bench, cluster, tmp_path) -> None:
+    template = {"apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework",
+                "metadata": {"name": "mine", "labels": {"team": "vision"}}, "spec": {
+                    "executionType": "Start", "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 2},
+                    "taskRoles": [{
+                        "name": "worker", "taskNumber": 1,
+                        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
+                        "task": {"gpuNum": 0, "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0}, "pod": {
+                            "spec": {"restartPolicy": "OnFailure", "hostNetwork": False, "containers": [{
+                                "name": "own", "image": "example/own:1", "command": ["echo", "from", "the template"],
+                                "env": [{"name": "MINE", "value": "kept"}]}]}}}}]}}
+    path = tmp_path / "framework.yaml"
+    path.write_text(yaml.safe_dump(template))
+    bench.platform.roles = {"config_path": path}
+    form, _ = run(bench)
+    assert bench.output(form) == "from the template\n"
+    [made] = cluster.store.all("frameworks")
+    assert made["spec"]["retryPolicy"] == {"fancyRetryPolicy": True, "maxRetryCount": 2}
+    assert made["metadata"]["labels"]["team"] == "vision"
+    assert made["metadata"]["labels"]["nniweb/trial"] == form.job_name
+    pod = made["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    assert pod["restartPolicy"] == "Never"
+    assert pod["containers"][0]["image"] == "example/own:1"
+    assert {"name": "MINE", "value": "kept"} in pod["containers"][0]["env"]
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("spec: {}", "has no spec.taskRoles"), ("{", "is not YAML"),
+    (json.dumps({"spec": {"taskRoles": [{"name": "a"}]}}), "exactly one container"),
+    (None, "cannot be read")], ids=["empty", "broken", "no container", "missing"])
+def test_a_template_that_cannot_be_used_is_said_before_the_launch(bench, tmp_path, text, sentence) -> None:
+    path = tmp_path / "framework.yaml"
+    if text is not None:
+        path.write_text(text)
+    service = bench.platform.new_service(bench.context())
+    findings = service.rehearse(quick=True, options=FrameworkControllerTrialOptions(config_path=path))
+    service.clean_up()
+    assert any(finding.blocks and sentence in finding.message for finding in findings), findings
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("with-hyphen", "name"), ("w" * 45, f"role {'w' * 45}: its name may"),
+                                                ("Worker", "name")])
+def test_a_name_that_pods_cannot_have_is_refused_with_the_role(name, sentence) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        FrameworkControllerTrialOptions.model_validate({"taskRoles": [{"name": name, "taskNumber": 1}]})
+    assert sentence in str(refusal.value)

@@ -1,0 +1,142 @@
+"""What is wrong with a cluster is said before anything is started there."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainingservice.kubernetes.config import JobTrialOptions
+from trainingservice.kubernetes_base import rehearsal
+from trainingservice.kubernetes_base.config import RoleSettings
+
+
+def findings(bench, quick: bool = True, **role):
+    service = bench.platform.new_service(bench.context())
+    options = JobTrialOptions(worker=RoleSettings(**{"docker_image": "example/trial:1", **role}))
+    try:
+        return service.rehearse(quick=quick, options=options)
+    finally:
+        service.clean_up()
+
+
+def only(found, check: str):
+    [finding] = [finding for finding in found if finding.check == check]
+    return finding
+
+
+def test_a_cluster_that_is_well_is_told_in_sentences(bench, cluster) -> None:
+    found = findings(bench)
+    assert [finding for finding in found if not finding.ok] == []
+    assert "v1.21.2+k3s1" in only(found, "connection").message
+    assert "jobs of batch/v1" in only(found, "operator").message
+    assert cluster.store.all("pods") == []
+
+
+def test_an_api_server_that_is_away_may_come_back(bench, cluster) -> None:
+    cluster.go_away()
+    finding = only(findings(bench), "connection")
+    assert (finding.ok, finding.temporary) == (False, True)
+    assert "cannot be reached" in finding.message
+
+
+def test_refused_credentials_block(bench, cluster) -> None:
+    cluster.tokens = {"another"}
+    finding = only(findings(bench), "connection")
+    assert finding.blocks
+    assert "Renew the token" in finding.message
+
+
+def test_a_kubeconfig_that_is_missing_blocks_and_is_named(bench, tmp_path) -> None:
+    bench.platform.more = {"kubeconfig": tmp_path / "nowhere"}
+    finding = only(findings(bench), "connection")
+    assert finding.blocks
+    assert str(tmp_path / "nowhere") in finding.message
+
+
+def test_a_context_that_is_missing_blocks(bench) -> None:
+    bench.platform.more = {"context": "no-such-context"}
+    finding = only(findings(bench), "connection")
+    assert finding.blocks
+    assert "no-such-context" in finding.message
+
+
+def test_a_namespace_that_is_missing_blocks(bench) -> None:
+    bench.platform.more = {"namespace": "nowhere"}
+    finding = only(findings(bench), "namespace")
+    assert finding.blocks
+    assert "kubectl create namespace nowhere" in finding.message
+
+
+def test_each_right_that_is_missing_is_named(bench, cluster) -> None:
+    cluster.forbidden |= {("deletecollection", "jobs"), ("patch", "secrets"), ("watch", "pods")}
+    finding = only(findings(bench), "rights")
+    assert finding.blocks
+    for right in ("deletecollection jobs", "patch secrets", "watch pods"):
+        assert right in finding.message
+    assert "role.yaml" in finding.message
+
+
+def test_a_quota_that_is_used_up_is_told_and_may_pass(bench, cluster) -> None:
+    cluster.store.create("resourcequotas", "default", {
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {},
+        "status": {"hard": {"pods": "4", "requests.cpu": "8"}, "used": {"pods": "4", "requests.cpu": "2"}}})
+    finding = only(findings(bench), "quota")
+    assert (finding.ok, finding.temporary) == (False, True)
+    assert "4 of 4 pods" in finding.message
+
+
+@pytest.mark.parametrize(("gpus", "ok"), [(0, False), (2, True)])
+def test_gpus_are_looked_for_on_the_nodes(bench, cluster, gpus: int, ok: bool) -> None:
+    cluster.node.gpus = gpus
+    finding = only(findings(bench, gpu_number=2), "gpus")
+    assert finding.ok is ok
+
+
+@pytest.mark.parametrize(("text", "image", "ok"), [
+    ('{"auths": {"registry.example.org": {"auth": "x"}}}', "registry.example.org/trial:1", True),
+    ('{"auths": {"https://index.docker.io/v1/": {"auth": "x"}}}', "me/trial:1", True),
+    ('{"auths": {"other.example.org": {"auth": "x"}}}', "registry.example.org/trial:1", False),
+    ("not JSON", "registry.example.org/trial:1", False)], ids=["good", "docker hub", "other", "broken"])
+def test_the_login_must_be_for_the_images_registry(bench, tmp_path, text: str, image: str, ok: bool) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    assert only(findings(bench, docker_image=image, private_registry_auth_path=path), "registry").ok is ok
+
+
+def test_a_storage_that_is_not_mounted_here_blocks(bench, tmp_path) -> None:
+    bench.platform.more = {"storage": {"storageType": "nfs", "server": "host", "path": "/nni",
+                                       "localMountPoint": str(tmp_path / "unmounted")}}
+    finding = only(findings(bench), "storage")
+    assert not finding.ok
+    assert "localMountPoint" in finding.message
+
+
+def test_a_test_pod_tries_python_and_the_way_home_and_is_removed(bench, cluster) -> None:
+    bench.form()  # the bench then knows where the server is
+    found = findings(bench, quick=False)
+    assert "reaches this server" in only(found, "trial").message
+    bench.wait("the pod is gone", lambda: cluster.store.all("pods") == [])
+
+
+def test_a_server_that_pods_cannot_reach_is_told(bench, cluster) -> None:
+    bench.server_urls = ("http://127.0.0.1:9",)
+    finding = only(findings(bench, quick=False), "way_home")
+    assert not finding.ok
+    assert "NNIWEB_PUBLIC_URL" in finding.message
+
+
+def test_another_program_at_our_address_is_not_taken_for_the_server(bench, cluster) -> None:
+    bench.server_urls = (cluster.url,)
+    assert "another program answers there" in only(findings(bench, quick=False), "way_home").message
+
+
+def test_a_test_pod_that_cannot_start_says_why(bench, cluster, monkeypatch) -> None:
+    monkeypatch.setattr(rehearsal, "POD_DEADLINE", 1.0)
+    cluster.node.missing_images["example/typo:1"] = "not found"
+    finding = only(findings(bench, quick=False, docker_image="example/typo:1"), "trial")
+    assert (finding.ok, finding.temporary) == (False, True)
+    assert "ImagePullBackOff" in finding.message
+
+
+def test_an_image_without_python_is_told(bench) -> None:
+    finding = only(findings(bench, quick=False, python="no-such-python"), "trial")
+    assert finding.blocks
