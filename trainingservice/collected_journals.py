@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from trainingservice.errors import TrainingServiceError
 from trainingservice.journal_delivery import deliver, keeper_document
 from trainingservice.trial_job import JobApplicationForm
 from trialkeeper import attempt_folder, contract
@@ -66,9 +66,11 @@ class CollectedJournals:
     """All journals one service collects; a thread looks after them between ``open`` and ``close``."""
 
     def __init__(self, folder: Path, urls: Callable[[], tuple[str, ...]], source: Callable[[str, str], JournalSource],
-                 clock: Callable[[], float] = time.time) -> None:
-        """``source(experiment id, job name)``; ``urls``: where this process reaches the server."""
+                 clock: Callable[[], float] = time.time, look_every: float = LOOK_EVERY) -> None:
+        """``source(experiment id, job name)``; ``urls``: where this process reaches the server; ``look_every``:
+        seconds between two looks."""
         self._folder, self._urls, self._source, self._clock = folder, urls, source, clock
+        self._look_every = look_every
         self._jobs: dict[str, _Collected] = {}
         self._guard = threading.Lock()
         self._closed = threading.Event()
@@ -137,7 +139,7 @@ class CollectedJournals:
         (self._folder / f"{name}.json").unlink(missing_ok=True)
 
     def _run(self) -> None:
-        while not self._closed.wait(self._pause()):
+        while not self._closed.wait(self._look_every):
             with self._guard:
                 jobs = list(self._jobs.values())
             for job in jobs:
@@ -145,15 +147,11 @@ class CollectedJournals:
                     return
                 self._collect(job)
 
-    def _pause(self) -> float:
-        with self._guard:
-            return min([LOOK_EVERY, *(job.report_interval for job in self._jobs.values())])
-
     def _collect(self, job: _Collected) -> None:
         with job.lock:
             try:
                 self._collect_locked(job)
-            except OSError as error:
+            except (OSError, TrainingServiceError) as error:
                 logger.info("the journal of %s cannot be collected yet: %s", job.job_name, error)
             except Exception:  # one journal must not keep the others from being collected
                 logger.exception("the journal of %s cannot be collected", job.job_name)
@@ -194,7 +192,3 @@ class CollectedJournals:
         if ended and not job.waiting:
             self._drop(job.job_name)
 
-
-def notes_of(folder: Path) -> list[str]:
-    """Names of the jobs that are noted in a service's folder."""
-    return sorted(os.path.splitext(path.name)[0] for path in folder.glob("*.json"))

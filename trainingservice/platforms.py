@@ -25,6 +25,7 @@ EXTRA_PLATFORMS_VARIABLE = "NNIWEB_EXTRA_PLATFORMS"
 
 #: name -> "module:Class"
 BUILT_IN: dict[str, str] = {
+    "azureml": "trainingservice.azureml.service:AzureMlTrainingService",
     "frameworkcontroller": "trainingservice.frameworkcontroller.service:FrameworkControllerTrainingService",
     "kubeflow": "trainingservice.kubeflow.service:KubeflowTrainingService",
     "kubernetes": "trainingservice.kubernetes.service:KubernetesTrainingService",

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.fakes import azureml_workspace
+from tests.fakes.azureml_workspace import AzureMlWorkspace
 from tests.fakes.dlts_dashboard import DltsDashboard
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
@@ -86,6 +88,22 @@ def dlts(folder: Path) -> Iterator[Place]:
 
 
 @contextmanager
+def azureml(folder: Path) -> Iterator[Place]:
+    """A workspace that the vendor's SDK talks to over TLS."""
+    workspace = AzureMlWorkspace(folder)
+    workspace.start()
+    try:
+        yield Place({"platform": "azureml", "subscriptionId": azureml_workspace.SUBSCRIPTION,
+                     "resourceGroup": azureml_workspace.GROUP, "workspaceName": azureml_workspace.WORKSPACE,
+                     "tenantId": azureml_workspace.TENANT, "clientId": azureml_workspace.CLIENT,
+                     "clientSecret": azureml_workspace.SECRET, "computeTarget": "cpu-cluster",
+                     "authorityHost": workspace.address, "resourceManager": workspace.address,
+                     "nniManagerIp": "127.0.0.1"}, {"REQUESTS_CA_BUNDLE": str(workspace.authority)})
+    finally:
+        workspace.end()
+
+
+@contextmanager
 def kubernetes(folder: Path) -> Iterator[Place]:
     """Plain Jobs on a double of the Kubernetes API that runs each pod's command as a process."""
     with KubernetesApiDouble(folder / "cluster") as cluster:
@@ -123,4 +141,5 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "frameworkcontroller": frameworkcontroller,
     "openpai": openpai,
     "dlts": dlts,
+    "azureml": azureml,
 }

@@ -1,0 +1,1 @@
+"""Trials as command jobs of an Azure Machine Learning workspace."""

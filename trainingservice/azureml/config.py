@@ -1,0 +1,104 @@
+"""What a configuration file may say about an Azure ML workspace, and about one experiment's jobs there.
+
+Fields that NNI has keep its names and meanings. Workspace, compute and who we are there is the cluster; image and
+data are what one experiment asks of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, SecretStr, StringConstraints, model_validator
+
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+
+Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
+HttpsAddress = Annotated[str, StringConstraints(pattern=r"^https://[^\s/?#]+/?$")]
+InputName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class AzureMlClusterSettings(ClusterSettings):
+    """One compute of one workspace, and how to log in."""
+
+    platform_name: ClassVar[str] = "azureml"
+    reuse_mode_meaning: ClassVar[str] = (
+        "accepted and not needed on azureml: each trial is a job of its own (in NNI one job ran many trials), so that "
+        "the portal shows, stops and bills trials one by one")
+    v1_fields: ClassVar[Mapping[str, str]] = {
+        "amlConfig.subscriptionId": "subscriptionId",
+        "amlConfig.resourceGroup": "resourceGroup",
+        "amlConfig.workspaceName": "workspaceName",
+        "trial.computeTarget": "computeTarget",  # NNI 1.7; later versions have it in amlConfig, which wins
+        "amlConfig.computeTarget": "computeTarget",
+    }
+
+    subscription_id: Name = Field(description="Id of the Azure subscription.")
+    resource_group: Name = Field(description="Resource group of the workspace.")
+    workspace_name: Name = Field(description="Name of the workspace.")
+    compute_target: Name = Field(description="Name of the compute cluster that runs the jobs.")
+    tenant_id: Name | None = Field(default=None, description="Service principal: its tenant.")
+    client_id: Name | None = Field(
+        default=None, description="Service principal: its application id. With managedIdentity: the id of a "
+                                  "user-assigned identity.")
+    client_secret: SecretStr | None = Field(default=None, description="Service principal: its secret.")
+    managed_identity: bool = Field(
+        default=False, description="Log in with the managed identity of the machine the server runs on.")
+    authority_host: HttpsAddress | None = Field(
+        default=None, description="Where one logs in, for clouds of their own. Default: Azure's public cloud.")
+    resource_manager: HttpsAddress | None = Field(
+        default=None, description="Address of the resource manager, for clouds of their own. Default: Azure's public "
+                                  "cloud.")
+
+    @model_validator(mode="after")
+    def _one_log_in(self) -> AzureMlClusterSettings:
+        if self.client_secret is not None and (self.tenant_id is None or self.client_id is None):
+            raise ValueError("clientSecret belongs to a service principal: give tenantId and clientId, too")
+        if self.client_secret is not None and self.managed_identity:
+            raise ValueError("clientSecret and managedIdentity exclude each other; give one of them")
+        return self
+
+    def borrowed_from_the_server(self) -> str:
+        return "" if self.client_secret is not None else "its log-in at Azure"
+
+    @property
+    def arm_path(self) -> str:
+        """The workspace in Azure's own addresses."""
+        return (f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}/providers/"
+                f"Microsoft.MachineLearningServices/workspaces/{self.workspace_name}")
+
+
+class AzureMlTrialOptions(TrialOptions):
+    """What one experiment asks of the workspace for each of its jobs."""
+
+    v1_fields: ClassVar[Mapping[str, str]] = {
+        "trial.image": "dockerImage",
+        "amlConfig.maxTrialNumPerGpu": "maxTrialNumberPerGpu",
+    }
+    v1_dropped: ClassVar[Mapping[str, str]] = {
+        "amlConfig.useActiveGpu": "has no effect; each trial is a job with a node of its own"}
+
+    docker_image: str = Field(default="msranni/nni:latest", min_length=1,
+                              description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
+    environment: str | None = Field(
+        default=None, pattern=r"^azureml:[^:\s]+(:[^:\s]+|@latest)$",
+        description="A registered environment instead of an image: azureml:name:version. (Not in NNI.)")
+    max_trial_number_per_gpu: int | None = Field(
+        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect: each trial is a job "
+                                        "with a node of its own.")
+    data_mounts: dict[InputName, str] = Field(
+        default={}, description="Data that each job mounts, read-only: a name and an address such as "
+                                "azureml://datastores/store/paths/folder/. The trial finds the folder in the variable "
+                                "NNI_DATA_ and the name. (Not in NNI.)")
+    shm_size: str | None = Field(default=None, pattern=r"^\d+[kmgKMG]?b?$",
+                                 description='Shared memory of each job, such as "2g". (Not in NNI.)')
+    docker_args: str | None = Field(default=None, description="Further arguments of docker run. (Not in NNI.)")
+    experiment_name: Name | None = Field(
+        default=None, description="Azure ML's experiment that the jobs are shown in. Default: nni_exp_ and the "
+                                  "experiment's id. (Not in NNI.)")
+    channel: Literal["auto", "http", "log"] = Field(
+        default="auto", description="How trials get their code and report: by calling this server (http), or through "
+                                    "the job's uploaded code and its log. auto: http where the server has an address "
+                                    "for other machines, else log. (Not in NNI.)")
+    reuse_mode: bool | None = Field(
+        default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")

@@ -1,0 +1,213 @@
+"""The azureml platform: each trial is a command job of an Azure ML workspace, with a keeper in its container."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, cast
+
+from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialOptions
+from trainingservice.azureml.rehearsal import rehearse_workspace
+from trainingservice.azureml.run_log import LogJournal, RunHistory, told_end
+from trainingservice.azureml.snapshot import CODE, COMMAND, JOB_VARIABLE, make_snapshot, snapshot_key
+from trainingservice.azureml.states import observed_status
+from trainingservice.azureml.workspace import JobRequest, NoSuchJob, SeenJob, Workspace
+from trainingservice.base import RehearsalFinding, ServiceContext
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.code_archive import archive_of
+from trainingservice.collected_journals import CollectedJournals
+from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.keeper_exit import observed_exit
+from trainingservice.polling import Observation, PollingTrainingService
+from trainingservice.trial_job import JobApplicationForm, TrialJobDetail, job_document
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+#: A job may be unknown to the workspace for so many seconds after its submission was accepted.
+NOT_THERE_YET = 30.0
+#: Up to so many jobs are asked about one by one; more with one question for the whole workspace.
+ONE_BY_ONE = 3
+#: Tags by which our jobs are told from others.
+INSTALLATION_TAG, EXPERIMENT_TAG, TRIAL_TAG = "nniweb_installation", "nni_experiment", "nni_trial"
+
+
+class AzureMlTrainingService(PollingTrainingService):
+    """Runs trials as command jobs of one workspace. Job names and their tags are all that it needs to come back."""
+
+    platform: ClassVar[str] = "azureml"
+    settings_model: ClassVar[type[ClusterSettings]] = AzureMlClusterSettings
+    options_model: ClassVar[type[TrialOptions]] = AzureMlTrialOptions
+    needs_public_url: ClassVar[bool] = False  # the job's log is a way home, too
+    poll_interval: ClassVar[tuple[float, float]] = (5.0, 30.0)
+    #: Seconds between two looks at a job's log.
+    log_interval: ClassVar[float] = 5.0
+
+    def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(settings, context, monotonic=monotonic)
+        self._settings = cast(AzureMlClusterSettings, settings)
+        self._workspace = Workspace(self._settings)
+        self._history = RunHistory(self._workspace, self._settings.arm_path)
+        self._journals = CollectedJournals(
+            context.state_folder / "collected", context.relay_urls,
+            lambda experiment, name: LogJournal(self._history, self._workspace, _job_name(experiment, name)),
+            context.clock, self.log_interval)
+        self._submitting = threading.Lock()
+        #: What the workspace has of snapshots and images: our key -> its id.
+        self._uploaded: dict[str, str] = {}
+        self._environments: dict[str, str] = {}
+
+    def open(self) -> None:
+        self._journals.open()
+
+    def close(self) -> None:
+        self._journals.close()
+        self._workspace.close()
+
+    def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        return rehearse_workspace(self._workspace, self._settings.compute_target)
+
+    # --- the four methods ------------------------------------------------------------------
+
+    def start_job(self, job: TrialJobDetail) -> Observation:
+        form = job.form
+        name = _job_name(form.experiment_id, job.id)
+        if self._tombstone(job.id).exists():
+            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        try:
+            known = self._workspace.job(name)
+        except NoSuchJob:
+            known = self._submit(form, name)
+        if known.tags.get(TRIAL_TAG) != job.id or known.tags.get(INSTALLATION_TAG) != self.context.installation:
+            raise PermanentError(f"{self._workspace.where} has a job named {name} already, which is not this trial's; "
+                                 "rerun the trial, which gives it another name.")
+        return replace(observed_status(known.status), url=known.page)
+
+    def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        found: dict[str, SeenJob] = {}
+        names = {_job_name(job.form.experiment_id, job.id): job for job in jobs}
+        if len(jobs) > ONE_BY_ONE:
+            for seen in self._workspace.jobs():
+                if seen.name in names:
+                    found[seen.name] = seen
+                    if len(found) == len(names):
+                        break
+        answers: dict[str, Observation | None] = {}
+        for name, job in names.items():
+            try:
+                answers[job.id] = self._observed(job, found.get(name) or self._workspace.job(name))
+            except NoSuchJob:
+                if not (job.url and self.context.clock() - job.submit_time < NOT_THERE_YET):
+                    answers[job.id] = None
+        return answers
+
+    def stop_job(self, job: TrialJobDetail) -> None:
+        try:
+            self._tombstone(job.id).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._tombstone(job.id).touch()
+        except OSError as error:
+            raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make room "
+                                 "there.") from error
+        finally:
+            self._workspace.cancel(_job_name(job.form.experiment_id, job.id))
+
+    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
+        self._journals.forget(experiment_id)
+        for job in jobs:
+            self._workspace.archive(_job_name(experiment_id, job.id))
+            self._tombstone(job.id).unlink(missing_ok=True)
+
+    def job_ended(self, job: TrialJobDetail) -> None:
+        self._journals.finish(job.id)
+
+    # --- how -------------------------------------------------------------------------------
+
+    def _submit(self, form: JobApplicationForm, name: str) -> SeenJob:
+        options = cast(AzureMlTrialOptions, form.options)
+        urls = _urls(form, options)
+        image = form.image or options.docker_image
+        variables = {contract.ENV_JOB: form.job_name, "NNI_EXP_ID": form.experiment_id}
+        if urls:
+            variables |= {contract.ENV_URLS: ",".join(urls), contract.ENV_TOKEN: form.keeper.token}
+        else:
+            variables[JOB_VARIABLE] = json.dumps(self._document(form))
+        key = snapshot_key(form.code, not urls)
+        with self._submitting:  # one upload for all who need it
+            try:
+                if not urls:
+                    self._journals.expect(form)
+                code = self._uploaded.get(key) or str(make_snapshot(
+                    self.context.state_folder / "snapshots" / ("keeper" if urls else form.experiment_id), form.code,
+                    not urls))
+            except OSError as error:
+                raise TemporaryError(f"The server cannot prepare the job's code: {error.strerror or error}; make room "
+                                     "in its data folder.") from error
+            if form.code is not None and form.code.archive is not None and not form.code.archive.is_file():
+                raise PermanentError(f"The code archive {form.code.archive} is not there any more; launch the "
+                                     "experiment again.")
+            seen = self._workspace.submit(JobRequest(
+                name=name, command=_command(options), compute=self._settings.compute_target, code=code,
+                environment=options.environment or self._environments.get(image, ""), image=image,
+                experiment_name=options.experiment_name or f"nni_exp_{form.experiment_id}",
+                display_name=f"trial {form.sequence_id} ({form.trial_job_id})", variables=variables,
+                tags={INSTALLATION_TAG: self.context.installation, EXPERIMENT_TAG: form.experiment_id,
+                      TRIAL_TAG: form.job_name},
+                inputs=options.data_mounts, shm_size=options.shm_size, docker_args=options.docker_args))
+            if seen.code:
+                self._uploaded[key] = seen.code
+            if seen.environment and options.environment is None:
+                self._environments[image] = seen.environment
+        return seen
+
+    def _document(self, form: JobApplicationForm) -> contract.JobDocument:
+        code: contract.CodeDocument | None = None
+        if form.code is not None:
+            sha256 = form.code.sha256 or archive_of(form.code, self.context.state_folder / "code")[1]
+            code = {"sha256": sha256, "archive": CODE}
+        document = job_document(form, platform=self.platform, code=code)
+        document["limits"]["claim_timeout"] = 0.0  # nobody will answer
+        return document
+
+    def _observed(self, job: TrialJobDetail, found: SeenJob) -> Observation:
+        seen = replace(observed_status(found.status), url=found.page)
+        if not seen.status.is_end:
+            return seen
+        try:
+            details = self._history.details(found.name)
+            address = self._history.log_address(details)
+            end = told_end(self._history.read(address, 0)) if address else None
+        except TemporaryError:  # the end itself is certain
+            return seen
+        if end is not None and not end.get("claimed"):
+            return replace(observed_exit(end), url=found.page)
+        said = details.get("error")
+        said = said.get("error", said) if isinstance(said, dict) else None
+        if seen.status is TrialJobStatus.FAILED and isinstance(said, dict) and said.get("message"):
+            return replace(seen, message=f"The job failed. The workspace says: {str(said['message'])[:300]}")
+        return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
+
+    def _tombstone(self, job_name: str) -> Path:
+        return self.context.state_folder / "canceled" / job_name
+
+
+def _job_name(experiment_id: str, job_name: str) -> str:
+    """In lower case, as both ids are: the service compares names without case."""
+    return f"nni_exp_{experiment_id}_trial_{job_name}"
+
+
+def _command(options: AzureMlTrialOptions) -> str:
+    exports = [f'export NNI_DATA_{name}="${{{{inputs.{name}}}}}"' for name in options.data_mounts]
+    return " && ".join([*exports, COMMAND])
+
+
+def _urls(form: JobApplicationForm, options: AzureMlTrialOptions) -> tuple[str, ...]:
+    """The addresses that the keeper calls; () where its journal is read from the job's log."""
+    if options.channel == "http" and not form.keeper.urls:
+        raise PermanentError("channel is http, but only the server's loopback address is known. Set NNIWEB_PUBLIC_URL "
+                             "to an address that the compute can reach, or nniManagerIp in the file, or let the "
+                             "channel be log.")
+    return () if options.channel == "log" else form.keeper.urls

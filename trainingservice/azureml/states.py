@@ -1,0 +1,37 @@
+"""The statuses of Azure ML's jobs, every value the service has, and what they are here."""
+
+from __future__ import annotations
+
+from trainingservice.job_record import Observation
+from trainingservice.trial_job_status import TrialJobStatus
+
+#: Compared without regard to letter case.
+STATUSES = {
+    "notstarted": TrialJobStatus.WAITING, "starting": TrialJobStatus.WAITING, "provisioning": TrialJobStatus.WAITING,
+    "preparing": TrialJobStatus.WAITING, "queued": TrialJobStatus.WAITING,
+    "running": TrialJobStatus.RUNNING,
+    # the trial's process has ended, and its outputs are being stored
+    "finalizing": TrialJobStatus.RUNNING,
+    "cancelrequested": TrialJobStatus.RUNNING,
+    "completed": TrialJobStatus.SUCCEEDED, "failed": TrialJobStatus.FAILED, "canceled": TrialJobStatus.SYS_CANCELED,
+    # it may come back to any earlier state
+    "notresponding": TrialJobStatus.UNKNOWN, "paused": TrialJobStatus.UNKNOWN, "unknown": TrialJobStatus.UNKNOWN,
+}
+_MESSAGES = {
+    "provisioning": "Waits until the compute has started a node; that takes minutes.",
+    "preparing": "Waits until the image is ready; the first time that takes minutes.",
+    "queued": "Waits in the queue of the compute.",
+    "canceled": "The job was canceled in the workspace.",
+    "failed": "The job failed.",
+    "notresponding": "The job's node does not answer; it may come back.",
+    "paused": "The job is paused in the workspace.",
+}
+
+
+def observed_status(word: str) -> Observation:
+    """A word that is not known here is UNKNOWN, with that sentence."""
+    status = STATUSES.get(word.lower(), TrialJobStatus.UNKNOWN)
+    message = _MESSAGES.get(word.lower(), "")
+    if status is TrialJobStatus.UNKNOWN and not message:
+        message = f"The workspace shows the job in a state that is not known here ({word or 'none'})."
+    return Observation(status, message=message)

@@ -1,0 +1,271 @@
+"""Calls to one workspace with the vendor's SDK, which is loaded at the first of them; its errors become sentences."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from trainingservice.azureml.config import AzureMlClusterSettings
+from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.polling import MustWait
+from trainingservice.rest_client import LogInRefused
+
+INSTALL = "pip install -r requirements/azure.txt"
+#: A log-in refused so is tried again after so many seconds.
+RETRY_AFTER_REFUSAL = 30.0
+#: Active jobs of the workspace that one question looks through at most.
+MOST_LISTED = 1000
+#: The SDK tells the service about the git checkout it runs in, unless these are there.
+_NO_GIT = {"mlflow.source.git.branch": "", "mlflow.source.git.commit": ""}
+
+
+class NoSuchJob(Exception):
+    """The workspace has no job of this name."""
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """One command job. ``code``: a local folder, or the id of one that was uploaded before; so ``environment``."""
+
+    name: str
+    command: str
+    compute: str
+    code: str
+    environment: str
+    image: str
+    experiment_name: str
+    display_name: str
+    variables: Mapping[str, str]
+    tags: Mapping[str, str]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    shm_size: str | None = None
+    docker_args: str | None = None
+
+
+@dataclass(frozen=True)
+class SeenJob:
+    name: str
+    status: str
+    page: str
+    tags: Mapping[str, str]
+    code: str
+    environment: str
+
+
+class Workspace:
+    """May be used from several threads."""
+
+    def __init__(self, settings: AzureMlClusterSettings) -> None:
+        self._settings = settings
+        self.where = f"The Azure ML workspace {settings.workspace_name}"
+        self._lock = threading.Lock()
+        self._made: Any = None
+        self._credential: Any = None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._credential is not None:
+                self._credential.close()
+            self._made = self._credential = None
+
+    # --- jobs ------------------------------------------------------------------------------
+
+    def submit(self, request: JobRequest) -> SeenJob:
+        """Raises PermanentError, MustWait (quota), TemporaryError."""
+        client = self._client()
+        from azure.ai.ml import Input, command
+        from azure.ai.ml.entities import Environment
+
+        with self._sentences(f"the job {request.name}"):
+            environment: Any = request.environment or Environment(image=request.image)
+            job = command(
+                name=request.name, display_name=request.display_name, experiment_name=request.experiment_name,
+                command=request.command, code=request.code, environment=environment, compute=request.compute,
+                environment_variables=dict(request.variables), tags=dict(request.tags), shm_size=request.shm_size,
+                docker_args=request.docker_args,
+                inputs={name: Input(type="uri_folder", path=path, mode="ro_mount")
+                        for name, path in request.inputs.items()},
+                properties=dict(_NO_GIT))
+            return _seen(client.jobs.create_or_update(job))
+
+    def job(self, name: str) -> SeenJob:
+        """Raises NoSuchJob."""
+        with self._sentences(f"the job {name}"):
+            return _seen(self._client().jobs.get(name))
+
+    def jobs(self) -> Iterator[SeenJob]:
+        """The workspace's active jobs, page by page as they are taken."""
+        with self._sentences("the list of jobs"):
+            for job in islice(self._client().jobs.list(), MOST_LISTED):
+                if job is not None:
+                    yield _seen(job)
+
+    def cancel(self, name: str) -> None:
+        """Ask for its end; harmless where it has ended or is not there."""
+        try:
+            with self._sentences(f"the end of the job {name}"):
+                self._client().jobs.begin_cancel(name, polling=False)
+        except (NoSuchJob, PermanentError):
+            return  # it has ended: its status says so
+
+    def archive(self, name: str) -> None:
+        """Hide a job; harmless where it is not there."""
+        try:
+            with self._sentences(f"the job {name}"):
+                self._client().jobs.archive(name)
+        except NoSuchJob:
+            return
+
+    # --- look-ups --------------------------------------------------------------------------
+
+    def facts(self) -> Mapping[str, str]:
+        """``location`` and ``discovery_url`` of the workspace."""
+        try:
+            with self._sentences("the workspace"):
+                found = self._client().workspaces.get(self._settings.workspace_name)
+        except NoSuchJob:
+            raise PermanentError(f"{self.where} does not exist in resource group {self._settings.resource_group} of "
+                                 f"subscription {self._settings.subscription_id}; correct the three names.") from None
+        return {"location": str(found.location or ""), "discovery_url": str(found.discovery_url or "")}
+
+    def compute_problem(self, name: str) -> str:
+        """Why jobs cannot run on a compute, a sentence; "" where they can."""
+        try:
+            with self._sentences("the compute"):
+                found = self._client().compute.get(name)
+        except NoSuchJob:
+            return f"{self.where} has no compute named {name!r}; correct computeTarget."
+        state = getattr(found, "provisioning_state", "")
+        state = str(getattr(state, "value", state) or "")
+        if state in ("Succeeded", ""):
+            return ""
+        return f"The compute {name} is in the state {state}, in which it runs nothing; mend it in the portal."
+
+    def token(self) -> str:
+        """A token for Azure's interfaces: a secret."""
+        self._client()
+        with self._sentences("the log-in"):
+            return str(self._credential.get_token(f"{self._resource_manager}.default").token)
+
+    # --- how -------------------------------------------------------------------------------
+
+    @property
+    def _resource_manager(self) -> str:
+        return (self._settings.resource_manager or "https://management.azure.com").rstrip("/") + "/"
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def _make(self) -> Any:
+        try:
+            from azure.ai.ml import MLClient
+        except ModuleNotFoundError as error:
+            raise PermanentError(f"The azureml platform needs the Python library {error.name}, which is not installed "
+                                 f"here. Install it with: {INSTALL}") from error
+        # of its classes that are experimental, at each start, and of tenants in addresses, at each answer
+        logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)
+        settings = self._settings
+        self._credential = self._log_in()
+        more: dict[str, Any] = {}
+        if settings.resource_manager is not None:
+            address = self._resource_manager
+            more = {"cloud": f"nniweb-{urlsplit(address).netloc}", "cloud_metadata": {
+                "azure_portal": "https://portal.azure.com/", "resource_manager": address,
+                "active_directory": settings.authority_host or "https://login.microsoftonline.com/",
+                "aml_resource_id": address, "storage_endpoint": "core.windows.net",
+                "registry_discovery_endpoint": address}}
+            more["cloud_metadata"]["cloud"] = more["cloud"]
+        return MLClient(self._credential, settings.subscription_id, settings.resource_group, settings.workspace_name,
+                        enable_telemetry=False, show_progress=False, **more)
+
+    def _log_in(self) -> Any:
+        from azure.identity import ClientSecretCredential, DefaultAzureCredential, ManagedIdentityCredential
+
+        settings = self._settings
+        more: dict[str, Any] = {}
+        if settings.authority_host is not None:
+            more = {"authority": settings.authority_host, "disable_instance_discovery": True}
+        if settings.client_secret is not None:
+            return ClientSecretCredential(settings.tenant_id or "", settings.client_id or "",
+                                          settings.client_secret.get_secret_value(), **more)
+        if settings.managed_identity:
+            return ManagedIdentityCredential(client_id=settings.client_id)
+        return DefaultAzureCredential(exclude_interactive_browser_credential=True, **more)
+
+    @contextmanager
+    def _sentences(self, what: str) -> Iterator[None]:
+        """Turn what the SDK raises into the errors of this package."""
+        self._client()  # without the SDK there are no errors of it either
+        from azure.ai.ml.exceptions import MlException
+        from azure.core import exceptions
+
+        try:
+            yield
+        except exceptions.ResourceNotFoundError as error:
+            raise NoSuchJob(str(error)) from error
+        except exceptions.ClientAuthenticationError as error:
+            raise LogInRefused(f"{self.where} does not let us in: {_first_line(error)} Trials wait. "
+                               f"{self._what_to_renew()}", retry_after=RETRY_AFTER_REFUSAL) from error
+        except exceptions.DecodeError as error:
+            raise TemporaryError(f"{self.where} answered with something that is not JSON; does a proxy stand before "
+                                 "it?") from error
+        except exceptions.HttpResponseError as error:
+            raise self._refusal(error, what) from error
+        except (exceptions.ServiceRequestError, exceptions.ServiceResponseError) as error:
+            raise TemporaryError(f"{self.where} cannot be reached: {_first_line(error)}") from error
+        except MlException as error:
+            raise PermanentError(f"The SDK refuses {what}: {_first_line(error)}") from error
+
+    def _refusal(self, error: Any, what: str) -> Exception:
+        status, code = error.status_code, str(getattr(error.error, "code", "") or "")
+        said = _first_line(error)
+        if status == 403:
+            return LogInRefused(f"{self.where} does not permit {what}: {said} Trials wait. Give our identity the role "
+                                "AzureML Data Scientist on the workspace.", retry_after=RETRY_AFTER_REFUSAL)
+        if status in (408, 429) or status is None or status >= 500:
+            pause = (error.response.headers.get("Retry-After") if error.response is not None else None) or ""
+            limited = "limits how often it may be asked" if status == 429 else \
+                f"has a fault of its own (HTTP {status}): {said}"
+            return TemporaryError(f"{self.where} {limited}; it is asked again.",
+                                  retry_after=float(pause) if pause.isdigit() else None)
+        if "quota" in code.lower():
+            return MustWait(f"{self.where} has no quota left for {what}: {said} It is tried again; ask for more quota, "
+                            "or run fewer trials at a time.", retry_after=60.0)
+        if status < 400:
+            return TemporaryError(f"{self.where} answered with something that is not JSON ({said}); does a proxy stand "
+                                  "before it?")
+        return PermanentError(f"{self.where} refuses {what} (HTTP {status} {code}): {said}")
+
+    def _what_to_renew(self) -> str:
+        if self._settings.client_secret is not None:
+            return "Renew the service principal's secret and put it into the cluster's settings (clientSecret)."
+        return "Run az login as the server's user, or give a service principal (tenantId, clientId, clientSecret)."
+
+
+def _seen(job: Any) -> SeenJob:
+    status = job.status
+    return SeenJob(name=str(job.name), status=str(getattr(status, "value", status) or ""),
+                   page=str(job.studio_url or ""), tags=dict(job.tags or {}), code=_id(getattr(job, "code", "")),
+                   environment=_id(getattr(job, "environment", "")))
+
+
+def _id(value: Any) -> str:
+    return str(value) if isinstance(value, str | os.PathLike) and not Path(value).is_absolute() \
+        or isinstance(value, str) and value.startswith("/subscriptions/") else ""
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(getattr(error, "message", "") or error).strip() or type(error).__name__
+    line = text.splitlines()[0][:300]
+    return line if line.endswith((".", "!", "?")) else line + "."
