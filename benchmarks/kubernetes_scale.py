@@ -1,0 +1,131 @@
+"""A thousand trials at once on Kubernetes: what they cost the API server and this process.
+
+    python benchmarks/kubernetes_scale.py [trials]
+
+The API is the double of the tests, in a process of its own; pods are simulated there, because a real keeper costs
+18 MB. Printed: how long submitting and ending take, requests by verb, and memory per trial of the service's process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from trainingservice.base import ServiceContext  # noqa: E402
+from trainingservice.kubernetes.config import JobClusterSettings, JobTrialOptions  # noqa: E402
+from trainingservice.kubernetes.service import KubernetesTrainingService  # noqa: E402
+from trainingservice.kubernetes_base.config import RoleSettings  # noqa: E402
+from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode  # noqa: E402
+from trainingservice.trial_job_status import TrialJobStatus  # noqa: E402
+
+PATIENCE = 600.0
+
+
+def serve(folder: Path) -> None:
+    """The API server: pods run at once, and all end when the file "end" appears."""
+    from tests.fakes.kubernetes_api import KubernetesApiDouble
+    from tests.fakes.kubernetes_api_store import now_text
+
+    with KubernetesApiDouble(folder / "cluster") as cluster:
+        def set_status(pod: dict, **status: object) -> None:
+            cluster.store.change("pods", "default", pod["metadata"]["name"], lambda item: item["status"].update(status))
+
+        def start(pod: dict) -> None:
+            cluster.store.change("pods", "default", pod["metadata"]["name"],
+                                 lambda item: item["spec"].__setitem__("nodeName", "node1"))
+            set_status(pod, phase="Running", containerStatuses=[
+                {"name": "trial", "image": "example/trial:1", "state": {"running": {"startedAt": now_text()}}}])
+
+        cluster.node.instead = start
+        print(cluster.kubeconfig, flush=True)
+        while not (folder / "end").exists():
+            time.sleep(0.1)
+        end = json.dumps({"exit_code": 0, "signal": None, "reason": "exited", "message": "", "duration": 1.0,
+                          "at": time.time()})
+        for pod in cluster.store.all("pods"):
+            set_status(pod, phase="Succeeded", containerStatuses=[
+                {"name": "trial", "image": "example/trial:1", "state": {"terminated": {
+                    "exitCode": 0, "reason": "Completed", "message": end, "startedAt": now_text(),
+                    "finishedAt": now_text()}}}])
+        while not (folder / "stop").exists():
+            time.sleep(0.1)
+        counts = Counter(f"{verb} {plural}" for (verb, plural), count in cluster.verbs.items() for _ in range(count))
+        (folder / "requests.json").write_text(json.dumps(counts))
+
+
+def resident() -> int:
+    """Bytes of memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def wait(what: str, condition) -> float:
+    """Seconds until it is true."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > PATIENCE:
+            raise SystemExit(f"not within {PATIENCE:.0f} s: {what}")
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+def main(count: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        server = subprocess.Popen([sys.executable, __file__, "--serve", name], stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        kubeconfig = Path(server.stdout.readline().strip())
+        archive = folder / "code.tar.gz"
+        archive.write_bytes(b"")
+        code = TrialCode(archive=archive, sha256="0" * 64)
+        service = KubernetesTrainingService(
+            JobClusterSettings(kubeconfig=kubeconfig, max_unfinished_objects=count),
+            ServiceContext("benchmark", folder / "state"))
+        service.resume_trial_jobs([])
+        threading.Thread(target=service.run, daemon=True).start()
+        options = JobTrialOptions(worker=RoleSettings(docker_image="example/trial:1"))
+        forms = [JobApplicationForm(
+            job_name=f"t{number:011d}", trial_job_id=f"t{number:011d}", experiment_id="ebenchmark00",
+            sequence_id=number, hyper_parameters=HyperParameters('{"parameters": {"x": 0.5}}'), command="true",
+            keeper=KeeperAccess(("http://127.0.0.1:9",), "t" * 43), code=code, options=options)
+            for number in range(count)]
+        before = resident()
+
+        def number_of(status: TrialJobStatus) -> int:
+            return sum(job.status is status for job in service.list_trial_jobs())
+
+        for form in forms:
+            service.submit_trial_job(form)
+        started = wait("all run", lambda: number_of(TrialJobStatus.RUNNING) == count)
+        memory = (resident() - before) / count
+        print(f"{count} trials submitted and seen running: {started:.1f} s ({count / started:.0f} a second)")
+        print(f"memory of the service's process for each running trial: {memory / 1024:.1f} KB")
+        asked = service.api.requests
+        time.sleep(5)
+        print(f"requests in 5 s while all of them only run: {service.api.requests - asked}")
+        (folder / "end").touch()
+        ended = wait("all have ended", lambda: number_of(TrialJobStatus.SUCCEEDED) == count)
+        print(f"all ended at once, seen: {ended:.1f} s")
+        service.clean_up_experiment("ebenchmark00")
+        service.clean_up()
+        (folder / "stop").touch()
+        server.wait(60)
+        requests = json.loads((folder / "requests.json").read_text())
+        print(f"requests for each trial: {sum(requests.values()) / count:.2f}")
+        for verb, times in sorted(requests.items(), key=lambda pair: -pair[1]):
+            print(f"  {verb}: {times}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--serve"]:
+        serve(Path(sys.argv[2]))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
