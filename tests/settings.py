@@ -9,7 +9,7 @@ _folder = tempfile.mkdtemp(prefix="nniweb-tests-")
 atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 # the same tests on PostgreSQL: NNIWEB_TEST_DATABASE_URL=postgres://... (a user who may create databases)
 _database_url = os.environ.pop("NNIWEB_TEST_DATABASE_URL", "")
-for _name in [name for name in os.environ if name.startswith("NNIWEB_")]:
+for _name in [name for name in os.environ if name.startswith("NNIWEB_") and not name.startswith("NNIWEB_TEST_")]:
     del os.environ[_name]  # what the developer's own server uses is none of the tests' business
 if _database_url:
     os.environ["NNIWEB_DATABASE_URL"] = _database_url

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_under_test import JobsUnderTest
 from trainingservice.keeper_receiver import KeeperReceiver
-from trainingservice.kubernetes_base.config import StorageSettings
+from trainingservice.kubernetes.config import JobClusterSettings, JobTrialOptions
+from trainingservice.kubernetes.job import JOBS
+from trainingservice.kubernetes.service import KubernetesTrainingService
+from trainingservice.kubernetes_base.api import PODS, SECRETS, ApiAccess, KubernetesApi
+from trainingservice.kubernetes_base.config import RoleSettings, StorageSettings
 from trainingservice.testing.bench import Bench
-from trainingservice.testing.conformance import TrainingServiceConformance
+from trainingservice.testing.conformance import PlatformUnderTest, TrainingServiceConformance
 
 
 class TestKubernetes(TrainingServiceConformance):
@@ -17,6 +24,42 @@ class TestKubernetes(TrainingServiceConformance):
     def platform(self, tmp_path):
         with KubernetesApiDouble(tmp_path / "cluster") as cluster:
             yield JobsUnderTest(tmp_path / "platform", cluster)
+
+
+class RealCluster(PlatformUnderTest):
+    """A cluster of yours: NNIWEB_TEST_KUBECONFIG, and if need be NNIWEB_TEST_NAMESPACE and NNIWEB_TEST_IMAGE."""
+
+    runs_here = False
+    namespace = os.environ.get("NNIWEB_TEST_NAMESPACE", "default")
+
+    def new_service(self, context):
+        self.api = KubernetesApi(ApiAccess(Path(os.environ["NNIWEB_TEST_KUBECONFIG"])))
+        return KubernetesTrainingService(JobClusterSettings(
+            kubeconfig=Path(os.environ["NNIWEB_TEST_KUBECONFIG"]), namespace=self.namespace), context)
+
+    def options(self):
+        image = os.environ.get("NNIWEB_TEST_IMAGE", "python:3.11-slim")
+        return JobTrialOptions(worker=RoleSettings(docker_image=image))
+
+    def left_behind(self, experiment_id):
+        return [f"{resource.plural}/{item['metadata']['name']}" for resource in (JOBS, SECRETS, PODS)
+                for item in self.api.call("GET", resource.path(self.namespace), query={
+                    "labelSelector": f"nniweb/experiment={experiment_id}"}).get("items") or []]
+
+
+if os.environ.get("NNIWEB_TEST_KUBECONFIG"):
+    class TestRealKubernetes(TrainingServiceConformance):
+        """Pods must reach this machine at NNIWEB_TEST_HOST."""
+
+        @pytest.fixture
+        def platform(self, tmp_path):
+            return RealCluster(tmp_path / "platform")
+
+        @pytest.fixture
+        def keeper_server(self, tmp_path):
+            with KeeperReceiver(installation="conformance", folder=tmp_path / "receiver",
+                                host=os.environ["NNIWEB_TEST_HOST"]) as receiver:
+                yield receiver
 
 
 @pytest.fixture(params=["nfs", "persistentVolumeClaim", "azureFile"])
