@@ -85,7 +85,7 @@ class AzureMlTrainingService(PollingTrainingService):
         if known.tags.get(TRIAL_TAG) != job.id or known.tags.get(INSTALLATION_TAG) != self.context.installation:
             raise PermanentError(f"{self._workspace.where} has a job named {name} already, which is not this trial's; "
                                  "rerun the trial, which gives it another name.")
-        return replace(observed_status(known.status), url=known.page)
+        return self._observed(job, known)
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         found: dict[str, SeenJob] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -217,7 +218,7 @@ class Workspace:
         except exceptions.ClientAuthenticationError as error:
             raise LogInRefused(f"{self.where} does not let us in: {_first_line(error)} Trials wait. "
                                f"{self._what_to_renew()}", retry_after=RETRY_AFTER_REFUSAL) from error
-        except exceptions.DecodeError as error:
+        except (exceptions.DecodeError, json.JSONDecodeError) as error:
             raise TemporaryError(f"{self.where} answered with something that is not JSON; does a proxy stand before "
                                  "it?") from error
         except exceptions.HttpResponseError as error:

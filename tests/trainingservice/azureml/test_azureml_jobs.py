@@ -1,0 +1,271 @@
+"""Jobs as the vendor's SDK sends them, and what goes wrong in a workspace: a sentence each, nothing run twice."""
+
+import logging
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import azureml_workspace
+from tests.fakes.azureml_workspace import Job, error
+from tests.fakes.http_double import Answer
+from trainingservice.azureml.config import AzureMlTrialOptions
+from trainingservice.azureml.states import STATUSES, observed_status
+from trainingservice.trial_job_status import TrialJobStatus
+
+WAITING, RUNNING, FAILED = TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED
+#: The SDK is a heavy thing to load, and it tries again with pauses of its own.
+pytestmark = pytest.mark.slow
+
+
+def only_job(workspace):
+    assert len(workspace.jobs) == 1
+    return next(iter(workspace.jobs.values()))
+
+
+def lasting(bench, **more):
+    starts, go = bench.witness / "starts", bench.witness / "go"
+    return bench.form(f'echo start >> "{starts}"; until [ -e "{go}" ]; do sleep 0.05; done; echo worked', **more), \
+        starts, go
+
+
+def failed_with(bench, service, form):
+    service.submit_trial_job(form)
+    return bench.wait_for_status(service, form, FAILED).message
+
+
+# --- what is sent --------------------------------------------------------------------------
+
+
+def test_a_job_has_what_was_asked_for(bench, workspace):
+    options = AzureMlTrialOptions(docker_image="i:1", shm_size="2g", docker_args="--cap-add X",
+                                  data_mounts={"train": "azureml://datastores/images/paths/train/"})
+    service = bench.open_service()
+    form = replace(bench.form("""echo "$NNI_DATA_train" '${{ not a template }}'"""), options=options)
+    service.submit_trial_job(form)
+    detail = bench.wait_for_end(service, form)
+    sent = only_job(workspace).properties
+    assert (sent["resources"]["shmSize"], sent["resources"]["dockerArgs"]) == ("2g", "--cap-add X")
+    assert sent["computeId"].endswith("/computes/cpu-cluster")
+    assert workspace.environments[sent["environmentId"]] == "i:1"
+    assert sent["inputs"]["train"]["uri"] == "azureml://datastores/images/paths/train/"
+    assert sent["inputs"]["train"]["mode"] == "ReadOnlyMount"
+    assert sent["tags"] == {"nniweb_installation": "conformance", "nni_experiment": form.experiment_id,
+                            "nni_trial": form.job_name}
+    assert set(sent["properties"].values()) <= {""}, "nothing of the server's own git checkout"
+    assert detail.url.startswith("https://ml.azure.com/")
+    assert "/inputs/train" in bench.output(form)
+    assert "${{ not a template }}" in bench.output(form)
+
+
+def test_a_registered_environment_is_used_instead_of_an_image(bench, workspace):
+    service = bench.open_service()
+    form = replace(bench.form("true"), options=AzureMlTrialOptions(environment="azureml:torch:3"))
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert only_job(workspace).properties["environmentId"].endswith("/environments/torch/versions/3")
+    assert workspace.count("PUT", "/environments/") == 0
+
+
+@pytest.mark.parametrize("channel", ["http", "log"])
+def test_code_is_uploaded_once_for_an_experiment(bench, workspace, channel):
+    service = bench.open_service()
+    code = bench.code({"word": "from the code\n"})
+    forms = [replace(bench.form("cat word", code=code), options=AzureMlTrialOptions(channel=channel))
+             for _ in range(3)]
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait_for_end(service, form)
+        bench.wait("its output is here", lambda form=form: bench.output(form) == "from the code\n")
+    assert workspace.count("POST", "startPendingUpload") == 1
+    assert ("code.tar.gz" in str(sorted(workspace.blobs))) == (channel == "log")
+
+
+def test_many_jobs_are_asked_about_in_one_question(bench, workspace):
+    service = bench.open_service()
+    workspace.held = True
+    forms = [bench.form("true") for _ in range(5)]
+    for form in forms:
+        service.submit_trial_job(form)
+    bench.wait("all are submitted", lambda: len(workspace.jobs) == 5)
+    bench.wait("the list is asked for", lambda: workspace.requests[-1].path.endswith("/jobs"))
+    before = len(workspace.requests)
+    bench.wait("there were some questions", lambda: len(workspace.requests) >= before + 3)
+    assert {request.path for request in workspace.requests[before:]} == {f"{azureml_workspace.W}/jobs"}
+    workspace.release()
+    for form in forms:
+        bench.wait_for_end(service, form)
+
+
+def test_no_secret_is_in_a_log(bench, workspace, caplog):
+    caplog.set_level(logging.DEBUG)
+    service = bench.open_service()
+    form = bench.form("echo done")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    for secret in (azureml_workspace.SECRET, azureml_workspace.TOKEN):
+        assert secret not in caplog.text
+
+
+# --- the log-in ----------------------------------------------------------------------------
+
+
+def test_a_wrong_secret_is_said_before_the_launch_and_makes_trials_wait(bench, platform, workspace, monkeypatch):
+    settings = platform.settings(client_secret="wrong-secret")
+    monkeypatch.setattr(platform, "settings", lambda: settings)
+    service = bench.open_service()
+    blocking = [finding for finding in service.rehearse(quick=True) if finding.blocks]
+    assert [finding.check for finding in blocking] == ["rights"]
+    assert "clientSecret" in blocking[0].message
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("the cluster says so", lambda: "does not let us in" in service.trouble)
+    assert "wrong-secret" not in service.trouble
+    assert service.get_trial_job(form.job_name).status is WAITING
+    workspace.secret = "wrong-secret"
+    bench.wait_for_end(service, form)
+
+
+def test_missing_rights_are_a_sentence(bench, workspace):
+    service = bench.open_service()
+    workspace.script(error(403, "AuthorizationFailed", "The client has no authorization."), 1000, part="/jobs/")
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("the cluster says so", lambda: "AzureML Data Scientist" in service.trouble)
+    workspace.unscript()
+    bench.wait_for_end(service, form)
+
+
+# --- refusals and faults -------------------------------------------------------------------
+
+
+def test_compute_and_workspace_that_are_not_there_are_named_before_the_launch(bench, platform, workspace, monkeypatch):
+    settings = platform.settings(compute_target="nowhere")
+    monkeypatch.setattr(platform, "settings", lambda: settings)
+    found = {finding.check: finding for finding in platform.new_service(bench.context()).rehearse()}
+    assert "no compute named 'nowhere'" in found["compute"].message
+    assert found["compute"].blocks
+    monkeypatch.setattr(platform, "settings", lambda: settings.model_copy(update={"workspace_name": "other"}))
+    found = {finding.check: finding for finding in platform.new_service(bench.context()).rehearse()}
+    assert "does not exist" in found["connection"].message
+
+
+def test_a_missing_image_fails_the_trial_with_the_services_words(bench, workspace):
+    workspace.images_missing.add("no/such:image")
+    form = replace(bench.form(), options=AzureMlTrialOptions(docker_image="no/such:image"))
+    assert "manifest unknown" in failed_with(bench, bench.open_service(), form)
+
+
+def test_a_refused_job_fails_with_the_services_words(bench, workspace):
+    workspace.script(error(400, "UserError", "The compute is of the wrong kind."), method="PUT", part="/jobs/")
+    assert "wrong kind" in failed_with(bench, bench.open_service(), bench.form())
+
+
+def test_without_quota_the_trial_waits_and_says_so(bench, workspace, monkeypatch):
+    service = bench.open_service()
+    workspace.script(error(400, "QuotaExceeded", "No cores are left."), method="PUT", part="/jobs/")
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("it says so", lambda: "no quota left" in service.get_trial_job(form.job_name).message)
+    service.room_may_be_free()
+    bench.wait_for_end(service, form)
+
+
+def test_a_name_that_a_stranger_has_fails_the_trial(bench, workspace):
+    form = bench.form()
+    name = f"nni_exp_{form.experiment_id}_trial_{form.job_name}"
+    workspace.jobs[name] = Job(name, {"jobType": "Command", "command": "true", "tags": {},
+                                      "environmentId": f"{azureml_workspace.W}/environments/e/versions/1",
+                                      "codeId": f"{azureml_workspace.W}/codes/c/versions/1",
+                                      "computeId": f"{azureml_workspace.W}/computes/c"}, "Completed")
+    assert "which is not this trial's" in failed_with(bench, bench.open_service(), form)
+
+
+def test_a_submission_whose_answer_is_lost_is_not_made_twice(bench, workspace):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    workspace.script(Answer(504, "lost", "text/plain"), 4, after=True, method="PUT", part="/jobs/")
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert (len(workspace.jobs), starts.read_text()) == (1, "start\n")
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (Answer(200, "<html>sign in</html>", "text/html"), "not JSON"),
+    (Answer(429, error(429, "TooManyRequests", "slow down").body, headers={"Retry-After": "0"}), "limits how often"),
+    (error(503, "ServerBusy", "boom"), "503")])
+def test_a_fault_while_asking_changes_nothing_and_is_said(bench, workspace, answer, words):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    workspace.script(answer, 1000, method="GET", part="/jobs/")
+    bench.wait("the cluster says so", lambda: words in service.trouble, patience=60)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    workspace.unscript()
+    go.touch()
+    bench.wait_for_end(service, form)
+
+
+def test_nothing_is_lost_while_the_service_is_away(bench, workspace):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    workspace.close()
+    bench.wait("the cluster says so", lambda: "cannot be reached" in service.trouble, patience=60)
+    go.touch()
+    bench.wait("the trial has reported its end", lambda: bench.entries(form, "ended"))
+    workspace.start()
+    bench.wait_for_end(service, form)
+    assert starts.read_text() == "start\n"
+
+
+def test_a_job_that_the_service_starts_again_runs_its_trial_once(bench, workspace):
+    service = bench.open_service()
+    form, starts, _ = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait("its beginning is known", lambda: bench.entries(form, "started"))
+    workspace.lose_node(only_job(workspace))
+    bench.wait_for_status(service, form, FAILED)
+    assert (starts.read_text(), only_job(workspace).starts) == ("start\n", 2)
+
+
+def test_a_cancel_does_not_wait_for_the_service_to_carry_it_out(bench, workspace):
+    service = bench.open_service()
+    form, starts, _ = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    begun = time.monotonic()
+    service.cancel_trial_job(form.job_name)
+    assert time.monotonic() - begun < 25, "the service asks to look again after 30 s"
+    assert workspace.count("GET", "/operations/") == 0
+    bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
+
+
+# --- states --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "status"), [
+    ("NotStarted", WAITING), ("Starting", WAITING), ("Provisioning", WAITING), ("Preparing", WAITING),
+    ("Queued", WAITING), ("Running", RUNNING), ("Finalizing", RUNNING), ("CancelRequested", RUNNING),
+    ("Completed", TrialJobStatus.SUCCEEDED), ("Failed", FAILED), ("Canceled", TrialJobStatus.SYS_CANCELED),
+    ("NotResponding", TrialJobStatus.UNKNOWN), ("Paused", TrialJobStatus.UNKNOWN), ("Unknown", TrialJobStatus.UNKNOWN),
+    ("SomethingNew", TrialJobStatus.UNKNOWN), ("", TrialJobStatus.UNKNOWN)])
+def test_each_status_of_the_service_has_one_here(word, status):
+    assert observed_status(word).status is status
+    assert observed_status(word.upper()).status is status
+
+
+def test_no_status_that_the_sdk_knows_is_forgotten():
+    from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
+
+    assert {word.value.lower() for word in JobStatus} <= set(STATUSES)
