@@ -1,0 +1,113 @@
+"""Experiment files for Kubernetes: both forms of NNI, commands in roles, sizes with units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
+
+
+@pytest.fixture
+def kubeflow_v2(v2: dict[str, Any]) -> dict[str, Any]:
+    del v2["trialCommand"], v2["trialGpuNumber"]
+    role = {"replicas": 1, "command": "python3 train.py", "gpuNumber": 1, "cpuNumber": 2, "memorySize": "8gb",
+            "dockerImage": "example/trial:1"}
+    return v2 | {"trainingService": {
+        "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1",
+        "worker": role, "ps": {**role, "command": "python3 serve.py", "gpuNumber": 0},
+        "storage": {"storageType": "nfs", "server": "10.10.10.10", "path": "/exports"}}}
+
+
+def options_of(config: dict[str, Any], folder: Path):
+    section = parse_experiment_config(config, folder).settings.training_service
+    assert section is not None
+    return section.options
+
+
+def test_the_first_form_says_the_same(folder: Path, kubeflow_v2: dict[str, Any], v1: dict[str, Any]) -> None:
+    role = {"replicas": 1, "command": "python3 train.py", "gpuNum": 1, "cpuNum": 2, "memoryMB": 8192,
+            "image": "example/trial:1"}
+    del v1["localConfig"]
+    v1["trainingServicePlatform"] = "kubeflow"
+    v1["trial"] = {"codeDir": "code", "worker": role, "ps": {**role, "command": "python3 serve.py", "gpuNum": 0}}
+    v1["kubeflowConfig"] = {"operator": "tf-operator", "apiVersion": "v1", "storage": "nfs", "uploadRetryCount": 2,
+                            "nfs": {"server": "10.10.10.10", "path": "/exports"}}
+    first = parse_experiment_config(v1, folder)
+    assert first.settings.training_service == parse_experiment_config(kubeflow_v2, folder).settings.training_service
+    assert any("uploadRetryCount" in note for note in first.notes)
+
+
+def test_the_command_of_the_role_that_reports_is_the_trials(folder: Path, kubeflow_v2: dict[str, Any]) -> None:
+    assert parse_experiment_config(kubeflow_v2, folder).settings.trial_command == "python3 train.py"
+    del kubeflow_v2["trainingService"]["worker"]["command"]
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(kubeflow_v2, folder)
+    assert "trialCommand" in str(refusal.value)
+
+
+@pytest.mark.parametrize(("written", "mebibytes"), [("4gb", 4096), ("512 MB", 512), ("1.5g", 1536), (2048, 2048),
+                                                    ("2048", 2048), ("1tb", 1048576)])
+def test_sizes_of_memory_have_units_or_are_megabytes(folder: Path, kubeflow_v2: dict[str, Any], written: object,
+                                                     mebibytes: int) -> None:
+    kubeflow_v2["trainingService"]["worker"]["memorySize"] = written
+    assert options_of(kubeflow_v2, folder).worker.memory_size == mebibytes
+
+
+@pytest.mark.parametrize(("path", "value", "sentence"), [
+    (("worker", "memorySize"), "lots", "megabytes"),
+    (("worker", "replicas"), 0, "must be at least 1"),
+    (("operator",), "mxnet-operator", "tf-operator"),
+    (("namespace",), "Not_A_Name", "namespace"),
+    (("storage", "storageType"), "floppy", "nfs"),
+    (("storage", "server"), None, "server is required for nfs"),
+    (("apiVersion",), "v2beta1", "mpi-operator alone"),
+])
+def test_what_is_wrong_is_named_at_its_field(folder: Path, kubeflow_v2: dict[str, Any], path: tuple[str, ...],
+                                             value: object, sentence: str) -> None:
+    place = kubeflow_v2["trainingService"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(kubeflow_v2, folder)
+    assert sentence in str(refusal.value)
+    assert path[0] in str(refusal.value)
+
+
+@pytest.mark.parametrize("spelling", ["minSucceedTaskCount", "minSucceededTaskCount"])
+def test_both_spellings_of_the_completion_policy_are_understood(folder: Path, v2: dict[str, Any],
+                                                                spelling: str) -> None:
+    v2["trainingService"] = {"platform": "frameworkcontroller", "serviceAccountName": "barrier", "taskRoles": [
+        {"name": "worker", "taskNumber": 2, "dockerImage": "example/trial:1",
+         "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 2, spelling: 2}}]}
+    [role] = options_of(v2, folder).task_roles
+    assert role.replicas == 2
+    assert role.framework_attempt_completion_policy.min_succeed_task_count == 2
+
+
+def test_a_role_whose_pods_could_not_be_named_is_refused_by_name(folder: Path, v2: dict[str, Any]) -> None:
+    v2["trainingService"] = {"platform": "frameworkcontroller",
+                             "taskRoles": [{"name": "w" * 45, "taskNumber": 1}]}
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(v2, folder)
+    assert f"role {'w' * 45}" in str(refusal.value)
+    assert "63" in str(refusal.value)
+
+
+def test_the_keys_of_an_account_are_secrets(folder: Path, v2: dict[str, Any]) -> None:
+    v2["trainingService"] = {"platform": "kubernetes", "storage": {
+        "storageType": "azureStorage", "azureAccount": "account", "azureShare": "share", "azureAccountKey": "s3cret"}}
+    parsed = parse_experiment_config(v2, folder)
+    section = parsed.settings.training_service
+    assert section is not None
+    assert section.secrets == {"storage.azureAccountKey": "s3cret"}
+    assert "s3cret" not in parsed.original_text + repr(parsed) + str(section.document())
+
+
+def test_reuse_mode_is_accepted_and_explained(folder: Path, v2: dict[str, Any]) -> None:
+    v2["trainingService"] = {"platform": "kubernetes", "reuseMode": True}
+    notes = parse_experiment_config(v2, folder).notes
+    assert any("reuseMode" in note and "pods of its own" in note for note in notes)

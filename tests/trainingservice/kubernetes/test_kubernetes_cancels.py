@@ -1,0 +1,78 @@
+"""Cancels that meet submissions: a tombstone in the trial's Secret decides."""
+
+from __future__ import annotations
+
+from trainingservice.kubernetes_base import names
+from trainingservice.trial_job import ResumedJob, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+def secret_of(cluster, form) -> dict:
+    return cluster.store.get("secrets", "default", names.trial_secret(form.job_name))
+
+
+def test_a_cancel_that_comes_between_secret_and_job_takes_the_job_away(bench, cluster) -> None:
+    service = bench.open_service()
+    form = bench.form(f'touch "{bench.witness}/started"')
+    other = bench.platform.new_service(bench.context())
+    begun = TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, 1000.0)
+    real = cluster._create
+
+    def create(plural, namespace, item):
+        if plural == "jobs":  # another server cancels at this very moment
+            other.stop_job(begun)
+        return real(plural, namespace, item)
+
+    cluster._create = create
+    service.submit_trial_job(form)
+    detail = bench.wait_for_status(service, form, TrialJobStatus.SYS_CANCELED)
+    assert "canceled before" in detail.message
+    bench.wait("the job is gone", lambda: cluster.store.all("jobs") == [])
+    assert not (bench.witness / "started").exists()
+    other.clean_up()
+
+
+def test_a_tombstone_holds_no_token_and_goes_after_a_day(bench, cluster) -> None:
+    service = bench.open_service()
+    form = bench.form("echo here; sleep 600")
+    service.submit_trial_job(form)
+    bench.wait("it runs", lambda: bench.output(form))
+    service.cancel_trial_job(form.job_name)
+    bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
+    tombstone = secret_of(cluster, form)
+    assert names.CANCELED in tombstone["metadata"]["annotations"]
+    assert "data" not in tombstone
+    service.belongings.sweep_tombstones()
+    assert secret_of(cluster, form) is not None
+    cluster.store.change("secrets", "default", tombstone["metadata"]["name"],
+                         lambda item: item["metadata"]["annotations"].__setitem__(names.CANCELED, "1000"))
+    service.belongings.sweep_tombstones()
+    assert secret_of(cluster, form) is None
+
+
+def test_a_secret_that_was_left_without_a_job_gets_the_fresh_token(bench, cluster) -> None:
+    first = bench.open_service()
+    form = bench.form("echo once")
+    cluster.faults.append({"status": 500, "times": 1000, "verb": "create", "path": "/jobs"})
+    first.submit_trial_job(form)
+    bench.wait("the Secret is there", lambda: secret_of(cluster, form))
+    bench.close_service(first)
+    cluster.faults.clear()
+    detail = TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, 1000.0)
+    second = bench.open_service([ResumedJob(detail, submitted=False)])
+    second.submit_trial_job(form)
+    bench.wait_for_end(second, form)
+    assert bench.output(form) == "once\n"
+
+
+def test_trials_of_other_clusters_in_the_namespace_are_left_alone(bench, cluster) -> None:
+    service = bench.open_service()
+    cluster.store.create("jobs", "default", {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "foreign", "labels": {
+            "nniweb/cluster": "another", "nniweb/experiment": bench.experiment}},
+        "spec": {"suspend": True, "template": {"spec": {"containers": []}}}})
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    service.clean_up_experiment(bench.experiment)
+    assert [job["metadata"]["name"] for job in cluster.store.all("jobs")] == ["foreign"]
