@@ -24,3 +24,17 @@ def test_machines_are_shown_and_pages_of_the_experiments_on_them_look_again(rig,
     rig.rounds(1)
     assert not Machine.objects.exists()
     assert Cluster.objects.get(pk=rig.cluster.pk).health == "good"
+
+
+def test_what_keeps_a_platform_from_working_is_shown_on_its_cluster(rig, monkeypatch) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    rig.submitted(experiment, 1)
+    monkeypatch.setattr(type(rig.service), "trouble", "The token ran out; make a new one.")
+    rig.skip(3)
+    rig.rounds(1)
+    cluster = Cluster.objects.get(pk=rig.cluster.pk)
+    assert (cluster.health, cluster.message) == ("away", "The token ran out; make a new one.")
+    monkeypatch.setattr(type(rig.service), "trouble", "")
+    rig.skip(3)
+    rig.rounds(1)
+    assert Cluster.objects.get(pk=rig.cluster.pk).health == "good"

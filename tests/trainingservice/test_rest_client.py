@@ -1,0 +1,97 @@
+"""Requests to REST interfaces: what goes wrong is a sentence, and no sentence holds a query string."""
+
+import logging
+
+import pytest
+
+from tests.fakes.http_double import Answer, HttpDouble
+from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.rest_client import RestClient
+
+SECRET = {"password": "geheim"}
+
+
+class Echo(HttpDouble):
+    def answer(self, request):
+        if request.path == "/moved":
+            return Answer(307, b"", headers={"Location": "/here?password=geheim"})
+        if request.path == "/elsewhere":
+            return Answer(302, b"", headers={"Location": "http://other.example/"})
+        if request.path == "/circle":
+            return Answer(302, b"", headers={"Location": "/circle"})
+        return Answer(200, {"method": request.method, "body": request.body.decode(), "query": request.query,
+                            "authorization": request.headers.get("Authorization")})
+
+
+@pytest.fixture
+def server():
+    echo = Echo()
+    echo.start()
+    yield echo
+    echo.close()
+
+
+@pytest.fixture
+def client(server):
+    client = RestClient(server.address + "/", "The double", hidden=("password",))
+    yield client
+    client.close()
+
+
+def test_a_redirect_keeps_method_and_body(client):
+    found = client.call("POST", "moved", body=b"text", params=SECRET).document()
+    assert (found["method"], found["body"]) == ("POST", "text")
+
+
+@pytest.mark.parametrize(("path", "words"), [("elsewhere", "another host (other.example)"), ("circle", "to the next")])
+def test_a_redirect_that_leads_nowhere_good_is_not_followed(client, path, words):
+    with pytest.raises(TemporaryError) as caught:
+        client.call("GET", path)
+    assert words in str(caught.value)
+
+
+def test_a_netrc_file_does_not_replace_our_log_in(client, tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password mine\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert client.call("GET", "x", headers={"Authorization": "Bearer t"}).document()["authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize(("headers", "pause"), [
+    ({}, None), ({"Retry-After": "7"}, 7.0), ({"Retry-After": "1e9"}, 3600.0), ({"Retry-After": "soon"}, None),
+    ({"Retry-After": "Mon, 01 Jan 2001 00:00:00 GMT"}, 0.0)])
+def test_the_pause_that_is_asked_for_is_handed_on(server, client, headers, pause):
+    server.script(Answer(429, "no", "text/html", headers))
+    with pytest.raises(TemporaryError) as caught:
+        client.call("POST", "x", params=SECRET)
+    assert caught.value.retry_after == pause
+
+
+def test_writing_is_not_repeated_by_itself(server, client):
+    server.script(Answer(502, "bad"), 5)
+    with pytest.raises(TemporaryError):
+        client.call("POST", "x")
+    assert len(server.requests) == 1
+
+
+def test_what_is_no_json_is_shown_without_its_markup(server, client):
+    server.script(Answer(200, "<html><h1>Sign in</h1></html>", "text/html; charset=utf-8"))
+    with pytest.raises(TemporaryError) as caught:
+        client.call("GET", "x").document()
+    assert "'Sign in'" in str(caught.value)
+    assert "text/html" in str(caught.value)
+
+
+def test_nobody_at_the_address_is_a_sentence_without_the_query(server, client, caplog):
+    caplog.set_level(logging.DEBUG)
+    server.close()
+    with pytest.raises(TemporaryError) as caught:
+        client.call("GET", "x", params=SECRET)
+    assert "cannot be reached" in str(caught.value)
+    assert "refused" in str(caught.value)
+    assert "geheim" not in str(caught.value) + caplog.text
+    assert "urllib3" in caplog.text
+
+
+def test_an_address_that_is_none_is_no_matter_of_waiting():
+    with pytest.raises(PermanentError):
+        RestClient("http://.example.com/", "It").call("GET", "x")
