@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -125,14 +126,19 @@ def test_a_past_that_is_forgotten_means_one_new_list(bench, cluster, lasting) ->
     assert_whole(bench, form)
 
 
-def test_a_storm_of_410_is_no_storm_of_lists(bench, cluster, monkeypatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(mirror, "PAUSES", (0.5, 30.0))
-    copy = mirror.Mirror.__new__(mirror.Mirror)
-    copy._faults, copy._chance = 0, lambda: 0.5
-    pauses = [copy._next_pause(None) for _ in range(10)]
-    assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]
-    assert pauses[-1] == 30.0
+def test_a_storm_of_410_is_no_storm_of_lists(bench, cluster, lasting, monkeypatch) -> None:
+    monkeypatch.setattr(mirror, "PAUSES", (0.2, 30.0))
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    cluster.watches_are_too_old = True
+    cluster.break_connections()
+    before, began = count(cluster, "list"), time.monotonic()
+    bench.wait("it has listed four times", lambda: count(cluster, "list") >= before + 4)
+    assert time.monotonic() - began >= 0.75 * (0.2 + 0.4 + 0.8)  # pauses that grow, as far as chance goes
+    cluster.watches_are_too_old = False
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
 
 
 @pytest.mark.parametrize("status", [429, pytest.param(500, marks=pytest.mark.slow),
@@ -204,3 +210,16 @@ def test_nothing_is_asked_about_trials_that_only_run(bench, cluster, lasting) ->
     assert len(cluster.requests) == before
     go.touch()
     bench.wait_for_end(service, form)
+
+
+def test_what_no_watch_ever_told_is_found_by_the_next_list(bench, cluster, lasting, monkeypatch) -> None:
+    monkeypatch.setattr(mirror, "RELIST_EVERY", 0.5)
+    cluster.cut_watches_after = 0.5
+    service = bench.open_service()
+    form, _ = running(bench, service, lasting)
+    name = f"nni{form.job_name}"
+    with cluster.store.changed:  # gone, and nobody is told
+        job = cluster.store._objects["jobs"].pop(("default", name))
+    detail = bench.wait_for_status(service, form, TrialJobStatus.SYS_CANCELED)
+    assert "by somebody else" in detail.message
+    assert job["metadata"]["name"] == name
