@@ -19,7 +19,7 @@ from trialkeeper import contract, pod
 KEEPER, START, CODE = "keeper.pyz", "start.sh", "code.tar.gz"
 COMMAND = f"exec sh {START}"  # a signal for the command reaches the script
 #: Variables of the job: what to run (JSON), where it is not fetched from the server.
-JOB_VARIABLE = "NNIWEB_JOB"
+JOB_VARIABLE = "NNI_KEEPER_JOB_TEXT"
 
 CLAIM = "claim.py"
 #: Tag of a run whose trial has begun.

@@ -1,6 +1,7 @@
 """What goes wrong on an OpenPAI cluster: a sentence each, nothing lost, nothing run twice."""
 
 import logging
+import time
 from dataclasses import replace
 
 import pytest
@@ -297,3 +298,39 @@ def test_the_exit_code_of_the_trial_itself_counts_and_others_are_explained(code,
                                           "appExitMessages": {"runtime": own and {"originUserExitCode": own}}}})
     assert (seen.exit_code, seen.start_time) == (exit_code, 1.0)
     assert words in seen.message
+
+
+@pytest.mark.slow
+def test_an_outage_of_a_minute_loses_nothing(bench, cluster):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    cluster.close()
+    later = bench.form("echo later")
+    service.submit_trial_job(later)
+    until = time.monotonic() + 60
+    bench.wait("a minute is over", lambda: time.monotonic() > until, patience=90)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    assert "cannot be reached" in service.trouble
+    cluster.start()
+    go.touch()
+    # it is asked again after a pause that has grown to a minute at most
+    bench.wait("the second one has run", lambda: bench.output(later) == "later\n", patience=90)
+    bench.wait_for_end(service, form)
+    bench.wait_for_end(service, later)
+    assert (starts.read_text(), len(cluster.jobs)) == ("start\n", 2)
+
+
+def test_on_the_storage_others_may_read_the_journal_and_find_no_token(bench, cluster):
+    service = bench.open_service()
+    form = replace(bench.form("echo done"), options=OpenPaiTrialOptions(channel="storage"))
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    folder = cluster.export / "nniweb" / form.experiment_id / form.job_name
+    for name in ("journal.jsonl", "exit.json", "keeper.json"):
+        assert (folder / name).stat().st_mode & 0o044 == 0o044, "the server is another user than the container"
+    for path in cluster.export.rglob("*"):
+        assert not path.is_file() or form.keeper.token.encode() not in path.read_bytes(), path
+    assert "secrets" not in cluster.job(name_of(form)).document
