@@ -13,6 +13,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db.models import F, Value
+from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
 from nniweb.experiments.exact_text import to_bytes
@@ -20,6 +22,7 @@ from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import Attempt, Metric, TrialOutput, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.readings import store_readings
+from nniweb.experiments.retries import has_newer_attempt
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_started, end_attempt, move_trial
 from nniweb.experiments.verdict import stop_sentence, verdict
@@ -157,7 +160,8 @@ def _take(delivery: Delivery, attempt: Attempt, batch: _Batch, revisions: dict[i
     if report.resources:
         batch.readings.append((attempt.pk, now, report.resources))
 
-    is_back = attempt.trial.status == TrialJobStatus.UNKNOWN and attempt.started_at is not None
+    is_back = attempt.trial.status == TrialJobStatus.UNKNOWN and attempt.started_at is not None \
+        and attempt.stage != Attempt.Stage.ENDED
     if new.entries or is_back:
         experiment_pk = attempt.trial.experiment_id
         if experiment_pk not in revisions:
@@ -209,10 +213,13 @@ def _gather(entries: Sequence[contract.Entry], attempt: Attempt, delivery: Deliv
             batch.output.append((attempt.pk, entry["stream"], entry["offset"], entry["data"].encode("latin-1"),
                                  entry["skipped"], revision))
         elif kind == contract.STARTED:
+            # the name by which the platform knows the machine is better than the one it has for itself
             Attempt.objects.filter(pk=attempt.pk).update(
-                machine_name=entry["host"], working_directory=entry["working_directory"])
-            attempt_started(attempt, _corrected(entry["at"], offset, now), revision=revision)
-    if metrics:
+                machine_name=Coalesce(NullIf(F("machine_name"), Value("")), Value(entry["host"])),
+                working_directory=entry["working_directory"])
+            if attempt.stage != Attempt.Stage.ENDED:
+                attempt_started(attempt, _corrected(entry["at"], offset, now), revision=revision)
+    if metrics and not has_newer_attempt(attempt):
         _show_on_trial(attempt, metrics, revision)
     for entry in entries:  # after the metrics: whoever sees the end sees the final value
         if entry["type"] == contract.ENDED:
@@ -315,7 +322,7 @@ def _reply(attempt: Attempt, report: ReadReport, phases: dict[int, list[contract
     elif trial.target != TrialTarget.RUN:
         orders.append({"order": contract.ORDER_STOP, "reason": stop_sentence(trial.target, trial.message)})
     elif attempt.stage == Attempt.Stage.ENDED:
-        orders.append({"order": contract.ORDER_STOP, "reason": "the trial has ended"})
+        orders.append({"order": contract.ORDER_STOP, "reason": "the trial has ended, or is tried again elsewhere"})
     later = phases.get(attempt.trial_id, ())
     orders += [order for order in later if order["index"] > holds]
     due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)

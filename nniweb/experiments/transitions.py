@@ -17,6 +17,7 @@ from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.retries import retries_left
 from nniweb.experiments.revisions import next_revision
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
 
@@ -67,14 +68,35 @@ def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revis
                 reason: str = "", exit_code: int | None = None, duration: float | None = None) -> bool:
     """End an attempt, free its GPUs (they are held while it is unfinished) and end its trial with it.
 
-    False where the attempt had ended before; then nothing is changed.
+    Where the experiment's ``retry`` grants another attempt, the trial waits for that instead. False where the attempt
+    had ended before; then nothing is changed.
     """
     ended = Attempt.objects.filter(pk=attempt.pk).exclude(stage=Attempt.Stage.ENDED).update(
         stage=Attempt.Stage.ENDED, ended_at=at, end_received_at=timezone.now(), exit_code=exit_code,
         end_reason=reason, duration=duration)
     if not ended:
         return False
-    move_trial(attempt.trial_id, status, at, revision=revision, message=message)
+    again = retries_left(attempt, status, reason)
+    if again is None or not _try_again(attempt, at, revision=revision, message=(
+            f"{message or 'It failed.'} It is tried again ({again[0]} of {again[1]}).")):
+        move_trial(attempt.trial_id, status, at, revision=revision, message=message)
+    return True
+
+
+def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -> bool:
+    """Have the trial wait for its next attempt; False where it is not wanted any more.
+
+    Its figures are those of its last attempt, so they begin anew.
+    """
+    waits = Trial.objects.unfinished().filter(pk=attempt.trial_id, target=TrialTarget.RUN).update(
+        status=TrialJobStatus.WAITING.value, message=printable(message), started_at=None, final_value=None,
+        final_number=None, intermediate_count=0, latest_number=None, revision=revision)
+    if not waits:
+        return False
+    trial = Trial.objects.only("public_id").get(pk=attempt.trial_id)
+    number = attempt.number + 1
+    Attempt.objects.create(trial=trial, number=number, job_name=f"{trial.public_id}r{number}", created_at=at)
+    TrialEvent.objects.create(trial=trial, at=at, kind="tried again", message=printable(message))
     return True
 
 

@@ -19,6 +19,7 @@ from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, Tr
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.retries import REFUSED
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment
 from nniweb.worker.cluster_work import ClusterWork
@@ -205,7 +206,7 @@ def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
     work.submitting.discard(attempt.pk)
     with work.lease.transaction():
         end_attempt(attempt, TrialJobStatus.FAILED, work.now(), revision=next_revision(attempt.trial.experiment_id),
-                    message=reason, reason="refused")
+                    message=reason, reason=REFUSED)
 
 
 def _say_why_nothing_starts(work: ClusterWork, experiment: Experiment) -> None:

@@ -49,6 +49,16 @@ class AlgorithmDocument(SettingsModel):
     class_args: dict[str, Any] = Field({}, description="Arguments of the algorithm.")
 
 
+class RetryDocument(SettingsModel):
+    """Further attempts of a trial that failed; they do not count as trials."""
+
+    on_platform_failure: int = Field(
+        0, ge=0, le=100, description="So often where the command is not to blame: its machine was lost, its job was "
+                                     "deleted by somebody else, its code did not arrive.")
+    on_failure: int = Field(
+        0, ge=0, le=100, description="So often where the command itself ended with an error.")
+
+
 class ExperimentDocument(SettingsModel):
     """The whole file, less the platform's own section."""
 
@@ -71,6 +81,8 @@ class ExperimentDocument(SettingsModel):
     keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
         [], max_length=100, description="Patterns, such as out/*.bin, of files in the trial's working directory that "
                                         "the server keeps when the trial has ended. (Not in NNI.)")
+    retry: RetryDocument | None = Field(
+        None, description="How often a trial that failed is tried again. (Not in NNI.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. Left out: GPUs are not looked at; 0: it sees none.")

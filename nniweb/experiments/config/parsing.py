@@ -124,6 +124,7 @@ class _Reading:
             trial_code_directory=folder,
             environment=dict(document.environment),
             keep_files=tuple(document.keep_files),
+            retry=document.retry.model_dump(by_alias=True, exclude_defaults=True) if document.retry else {},
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
             max_experiment_duration=document.max_experiment_duration,

@@ -20,6 +20,7 @@ from nniweb.experiments.config.document import (
     INHERITABLE,
     AlgorithmDocument,
     ExperimentDocument,
+    RetryDocument,
 )
 from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.config.field_walk import file_key, leaf_types
@@ -61,6 +62,7 @@ def render() -> str:
         "`" + "`, `".join(INHERITABLE) + "` may also stand in the trainingService section, and win there.\n",
         "## tuner, assessor, advisor\n\n" + _table(AlgorithmDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
+        "## retry\n\n" + _table(RetryDocument, {}, ""),
         "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in _keys(SharedStorage)}, ""),
         *(_platform(name, load_platform(name)) for name in sorted(BUILT_IN)),
         "## v1 fields without a counterpart\n\n| v1 | what it means here |\n| --- | --- |\n"

@@ -23,6 +23,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "trialCodeDirectory": None if settings.trial_code_directory is None else str(settings.trial_code_directory),
         "environment": settings.environment or None,
         "keepFiles": list(settings.keep_files) or None,
+        "retry": settings.retry or None,
         "trialConcurrency": settings.trial_concurrency,
         "trialGpuNumber": settings.trial_gpu_number,
         "maxExperimentDuration": _duration(settings.max_experiment_duration),

@@ -44,6 +44,8 @@ class ExperimentSettings(BaseModel):
     environment: dict[str, str] = {}
     #: Patterns of files to keep from each trial's working directory.
     keep_files: tuple[str, ...] = ()
+    #: Kind of failure -> attempts more, as ``Experiment.retry`` has it; kinds with none are left out.
+    retry: dict[str, int] = {}
     trial_concurrency: int
     #: None: GPUs are not looked at; 0: the trial sees none.
     trial_gpu_number: int | None = None

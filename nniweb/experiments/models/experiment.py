@@ -90,6 +90,8 @@ class Experiment(models.Model):
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds in status RUNNING.")
     max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")
+    #: {"onPlatformFailure": n, "onFailure": n}: attempts more that a trial gets (see ``retries``).
+    retry = models.JSONField(default=dict)
     #: Glob patterns of files to keep from each trial's working directory.
     keep_files = models.JSONField(default=list)
     #: The file as it was given (secrets struck out), and what it was resolved to.
