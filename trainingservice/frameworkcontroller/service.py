@@ -27,7 +27,7 @@ class FrameworkControllerTrainingService(KubernetesService):
         return FrameworkKind()
 
     def roles_of(self, job: TrialJobDetail) -> list[Role]:
-        options = self._options(job.form.options)
+        options = self.options_of(job.form.options)
         assert isinstance(options, FrameworkControllerTrialOptions)
         try:
             return with_barrier(super().roles_of(job), options)

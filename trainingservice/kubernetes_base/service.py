@@ -31,10 +31,10 @@ from trainingservice.kubernetes_base.config import KubernetesClusterSettings, Ku
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.mirror import Mirror
 from trainingservice.kubernetes_base.observing import observation, pods_that_run, reporting_pod
-from trainingservice.kubernetes_base.pod_template import Delivery, job_key, plain_template, pod_template
 from trainingservice.kubernetes_base.storage import SharedStorage
+from trainingservice.kubernetes_base.submission import Submission
 from trainingservice.polling import MustWait, PollingTrainingService
-from trainingservice.trial_job import TrialJobDetail, job_document
+from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -73,6 +73,7 @@ class KubernetesService(PollingTrainingService):
         self.belongings = Belongings(self.api, self.namespace, self.cluster, context.clock)
         folder_here = settings.storage.folder_here if settings.storage is not None else None
         self.storage = None if folder_here is None else SharedStorage(folder_here, self.cluster)
+        self.submission = Submission(self)
         self.collected = CollectedJournals(context.state_folder / "collected", context.relay_urls, self._log_source,
                                            context.clock, pod_logs.LOOK_EVERY)
         self._opening = threading.Lock()
@@ -89,10 +90,6 @@ class KubernetesService(PollingTrainingService):
     @abc.abstractmethod
     def find_kind(self) -> TrialKind:
         """The kind of object that holds a trial; may ask the cluster. Raises TemporaryError, PermanentError."""
-
-    @property
-    def _must_linger(self) -> bool:
-        return self.kind.removes_pods and not self.settings.keepers_call_home()
 
     @property
     def kind(self) -> TrialKind:
@@ -138,7 +135,7 @@ class KubernetesService(PollingTrainingService):
         from trainingservice.kubernetes_base.rehearsal import rehearse_cluster
 
         try:
-            return rehearse_cluster(self, self._options(options) if options is not None else None, quick=quick)
+            return rehearse_cluster(self, self.options_of(options) if options is not None else None, quick=quick)
         finally:
             if not self._running.locked():
                 self.api.close()
@@ -150,7 +147,7 @@ class KubernetesService(PollingTrainingService):
         if trials.get(names.object_name(job.id)) is None:
             self._wait_for_room(job)
             try:
-                trial = self._submit(job)
+                trial = self.submission.submit(job)
             except WasCanceled:
                 return Observation(TrialJobStatus.SYS_CANCELED, message=_CANCELED_BEFORE)
             trials.put(trial)
@@ -208,7 +205,7 @@ class KubernetesService(PollingTrainingService):
 
     # --- handing a trial over --------------------------------------------------------------
 
-    def _options(self, options: TrialOptions) -> KubernetesTrialOptions:
+    def options_of(self, options: TrialOptions) -> KubernetesTrialOptions:
         if isinstance(options, KubernetesTrialOptions):
             return options
         raise PermanentError(f"The trial carries no options of the platform {self.platform}; launch the experiment "
@@ -225,7 +222,7 @@ class KubernetesService(PollingTrainingService):
         """The roles of a trial, the reporting one first."""
         roles: list[Role] = []
         first = 0
-        for name, settings in self._options(job.form.options).roles().items():
+        for name, settings in self.options_of(job.form.options).roles().items():
             command = settings.command or job.form.command
             if not command.strip():
                 raise PermanentError(f"Role {name} has no command; give it one, or set trialCommand.")
@@ -233,102 +230,6 @@ class KubernetesService(PollingTrainingService):
             roles.append(Role(name, settings, command, gpus, first))
             first += settings.replicas
         return roles
-
-    def _delivery(self, options: KubernetesTrialOptions) -> Delivery:
-        storage = self.settings.storage
-        azure = ""
-        if storage is not None and storage.storage_type == "azureStorage" and not storage.azure_secret_name:
-            azure = self.belongings.azure_secret(storage)
-        delivery = Delivery(storage=storage, azure_secret=azure)
-        if options.keeper_image:
-            return replace(delivery, keeper_image=options.keeper_image)
-        if self.storage is not None:
-            return replace(delivery, keeper_in_storage=self.storage.keeper())
-        return replace(delivery, keeper_config_map=self.belongings.keeper())
-
-    def _code(self, job: TrialJobDetail) -> contract.CodeDocument | None:
-        code = job.form.code
-        if code is None:
-            return None
-        if self.storage is not None:
-            path, sha256 = self.storage.code(code)
-            return {"sha256": sha256, "archive": path}
-        if not self.settings.keepers_call_home():
-            raise PermanentError("Pods that cannot call the server (wayHome: log) get their code by the storage: set "
-                                 "storage with localMountPoint.")
-        if code.sha256 is None:
-            raise PermanentError("There is no archive of the code to send to the pods; launch the experiment again.")
-        if code.archive is not None and not code.archive.is_file():
-            raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
-        return {"sha256": code.sha256}
-
-    def _submit(self, job: TrialJobDetail) -> Object:
-        """Make Secret and object. Raises WasCanceled."""
-        if not self.settings.keepers_call_home():
-            self.collected.expect(job.form)
-            job = replace(job, form=replace(job.form, keeper=replace(job.form.keeper, urls=(), token="")))
-        options = self._options(job.form.options)
-        problem = self.kind.check(options)
-        if problem:
-            raise PermanentError(problem)
-        roles = self.roles_of(job)
-        code = self._code(job)
-        documents = {job_key(role): self._document(job, role, code) for role in roles}
-        delivery = self._delivery(options)
-        manifest = self.manifest_of(job, roles, delivery)
-        try:
-            secret = self.belongings.make_trial_secret(job, documents)
-            trial = self._create(job, manifest)
-            try:
-                self.belongings.hand_over(secret, trial)
-            except WasCanceled:
-                remove(self.api, self.kind.resource, self.namespace, trial["metadata"]["name"])
-                raise
-        except ApiRefusal as refusal:
-            raise error_of(refusal, f"prepare the trial {job.id}") from refusal
-        return trial
-
-    def manifest_of(self, job: TrialJobDetail, roles: Sequence[Role], delivery: Delivery) -> Object:
-        """The trial's object as it is sent."""
-        options = self._options(job.form.options)
-        labels = names.trial_labels(self.cluster, job.form.experiment_id, job.id)
-        templates = []
-        for role in roles:
-            pull = self.belongings.pull_secret(job.form.experiment_id, role.name, role.settings)
-            if self.kind.runs_keeper(role.name):
-                template = pod_template(job, role, delivery, options, labels=labels, container=self.kind.container,
-                                        numbered=self.kind.numbers_pods, pull_secret=pull,
-                                        automount=self.kind.needs_token,
-                                        linger=pod_logs.LINGER if self._must_linger else 0)
-            else:  # what the operator starts in it
-                template = plain_template(role, delivery, options, labels=labels, container=self.kind.container,
-                                          pull_secret=pull)
-            templates.append((role, template))
-        manifest = self.kind.manifest(names.object_name(job.id), labels, templates, options)
-        manifest["metadata"]["namespace"] = self.namespace
-        return manifest
-
-    def _document(self, job: TrialJobDetail, role: Role, code: contract.CodeDocument | None) -> contract.JobDocument:
-        form = replace(job.form, command=role.command, gpu_number=role.gpu_number)
-        return job_document(form, platform=self.platform, code=code)
-
-    def _create(self, job: TrialJobDetail, manifest: Object) -> Object:
-        resource, name = self.kind.resource, manifest["metadata"]["name"]
-        try:
-            trial = self.api.call("POST", resource.path(self.namespace), body=manifest)
-            problem = self.kind.not_understood(trial)
-            if problem:
-                remove(self.api, resource, self.namespace, name)
-                remove(self.api, SECRETS, self.namespace, names.trial_secret(job.id))
-                raise PermanentError(problem)
-            return trial
-        except ApiRefusal as refusal:
-            if refusal.reason == "AlreadyExists":
-                return self.api.call("GET", resource.path(self.namespace, name))
-            error = error_of(refusal, f"create the {resource.kind} {name}")
-            if isinstance(error, PermanentError):
-                remove(self.api, SECRETS, self.namespace, names.trial_secret(job.id))
-            raise error from refusal
 
     # --- what is seen ----------------------------------------------------------------------
 
@@ -373,7 +274,7 @@ class KubernetesService(PollingTrainingService):
         return pod_logs.PodLogSource(self.api, self.namespace, self.kind.container, reporting, stop, self._monotonic)
 
     def _reporting_role(self, job: TrialJobDetail) -> str:
-        return next(iter(self._options(job.form.options).roles()))
+        return next(iter(self.options_of(job.form.options).roles()))
 
     def _hear_trial(self, name: str, trial: Object | None) -> None:
         if trial is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -133,6 +134,20 @@ def test_a_train_job_without_its_runtime_waits_and_says_so(make_bench) -> None:
     service.submit_trial_job(form)
     bench.wait("it says so", lambda: "runtime does not exist" in service.get_trial_job(form.job_name).message)
     assert service.get_trial_job(form.job_name).status is TrialJobStatus.WAITING
+
+
+def test_a_trainer_that_is_too_old_drops_what_a_trial_needs_and_that_is_noticed(make_bench) -> None:
+    bench = make_bench("pytorch-operator", {"master": role()}, TRAINER_KINDS)
+    cluster = bench.platform.cluster
+    old = copy.deepcopy(cluster.schemas["trainjobs"])
+    del old["properties"]["spec"]["properties"]["runtimePatches"], old["properties"]["spec"]["strict"]
+    cluster.schemas["trainjobs"] = old
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
+    assert "older than 2.2" in detail.message
+    assert [cluster.store.all(plural) for plural in ("trainjobs", "secrets")] == [[], []]
 
 
 @pytest.mark.parametrize(("operator", "roles", "kinds", "sentence"), [

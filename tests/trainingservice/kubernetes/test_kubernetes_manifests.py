@@ -56,7 +56,8 @@ def manifest(case: str, folder: Path) -> dict:
                 keeper=KeeperAccess(("http://nniweb.example.org:8080",), "the token"),
                 gpu_number=settings.trial_gpu_number, options=section.options)
             job = TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, 0.0)
-            made = service.manifest_of(job, service.roles_of(job), service._delivery(section.options))
+            submission = service.submission
+            made = submission.manifest_of(job, service.roles_of(job), submission.delivery(section.options))
             service.clean_up()
     finally:
         os.environ["PATH"] = path

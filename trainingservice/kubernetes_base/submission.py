@@ -1,0 +1,130 @@
+"""Hands one trial to the cluster: what it needs in the namespace, its object, and who owns what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainingservice.errors import PermanentError
+from trainingservice.kubernetes_base import names, pod_logs
+from trainingservice.kubernetes_base.api import SECRETS, ApiRefusal, Object, error_of
+from trainingservice.kubernetes_base.belongings import WasCanceled, remove
+from trainingservice.kubernetes_base.config import KubernetesTrialOptions
+from trainingservice.kubernetes_base.kind import Role
+from trainingservice.kubernetes_base.pod_template import Delivery, job_key, plain_template, pod_template
+from trainingservice.trial_job import TrialJobDetail, job_document
+from trialkeeper import contract
+
+if TYPE_CHECKING:
+    from trainingservice.kubernetes_base.service import KubernetesService
+
+
+class Submission:
+    """Makes trials' objects for one service. May be called from several threads."""
+
+    def __init__(self, service: KubernetesService) -> None:
+        self._service = service
+
+    @property
+    def _must_linger(self) -> bool:
+        return self._service.kind.removes_pods and not self._service.settings.keepers_call_home()
+
+    def delivery(self, options: KubernetesTrialOptions) -> Delivery:
+        """Have what the pods' keeper comes by in the namespace or the storage, and say where."""
+        storage = self._service.settings.storage
+        azure = ""
+        if storage is not None and storage.storage_type == "azureStorage" and not storage.azure_secret_name:
+            azure = self._service.belongings.azure_secret(storage)
+        delivery = Delivery(storage=storage, azure_secret=azure)
+        if options.keeper_image:
+            return replace(delivery, keeper_image=options.keeper_image)
+        if self._service.storage is not None:
+            return replace(delivery, keeper_in_storage=self._service.storage.keeper())
+        return replace(delivery, keeper_config_map=self._service.belongings.keeper())
+
+    def _code(self, job: TrialJobDetail) -> contract.CodeDocument | None:
+        code = job.form.code
+        if code is None:
+            return None
+        if self._service.storage is not None:
+            path, sha256 = self._service.storage.code(code)
+            return {"sha256": sha256, "archive": path}
+        if not self._service.settings.keepers_call_home():
+            raise PermanentError("Pods that cannot call the server (wayHome: log) get their code by the storage: set "
+                                 "storage with localMountPoint.")
+        if code.sha256 is None:
+            raise PermanentError("There is no archive of the code to send to the pods; launch the experiment again.")
+        if code.archive is not None and not code.archive.is_file():
+            raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
+        return {"sha256": code.sha256}
+
+    def submit(self, job: TrialJobDetail) -> Object:
+        """Make Secret and object. Raises WasCanceled."""
+        if not self._service.settings.keepers_call_home():
+            self._service.collected.expect(job.form)
+            job = replace(job, form=replace(job.form, keeper=replace(job.form.keeper, urls=(), token="")))
+        options = self._service.options_of(job.form.options)
+        problem = self._service.kind.check(options)
+        if problem:
+            raise PermanentError(problem)
+        roles = self._service.roles_of(job)
+        code = self._code(job)
+        documents = {job_key(role): self._document(job, role, code) for role in roles}
+        delivery = self.delivery(options)
+        manifest = self.manifest_of(job, roles, delivery)
+        try:
+            secret = self._service.belongings.make_trial_secret(job, documents)
+            trial = self._create(job, manifest)
+            try:
+                self._service.belongings.hand_over(secret, trial)
+            except WasCanceled:
+                remove(self._service.api, self._service.kind.resource, self._service.namespace,
+                       trial["metadata"]["name"])
+                raise
+        except ApiRefusal as refusal:
+            raise error_of(refusal, f"prepare the trial {job.id}") from refusal
+        return trial
+
+    def manifest_of(self, job: TrialJobDetail, roles: Sequence[Role], delivery: Delivery) -> Object:
+        """The trial's object as it is sent."""
+        options = self._service.options_of(job.form.options)
+        labels = names.trial_labels(self._service.cluster, job.form.experiment_id, job.id)
+        kind = self._service.kind
+        templates = []
+        for role in roles:
+            pull = self._service.belongings.pull_secret(job.form.experiment_id, role.name, role.settings)
+            if kind.runs_keeper(role.name):
+                template = pod_template(job, role, delivery, options, labels=labels, container=kind.container,
+                                        numbered=kind.numbers_pods, pull_secret=pull,
+                                        automount=kind.needs_token,
+                                        linger=pod_logs.LINGER if self._must_linger else 0)
+            else:  # what the operator starts in it
+                template = plain_template(role, delivery, options, labels=labels, container=kind.container,
+                                          pull_secret=pull)
+            templates.append((role, template))
+        manifest = kind.manifest(names.object_name(job.id), labels, templates, options)
+        manifest["metadata"]["namespace"] = self._service.namespace
+        return manifest
+
+    def _document(self, job: TrialJobDetail, role: Role, code: contract.CodeDocument | None) -> contract.JobDocument:
+        form = replace(job.form, command=role.command, gpu_number=role.gpu_number)
+        return job_document(form, platform=self._service.platform, code=code)
+
+    def _create(self, job: TrialJobDetail, manifest: Object) -> Object:
+        resource, name = self._service.kind.resource, manifest["metadata"]["name"]
+        try:
+            trial = self._service.api.call("POST", resource.path(self._service.namespace), body=manifest)
+            problem = self._service.kind.not_understood(trial)
+            if problem:
+                remove(self._service.api, resource, self._service.namespace, name)
+                remove(self._service.api, SECRETS, self._service.namespace, names.trial_secret(job.id))
+                raise PermanentError(problem)
+            return trial
+        except ApiRefusal as refusal:
+            if refusal.reason == "AlreadyExists":
+                return self._service.api.call("GET", resource.path(self._service.namespace, name))
+            error = error_of(refusal, f"create the {resource.kind} {name}")
+            if isinstance(error, PermanentError):
+                remove(self._service.api, SECRETS, self._service.namespace, names.trial_secret(job.id))
+            raise error from refusal
