@@ -15,7 +15,7 @@ from trainingservice.kubernetes_base.pods import end_in, seconds
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 #: Where the barrier leaves its script, and the variable that tells the command where.
-BARRIER_FOLDER, BARRIER_VARIABLE = "/mnt/frameworkbarrier", "NNIWEB_BARRIER"
+BARRIER_FOLDER, BARRIER_VARIABLE = "/mnt/frameworkbarrier", "NNI_BARRIER"
 #: Port of the first role; each further role has the next.
 FIRST_PORT = 4000
 #: Completion codes that are stops somebody asked for.
