@@ -150,3 +150,12 @@ def test_the_port_is_for_nobody_elses_pages_and_nothing_else(served: tuple[Runni
     assert server.stop() == 0
     entries = json.loads((Path(server.environment["HOME"]) / "nni-experiments" / ".experiment").read_text())
     assert experiment not in entries
+
+
+@pytest.mark.parametrize(("written", "words"), [
+    ("nowhere=8081", "there is no experiment nowhere"), ("8081", "expected EXPERIMENT=PORT"),
+    ("abc=text", "expected EXPERIMENT=PORT")])
+def test_a_wrong_nni_port_ends_the_start_with_a_sentence(make_server: Any, written: str, words: str) -> None:
+    done = make_server().manage("serve", "--nni-port", written, check=False)
+    assert done.returncode == 1
+    assert words in done.stderr
