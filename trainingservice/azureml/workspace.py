@@ -22,6 +22,8 @@ from trainingservice.rest_client import LogInRefused
 INSTALL = "pip install -r requirements/azure.txt"
 #: A log-in refused so is tried again after so many seconds.
 RETRY_AFTER_REFUSAL = 30.0
+#: Seconds until a connection must stand, and until an answer must come; the SDK's own are five minutes each.
+CONNECT_TIMEOUT, READ_TIMEOUT = 5, 60
 #: Active jobs of the workspace that one question looks through at most.
 MOST_LISTED = 1000
 #: The SDK tells the service about the git checkout it runs in, unless these are there.
@@ -188,7 +190,8 @@ class Workspace:
                 "registry_discovery_endpoint": address}}
             more["cloud_metadata"]["cloud"] = more["cloud"]
         return MLClient(self._credential, settings.subscription_id, settings.resource_group, settings.workspace_name,
-                        enable_telemetry=False, show_progress=False, **more)
+                        enable_telemetry=False, show_progress=False, connection_timeout=CONNECT_TIMEOUT,
+                        read_timeout=READ_TIMEOUT, **more)
 
     def _log_in(self) -> Any:
         from azure.identity import ClientSecretCredential, DefaultAzureCredential, ManagedIdentityCredential

@@ -255,11 +255,14 @@ def test_a_server_on_a_port_that_cannot_be_opened_uses_the_home_folder(bench, pl
     service = bench.open_service()
     form = bench.form("echo done")
     form = replace(form, keeper=replace(form.keeper, urls=()))
+    reachable = bench.server_urls
+    bench.server_urls = ("http://127.0.0.1:9", *reachable)  # the first one is where the server would listen
     service.submit_trial_job(form)
     bench.wait_for_end(service, form)
     assert bench.output(form) == "done\n"
     refused = replace(bench.form(), options=DltsTrialOptions(channel="http"))
     refused = replace(refused, keeper=replace(refused.keeper, urls=()))
+    bench.server_urls = ("http://127.0.0.1:9", *reachable)
     assert "40000 to 49999" in failed_with(bench, service, refused)
 
 
