@@ -40,7 +40,8 @@ def user():
     subprocess.run(["useradd", "--no-create-home", "--shell", "/bin/sh", name], check=True)
     subprocess.run(["chpasswd"], input=f"{name}:correct horse", text=True, check=True)
     yield name
-    subprocess.run(["userdel", name], check=True, capture_output=True)
+    # --force: a session of the machine that the test closes after this may still be his
+    subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
 
 
 def works(settings, keys) -> bool:
