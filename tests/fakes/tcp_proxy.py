@@ -7,6 +7,7 @@ import selectors
 import socket
 import struct
 import threading
+from typing import Literal
 
 
 class TcpProxy:
@@ -24,7 +25,9 @@ class TcpProxy:
         self._flowing.set()
         self._closed = False
         self.passed = 0  #: bytes in both directions
-        self.cut_after: int | None = None  #: reset everything once so many bytes have passed; happens once
+        self.cut_after: int | None = None  #: do ``cut_how`` once so many bytes have passed; happens once
+        self.cut_how: Literal["reset", "cut", "stall"] = "reset"
+        self.was_cut = threading.Event()  #: ``cut_after`` has been reached
         threading.Thread(target=self._accept, daemon=True).start()
 
     # --- what a test does ------------------------------------------------------------------
@@ -109,8 +112,8 @@ class TcpProxy:
                         self.passed += len(data)
                         if self.cut_after is not None and self.passed >= self.cut_after:
                             self.cut_after = None
-                            self._reset_all()
-                            return
+                            getattr(self, self.cut_how)()
+                            self.was_cut.set()
             except (OSError, ValueError):
                 return
             finally:
