@@ -39,6 +39,8 @@ class ServiceContext:
     #: Addresses at which this process itself reaches the server of the keepers, for platforms that pass keepers'
     #: reports on. () where there is none.
     relay_urls: Callable[[], tuple[str, ...]] = lambda: ()
+    #: Addresses that keepers on other machines are given, for rehearsals. () where only loopback is known.
+    public_urls: Callable[[], tuple[str, ...]] = lambda: ()
 
 
 @dataclass(frozen=True)

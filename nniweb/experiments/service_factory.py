@@ -35,7 +35,8 @@ def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda jo
     folder = prepare(state_folder(cluster))
     service = platform(section.settings, ServiceContext(
         cluster_id=cluster.public_id, state_folder=folder, installation=settings.INSTALLATION_ID,
-        gpu_book=AttemptGpuBook(), on_change=on_change, relay_urls=addresses.server_urls))
+        gpu_book=AttemptGpuBook(), on_change=on_change, relay_urls=addresses.server_urls,
+        public_urls=addresses.keeper_urls))
     for key in texts.keys() - secrets.keys():
         service.set_cluster_metadata(key, texts[key])
     return service

@@ -23,7 +23,7 @@ from trainingservice.kubernetes_base.api import (
 )
 from trainingservice.kubernetes_base.belongings import remove
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
-from trialkeeper import contract
+from trainingservice.reach_probe import PROBE, PROBED_PATH
 
 if TYPE_CHECKING:
     from trainingservice.kubernetes_base.service import KubernetesService
@@ -32,33 +32,6 @@ if TYPE_CHECKING:
 QUICK, PATIENT = (1.5, 2.0), (5.0, 20.0)
 #: How long the test pod may take, image included, in seconds.
 POD_DEADLINE = 60.0
-#: What runs in the test pod: is this a Python the keeper can use, and does one of our addresses answer?
-PROBE = """
-import json, sys, urllib.error, urllib.request
-if sys.version_info < (3, 8):
-    sys.exit("Python %s is too old for the keeper, which needs 3.8" % sys.version.split()[0])
-path, said = sys.argv[1], []
-for url in sys.argv[2:]:
-    try:
-        text = urllib.request.urlopen(url.rstrip("/") + path, timeout=10).read()
-    except urllib.error.HTTPError as error:
-        text = error.read()
-    except Exception as error:
-        said.append("%s: %s" % (url, error))
-        continue
-    try:
-        found = json.loads(text).get("installation")
-    except Exception:
-        found = None
-    if found:
-        print("reached " + url)
-        sys.exit(0)
-    said.append(url + ": another program answers there")
-if said:
-    sys.exit("unreachable: " + "; ".join(said))
-"""
-#: An address of the keeper protocol that needs no attempt: any answer of ours names the installation.
-PROBED_PATH = contract.URL_PREFIX + "trials/rehearsal/job"
 
 
 def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions | None, *,
@@ -243,7 +216,7 @@ def _test_pod(service: KubernetesService, role: RoleSettings,
               options: KubernetesTrialOptions) -> Iterator[RehearsalFinding]:
     """Run the probe in the trial's own image."""
     name = f"nniweb-rehearsal-{uuid.uuid4().hex[:8]}"
-    urls: Sequence[str] = service.context.relay_urls() if service.settings.keepers_call_home() else ()
+    urls: Sequence[str] = service.context.public_urls() if service.settings.keepers_call_home() else ()
     spec: Object = {"restartPolicy": "Never", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
                     "containers": [{"name": "probe", "image": role.docker_image,
                                     "command": [role.python, "-c", PROBE, PROBED_PATH, *urls],

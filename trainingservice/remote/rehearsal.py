@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from trainingservice.agent_client import AgentClient, AgentError
 from trainingservice.base import RehearsalFinding
@@ -15,6 +16,7 @@ from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
 from trainingservice.keeper_bundle import KeeperBundle
 from trainingservice.keeper_exit import observed_exit
+from trainingservice.reach_probe import PROBE, PROBED_PATH
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
@@ -34,12 +36,22 @@ CLOCK_TOLERANCE = 5.0
 QUICK, PATIENT = 2.0, 20.0
 #: How long the no-op trial may take, in seconds.
 TRIAL_DEADLINE = 20.0
+#: How long one address of the server is tried from a machine, in seconds: a little longer than the probe does.
+REACH_TIMEOUT = 12.0
 #: How long mounting a share may take, in seconds.
 MOUNT_TIMEOUT = 40.0
 
 
+@dataclass(frozen=True)
+class ServerAddresses:
+    """Where the server is: for keepers on other machines, and for this process, which passes reports on."""
+
+    public: Callable[[], tuple[str, ...]]
+    relay: Callable[[], tuple[str, ...]]
+
+
 def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeyStore, bundle: KeeperBundle,
-                      cluster_folder: str, relay_urls: Callable[[], tuple[str, ...]], clock: Callable[[], float],
+                      cluster_folder: str, addresses: ServerAddresses, clock: Callable[[], float],
                       storage: SharedStorage | None, *, quick: bool) -> list[RehearsalFinding]:
     """All findings, good ones too, machine by machine; all machines at the same time.
 
@@ -47,7 +59,7 @@ def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeySt
     """
     with ThreadPoolExecutor(min(16, len(machines))) as pool:
         findings = list(pool.map(
-            lambda machine: list(_rehearse(machine, keys, bundle, cluster_folder, relay_urls, clock, storage,
+            lambda machine: list(_rehearse(machine, keys, bundle, cluster_folder, addresses, clock, storage,
                                            quick)), machines))
     some_are_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
     if not some_are_well:
@@ -58,7 +70,7 @@ def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeySt
 
 
 def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: KeeperBundle, cluster_folder: str,
-              relay_urls: Callable[[], tuple[str, ...]], clock: Callable[[], float], storage: SharedStorage | None,
+              addresses: ServerAddresses, clock: Callable[[], float], storage: SharedStorage | None,
               quick: bool) -> Iterator[RehearsalFinding]:
     name = settings.host
     timeout = QUICK if quick else PATIENT
@@ -78,7 +90,7 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
         if storage is not None and not quick:
             yield _share(connection, storage, name)
         if not quick and not facts.error:
-            yield from _with_agent(connection, facts, settings, bundle, cluster_folder, relay_urls, name)
+            yield from _with_agent(connection, facts, settings, bundle, cluster_folder, addresses, name)
     except MachineProblem as problem:
         yield RehearsalFinding(problem.check, False, str(problem), name, temporary=not problem.needs_person)
     except TrainingServiceError as error:
@@ -131,13 +143,13 @@ def _clock(facts: MachineFacts, name: str) -> RehearsalFinding:
 
 
 def _with_agent(connection: Connection, facts: MachineFacts, settings: RemoteMachineSettings, bundle: KeeperBundle,
-                cluster_folder: str, relay_urls: Callable[[], tuple[str, ...]],
+                cluster_folder: str, addresses: ServerAddresses,
                 name: str) -> Iterator[RehearsalFinding]:
     client = start_agent(connection, facts, put_keeper(connection, facts, bundle), on_event=lambda folder, state: None,
                          on_closed=lambda: None)
     try:
         yield _gpus(client, settings, name)
-        yield _way_home(relay_urls, name)
+        yield _way_home(connection, facts, addresses, name)
         folder = posixpath.join(facts.folder, cluster_folder, "rehearsal", uuid.uuid4().hex[:12])
         yield from _trial(client, folder, settings, name)
     finally:
@@ -162,13 +174,21 @@ def _gpus(client: AgentClient, settings: RemoteMachineSettings, name: str) -> Re
     return RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) are seen ({names}).", name)
 
 
-def _way_home(relay_urls: Callable[[], tuple[str, ...]], name: str) -> RehearsalFinding:
-    if relay_urls():
-        return RehearsalFinding("way_home", True, "Reports come straight to the server where the machine can reach it, "
-                                                  "otherwise through this connection.", name)
-    return RehearsalFinding("way_home", True, "Reports come straight to the server; through this connection they "
-                                              "cannot, "
-                                              "because the server's own address is not known here.", name)
+def _way_home(connection: Connection, facts: MachineFacts, addresses: ServerAddresses, name: str) -> RehearsalFinding:
+    """Which way reports will come: tried from the machine."""
+    public, relay = addresses.public(), addresses.relay()
+    reason = "no address of the server is known to other machines (NNIWEB_PUBLIC_URL)"
+    if public:
+        program = shlex.join([facts.python, "-I", "-c", PROBE, PROBED_PATH, *public])
+        status, output, errors = connection.run(program, timeout=REACH_TIMEOUT * len(public))
+        if status == 0:
+            return RehearsalFinding("way_home", True, f"Reports come straight: {name} {output.strip()}.", name)
+        reason = (errors.strip().splitlines() or [f"the test ended with status {status}"])[-1]
+    if relay:
+        return RehearsalFinding("way_home", True, f"Reports come through this connection: {reason}.", name)
+    return RehearsalFinding("way_home", False, f"Reports cannot come from {name}: {reason}, and the server's own "
+                                               "address is not known here, so they cannot come through this "
+                                               "connection. Start the server, or set NNIWEB_PUBLIC_URL.", name)
 
 
 def _trial(client: AgentClient, folder: str, settings: RemoteMachineSettings, name: str) -> Iterator[RehearsalFinding]:

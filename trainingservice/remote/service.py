@@ -24,7 +24,7 @@ from trainingservice.remote.code_copies import folders_in, remove_folder
 from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings, RemoteTrialOptions
 from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.machines import RemoteMachine
-from trainingservice.remote.rehearsal import rehearse_machines
+from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
 from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
 from trainingservice.remote.server_mount import look_at_mount_here
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
@@ -165,7 +165,8 @@ class RemoteTrainingService(PollingTrainingService):
         except TemporaryError as error:
             return [RehearsalFinding("folder", False, str(error))]
         findings = rehearse_machines(self.machine_settings(), self._keys, bundle, self.cluster_folder,
-                                     self.context.relay_urls, self.context.clock, self._settings.shared_storage,
+                                     ServerAddresses(self.context.public_urls, self.context.relay_urls),
+                                     self.context.clock, self._settings.shared_storage,
                                      quick=quick)
         if self._settings.shared_storage is not None and not quick:
             findings += [here] if (here := look_at_mount_here(self._settings.shared_storage)) else []

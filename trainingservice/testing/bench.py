@@ -91,7 +91,7 @@ class Bench:
         """The same for each object on this cluster, as the host keeps it."""
         return ServiceContext(cluster_id="conformance", state_folder=self.folder / "state", installation="conformance",
                               gpu_book=self._gpu_book, on_change=self._note_change,
-                              relay_urls=lambda: self.server_urls)
+                              relay_urls=lambda: self.server_urls, public_urls=lambda: self.server_urls)
 
     def _note_change(self, job_name: str) -> None:
         with self._changed:

@@ -1,5 +1,8 @@
 """The rehearsal finds what would go wrong, machine by machine, in sentences; and leaves nothing behind."""
 
+import http.server
+import threading
+
 from tests.fakes.ssh_machine import free_port, new_key
 from trainingservice.remote import rehearsal
 
@@ -17,6 +20,7 @@ def by_check(findings):
 
 
 def test_everything_is_tried_and_nothing_is_left_running(bench, machine):
+    bench.server_urls = (bench.server.url,)
     findings = by_check(rehearse(bench))
     assert set(findings) == {"connection", "host_key", "interpreter", "folder", "disk", "clock", "gpus", "way_home",
                              "trial"}
@@ -69,3 +73,38 @@ def test_a_preparation_that_fails_is_found(bench, machine):
     finding = by_check(rehearse(bench))["trial"]
     assert finding.blocks
     assert "preparation command failed" in finding.message
+
+
+def test_the_way_home_is_tried_from_the_machine(bench, machine):
+    bench.server_urls = (bench.server.url,)
+    found = by_check(rehearse(bench))["way_home"]
+    assert found.ok
+    assert found.message == f"Reports come straight: 127.0.0.1 reached {bench.server.url}."
+
+
+def test_a_machine_that_cannot_reach_the_server_is_told_to_report_through_the_connection(bench, make_machine):
+    far = make_machine("far", own_network=True)
+    bench.platform.machine_list = [far.settings()]
+    bench.server_urls = (bench.server.url,)
+    found = by_check(rehearse(bench))["way_home"]
+    assert found.ok
+    assert found.message.startswith(f"Reports come through this connection: unreachable: {bench.server.url}: ")
+    assert "refused" in found.message
+
+
+def test_another_program_at_the_servers_address_is_no_way_home(bench, machine):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as stranger:
+        thread = threading.Thread(target=stranger.serve_forever, daemon=True)
+        thread.start()
+        bench.server_urls = (f"http://127.0.0.1:{stranger.server_port}",)
+        found = by_check(rehearse(bench))["way_home"]
+        stranger.shutdown()
+        thread.join()
+    assert "another program answers there" in found.message
+
+
+def test_without_any_address_of_the_server_there_is_no_way_home(bench, machine):
+    bench.server_urls = ()
+    found = by_check(rehearse(bench))["way_home"]
+    assert not found.ok
+    assert "NNIWEB_PUBLIC_URL" in found.message
