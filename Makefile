@@ -34,7 +34,8 @@ test-all: lint
 	$(PYTEST) -n $(PYTEST_JOBS) tests
 
 bench: packages
-	set -e; for program in benchmarks/*.py; do echo "== $$program"; $(PYTHON_IN_VENV) "$$program"; done
+	above=; for program in benchmarks/*.py; do echo "== $$program"; $(PYTHON_IN_VENV) "$$program" || above="$$above $$program"; \
+	done; if [ -n "$$above" ]; then echo "failed, or worse than the limit:$$above"; exit 1; fi
 
 constraints:
 	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py constraints
