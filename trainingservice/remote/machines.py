@@ -102,6 +102,15 @@ class _Wants:
     stops: dict[str, str] = field(default_factory=dict)  # job name -> folder relative to the cluster's
 
 
+def growing_pause(failures: int, limits: tuple[float, float], chance: float) -> float:
+    """Seconds to wait after so many failures before this one, within ``limits``: first and longest pause.
+
+    ``chance``, from 0 to 1, takes away up to a half, so that many machines do not all come back at one moment.
+    """
+    first, longest = limits
+    return min(longest, first * 2.0 ** min(failures, 16)) * (0.5 + 0.5 * chance)
+
+
 class RemoteMachine:
     """``open`` starts its threads, ``close`` ends them. All other methods return at once, from any thread."""
 
@@ -381,8 +390,7 @@ class RemoteMachine:
         self._host.machine_changed(self.address)
 
     def _pause_after(self, failures: int, limits: tuple[float, float]) -> float:
-        first, longest = limits
-        return min(longest, first * 2.0 ** min(failures, 16)) * (0.5 + 0.5 * self._chance())
+        return growing_pause(failures, limits, self._chance())
 
     def _lost(self) -> None:
         """In the reading thread: an agent's output has ended, mostly that of the present one."""

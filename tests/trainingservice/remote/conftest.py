@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.ssh_machine import SshMachine, free_port
+from tests.fakes.ssh_machine import SshMachine, free_port, needs_root
 from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
@@ -67,6 +69,27 @@ def machine(bench, make_machine) -> SshMachine:
     machine = make_machine()
     bench.platform.machine_list = [machine.settings()]
     return machine
+
+
+@pytest.fixture
+def own_home(tmp_path, monkeypatch):
+    """Neither keys nor configuration of whoever runs the tests."""
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def user():
+    """A user of this machine with the password "correct horse"."""
+    needs_root()
+    name = f"nt{uuid.uuid4().hex[:8]}"
+    subprocess.run(["useradd", "--no-create-home", "--shell", "/bin/sh", name], check=True)
+    subprocess.run(["chpasswd"], input=f"{name}:correct horse", text=True, check=True)
+    yield name
+    # --force: a session of the machine that the test closes after this may still be his
+    subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.fakes.ssh_machine import free_port
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.trainingservice.remote.conftest import assert_whole, unreachable
 from trainingservice.remote import machines as machines_module
@@ -118,6 +119,33 @@ def test_a_break_at_any_byte_of_a_submission_starts_the_trial_once(bench, proxy,
     bench.wait_for_end(service, form)
     assert starts.read_text() == "start\n"
     assert len(bench.entries(form, "started")) == 1
+
+
+@pytest.mark.parametrize("limits", [machines_module.RECONNECT, machines_module.RECONNECT_AFTER_REFUSAL])
+def test_the_pauses_between_attempts_to_connect_grow_up_to_the_longest(limits):
+    first, longest = limits
+    at_most = [machines_module.growing_pause(failures, limits, 1.0) for failures in range(20)]
+    assert at_most[:3] == [first, 2 * first, 4 * first]
+    assert at_most == sorted(at_most)
+    assert at_most[-1] == longest
+    assert machines_module.growing_pause(10_000, limits, 1.0) == longest
+    assert [machines_module.growing_pause(failures, limits, 0.0) for failures in range(20)] == [
+        pause / 2 for pause in at_most]
+
+
+def test_attempts_to_connect_become_rarer_while_a_machine_stays_away(bench, machine, monkeypatch):
+    asked: list[int] = []
+
+    def pause(failures, limits, chance):
+        asked.append(failures)
+        return 0.01
+
+    monkeypatch.setattr(machines_module, "growing_pause", pause)
+    bench.platform.machine_list = [machine.settings(port=free_port())]
+    service = bench.open_service()
+    bench.wait("it was tried often", lambda: len(asked) > 4)
+    assert asked[:5] == [0, 1, 2, 3, 4]
+    assert "refuses connections" in service.list_machines()[0].message
 
 
 def test_a_cancel_while_the_machine_is_away_is_carried_out_when_it_is_back(bench, proxy, lasting):

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-import uuid
 
 import pytest
 
@@ -17,31 +16,12 @@ from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.problems import MachineProblem
 from trainingservice.trial_job_status import TrialJobStatus
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 
 @pytest.fixture
 def keys(tmp_path):
     return HostKeyStore(tmp_path / "host_keys", system_files=(tmp_path / "known_hosts",))
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path, monkeypatch):
-    """Neither keys nor configuration of whoever runs the tests."""
-    (tmp_path / "home" / ".ssh").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def user():
-    """A user of this machine with the password "correct horse"."""
-    needs_root()
-    name = f"nt{uuid.uuid4().hex[:8]}"
-    subprocess.run(["useradd", "--no-create-home", "--shell", "/bin/sh", name], check=True)
-    subprocess.run(["chpasswd"], input=f"{name}:correct horse", text=True, check=True)
-    yield name
-    # --force: a session of the machine that the test closes after this may still be his
-    subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
 
 
 def works(settings, keys) -> bool:

@@ -90,6 +90,7 @@ def test_three_machines_run_ten_trials_each_and_one_of_them_dies_in_the_middle(b
     dead = machines[1].settings().address
     lost = [form for form in forms if place_of(service, form) == dead]
     assert len(lost) == 10
+    assert [machine.accepted_logins() for machine in machines] == [1, 1, 1]  # one connection carries all ten
     machines[1].crash()
     for form in lost:
         detail = bench.wait_for_status(service, form, FAILED)

@@ -1,0 +1,79 @@
+"""What keeps a machine from being used is one sentence on the trial that waits; the machine is left in peace."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.ssh_machine import new_key
+from trainingservice.remote import first_contact, machines
+from trainingservice.trial_job_status import TrialJobStatus
+
+REAL_PAUSES = machines.RECONNECT, machines.RECONNECT_AFTER_REFUSAL
+
+
+@pytest.fixture
+def locked():
+    """A folder of root's that everybody may read and nobody else write."""
+    folder = Path(tempfile.mkdtemp(prefix="nniweb-locked-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def unknown_host(make_machine, request):
+    machine = make_machine()
+    return machine, machine.settings(host="no-such-host.invalid")
+
+
+def wrong_password(make_machine, request):
+    machine = make_machine(lines=["PasswordAuthentication yes"], user=request.getfixturevalue("user"))
+    return machine, machine.settings(ssh_key_file=None, password="battery")
+
+
+def changed_host_key(make_machine, request):
+    machine = make_machine()
+    home = request.getfixturevalue("own_home")
+    other = " ".join(new_key(home / "other").with_suffix(".pub").read_text().split()[:2])
+    (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{machine.port} {other}\n")
+    return machine, machine.settings(host_key=None)
+
+
+def missing_python(make_machine, request):
+    request.getfixturevalue("monkeypatch").setattr(first_contact, "OTHER_PYTHONS", ("python3",))
+    machine = make_machine(python=False)
+    return machine, machine.settings()
+
+
+def no_write_rights(make_machine, request):
+    user, folder = request.getfixturevalue("user"), request.getfixturevalue("locked")
+    machine = make_machine(lines=["PasswordAuthentication yes"], user=user)
+    return machine, machine.settings(ssh_key_file=None, password="correct horse", working_folder=str(folder))
+
+
+@pytest.mark.parametrize(("situation", "words"), [
+    (unknown_host, "The host name no-such-host.invalid is not known here; correct host"),
+    (wrong_password, "with the password; correct user and credentials"),
+    (changed_host_key, "Either the machine was set up anew, or another one answers in its place"),
+    (missing_python, "has no Python 3 on its PATH; install python3, or name the folder of one in pythonPath."),
+    (no_write_rights, "Permission denied); make room, mend the rights, or choose another workingFolder."),
+], ids=["unknown host", "wrong password", "changed host key", "missing Python", "no write rights"])
+def test_what_refuses_is_said_on_the_trial_once_and_not_asked_all_the_time(bench, make_machine, request, monkeypatch,
+                                                                          own_home, situation, words):
+    for name, pauses in zip(("RECONNECT", "RECONNECT_AFTER_REFUSAL"), REAL_PAUSES, strict=True):
+        monkeypatch.setattr(machines, name, pauses)
+    machine, settings = situation(make_machine, request)
+    bench.platform.machine_list = [settings]
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("the trial says why it waits", lambda: words in service.get_trial_job(form.job_name).message)
+    detail = service.get_trial_job(form.job_name)
+    assert detail.status is TrialJobStatus.WAITING
+    assert "Traceback" not in detail.message
+    assert "\n" not in detail.message
+    assert detail.message.count(words) == 1
+    assert not service.list_machines()[0].healthy
+    # one of the two was the test's own, when it waited for sshd
+    assert not bench.wait_if_it_comes(lambda: machine.attempts_to_log_in() > 2, 1)
