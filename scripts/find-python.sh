@@ -52,7 +52,10 @@ install_debian_package() {
     fi
     echo "Installing the Debian package $1 ..." >&2
     # dpkg tells every step on standard output; errors come on the other one.
-    { $as_root apt-get update -qq && $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1"; } \
+    limit=""
+    command -v timeout >/dev/null 2>&1 && limit="timeout 600"
+    { $as_root $limit apt-get update -qq &&
+        $as_root env DEBIAN_FRONTEND=noninteractive $limit apt-get install -y -qq "$1"; } \
         >/dev/null </dev/null
 }
 

@@ -124,7 +124,13 @@ def _from_json(data: dict[str, Any], owner: User, act: Act[T]) -> T:
 
 
 def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, act: Act[T]) -> T:
-    parsed = _parse(config, base, owner, cluster)
+    try:
+        parsed = _parse(config, base, owner, cluster)
+    except ConfigInvalid as invalid:
+        if not isinstance(config, str):
+            raise
+        # a text that cannot be read has no fields yet: the field is the text itself
+        raise ConfigInvalid([replace(error, field=error.field or "config") for error in invalid.errors]) from None
     with _refusals_at_their_places(parsed):
         return act(parsed, owner, None)
 

@@ -1,15 +1,21 @@
 """Code folders as they were at launch: kept once per content, shared by all who have the same."""
 
 import tempfile
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from django.conf import settings
 from django.core.files.base import File
 from django.core.files.storage import default_storage
+from django.db import transaction
 
 from nniweb.experiments.models import CodeArchive
 from trainingservice.code_archive import pack_code
+
+#: An archive without experiments is kept for so long: the same code is often launched again.
+KEEP_UNUSED = timedelta(days=1)
+#: Archives that one call of ``remove_unused`` looks at.
+MOST_AT_ONCE = 100
 
 
 def keep_folder(folder: Path, now: datetime) -> CodeArchive:
@@ -22,13 +28,29 @@ def keep_folder(folder: Path, now: datetime) -> CodeArchive:
 def keep_archive(path: Path, sha256: str, file_count: int, now: datetime) -> CodeArchive:
     """Keep an archive that was packed already."""
     storage_path = f"code/{sha256}.tar.gz"
-    if not default_storage.exists(storage_path):
-        with open(path, "rb") as file:
-            default_storage.save(storage_path, File(file))
+    # the row first: it keeps ``remove_unused`` from taking the file away
     archive, _ = CodeArchive.objects.update_or_create(
         sha256=sha256, defaults={"size": path.stat().st_size, "file_count": file_count, "last_used": now,
                                  "storage_path": storage_path})
+    if not default_storage.exists(storage_path):
+        with open(path, "rb") as file:
+            default_storage.save(storage_path, File(file))
     return archive
+
+
+def remove_unused(now: datetime) -> int:
+    """Remove archives that no experiment has had for ``KEEP_UNUSED``; returns how many."""
+    removed = 0
+    for archive in CodeArchive.objects.filter(experiment=None, last_used__lt=now - KEEP_UNUSED)[:MOST_AT_ONCE]:
+        with transaction.atomic():
+            # a no-op that locks the row, unless somebody has launched the same code since
+            still = CodeArchive.objects.filter(pk=archive.pk, experiment=None, last_used=archive.last_used)
+            if still.update(last_used=archive.last_used):
+                archive.delete()
+                default_storage.delete(archive.storage_path)
+                (settings.DATA_FOLDER / "cache" / Path(archive.storage_path).name).unlink(missing_ok=True)
+                removed += 1
+    return removed
 
 
 def local_path(archive: CodeArchive) -> Path:

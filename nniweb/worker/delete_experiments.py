@@ -8,7 +8,16 @@ import logging
 from django.core.files.storage import default_storage
 
 from nniweb.experiments.checkpoint_folders import remove_checkpoints
-from nniweb.experiments.models import Attempt, Experiment, Metric, ResourceReading, Trial, TrialFile, TrialOutput
+from nniweb.experiments.models import (
+    Attempt,
+    CodeArchive,
+    Experiment,
+    Metric,
+    ResourceReading,
+    Trial,
+    TrialFile,
+    TrialOutput,
+)
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
 
@@ -52,4 +61,6 @@ def _delete_rows(work: ClusterWork, experiment: Experiment) -> None:
         with work.lease.transaction():
             Trial.objects.filter(pk__in=pks).delete()
     with work.lease.transaction():
+        if experiment.code_id is not None:
+            CodeArchive.objects.filter(pk=experiment.code_id).update(last_used=work.now())
         experiment.delete()

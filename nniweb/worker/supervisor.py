@@ -15,6 +15,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from nniweb.experiments import doorbell
+from nniweb.experiments.code_archives import remove_unused
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.tuning.tuner_client import TunerClient
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: How often clusters without a holder are looked for, in seconds (sooner when a bell rings).
 LOOK_SECONDS = 1.0
+#: How often code archives that nobody needs any more are removed, in seconds.
+TIDY_SECONDS = 3600.0
 #: Worker rows not heard of for so long are removed.
 FORGET_WORKERS_AFTER = timedelta(days=1)
 
@@ -40,6 +43,7 @@ class Supervisor:
         self._stopping = threading.Event()
         self._renewing_over = threading.Event()
         self._tuners = TunerClient()
+        self._next_tidying = 0.0
 
     def run(self) -> None:
         """Work until stopped; then finish the rounds, give the leases back and return. Trials go on."""
@@ -51,6 +55,7 @@ class Supervisor:
                 while not self._stopping.is_set():
                     try:
                         self.look()
+                        self._tidy()
                     except DatabaseError as error:
                         logger.warning("clusters cannot be looked after, the database says: %s", error)
                         connection.close()
@@ -63,6 +68,14 @@ class Supervisor:
 
     def stop(self) -> None:
         self._stopping.set()
+
+    def _tidy(self) -> None:
+        if time.monotonic() >= self._next_tidying:
+            self._next_tidying = time.monotonic() + TIDY_SECONDS
+            try:
+                remove_unused(timezone.now())
+            except OSError as error:
+                logger.warning("code archives that nobody needs cannot be removed: %s", error)
 
     def look(self) -> None:
         """Take clusters that need a worker, let go of those that do not, or that were changed."""

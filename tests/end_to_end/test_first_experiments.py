@@ -1,5 +1,6 @@
 """The bundled examples, run by the real server from launch to DONE."""
 
+import time
 from pathlib import Path
 
 import yaml
@@ -15,10 +16,11 @@ def example(name: str, **changes: object) -> dict[str, object]:
 
 def test_an_empty_installation_launches_the_demo_and_it_learns(make_server) -> None:
     server = make_server({"NNIWEB_DEMO": "1"}).start()
+    started = time.monotonic()
     [demo] = server.wait_until(lambda: server.get("experiments/")["results"], 60, "the demo is launched")
     server.wait_until(lambda: any(trial["intermediate_count"] for trial in
                                   server.get(f"experiments/{demo['id']}/trials/")["results"]),
-                      60, "something moves within a minute")
+                      started + 60 - time.monotonic(), "something moves within a minute of the start")
     server.wait_for_experiment(demo["id"], patience=110)
     trials = server.get_all(f"experiments/{demo['id']}/trials/")
     assert [trial["sequence_id"] for trial in trials] == list(range(12))
@@ -51,7 +53,7 @@ def test_two_hundred_trials_none_lost_none_double(running_server: RunningServer)
     assert len({str(trial["parameters"]) for trial in trials}) == 200
     created = [trial["created_at"] for trial in trials]
     assert created == sorted(created)
-    for trial in trials[::10]:
+    for trial in trials:
         metrics = server.get_all(f"trials/{trial['id']}/metrics/")
         assert [row["sequence"] for row in metrics if row["kind"] == "PERIODICAL"] == \
             list(range(trial["intermediate_count"]))

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainingservice import code_archive
-from trainingservice.code_archive import CodeRefused, CodeTooLarge, code_entries, pack_code
+from trainingservice.code_archive import MAX_BYTES, MAX_FILES, CodeRefused, CodeTooLarge, code_entries, pack_code
 
 
 def write(root: Path, *names: str, content: bytes = b"x") -> None:
@@ -268,3 +268,7 @@ def test_any_content_under_any_name_comes_out_as_it_went_in(files, tmp_path_fact
         assert seen == files
     finally:
         shutil.rmtree(root)
+
+
+def test_the_limits_are_those_of_nni() -> None:
+    assert (MAX_FILES, MAX_BYTES) == (2000, 300 * 1024 * 1024)

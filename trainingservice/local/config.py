@@ -41,8 +41,8 @@ class LocalTrialOptions(TrialOptions):
         default=None, description="GPUs that may be used: a list, one number, or text such as \"0,1\". "
                                   "Default: all of them.")
     snapshot_code: bool = Field(
-        default=False, description="Give each trial its own copy of the code folder as it was when the experiment's "
-                                   "first trial started (less .nniignore) instead of running in the folder itself.")
+        default=False, description="Give each trial its own copy of the code folder as it was at launch "
+                                   "(less .nniignore) instead of running in the folder itself.")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. It has no effect here: trials are started by "
                                   "an agent that is warm anyway.")

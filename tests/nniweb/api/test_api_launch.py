@@ -83,7 +83,7 @@ def test_errors_repeat_the_callers_spelling(api) -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "field"), [
-    ("trialConcurrency: 2", "trialConcurrency: [", ""),
+    ("trialConcurrency: 2", "trialConcurrency: [", "config"),
     ("trialConcurrency: 2", "trialConcurency: 2", "trialConcurency"),
     ("trialConcurrency: 2", "trialConcurrency: two", "trialConcurrency"),
     ("searchSpaceFile: search_space.json", "", "searchSpace"),

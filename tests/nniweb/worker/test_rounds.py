@@ -2,7 +2,11 @@
 
 import os
 import signal
+import threading
+import time
+from collections.abc import Callable
 from datetime import timedelta
+from typing import ClassVar
 
 import pytest
 from django.db import connection
@@ -10,9 +14,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.experiments import intents
-from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent
+from nniweb.experiments.models import Attempt, ClusterMetadata, Experiment, Trial, TunerEvent
 from nniweb.worker import fill_slots, teach_tuner
+from nniweb.worker import runner as runner_module
 from tests.nniweb.worker.conftest import Rig, report
+from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -355,3 +361,47 @@ def test_a_rounds_work_does_not_grow_with_the_history(rig: Rig) -> None:
         experiment.next_sequence_id += 500
         experiment.save()
     assert counts[0] == counts[1]
+
+
+class Noting(DocileTrainingService):
+    metadata_keys: ClassVar[dict[str, str]] = {"queue": "Where jobs go."}
+
+    def set_cluster_metadata(self, key: str, value: str) -> None:
+        self.calls.append("set_cluster_metadata")
+
+
+def test_a_service_is_called_in_the_promised_order(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(Noting)
+    ClusterMetadata.objects.create(cluster=rig.cluster, key="queue", value="fast")
+    rig.submitted(rig.experiment(trial_concurrency=1), 1)
+    wanted = ["set_cluster_metadata", "resume_trial_jobs", "run", "submit_trial_job"]
+    assert sorted(wanted, key=rig.service.calls.index) == wanted
+
+
+def test_a_slot_is_filled_by_the_bell_not_by_the_next_round(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "ROUND_SECONDS", 3600.0)
+    experiment = rig.experiment(trial_concurrency=1)
+    [first] = rig.submitted(experiment, 1)
+    full_round, one_round = threading.Event(), rig.runner.round
+
+    def round_and_note(only: set[int] | None = None) -> None:
+        one_round(only)
+        if only is None:
+            full_round.set()
+
+    monkeypatch.setattr(rig.runner, "round", round_and_note)
+    rig.runner.start()
+    assert full_round.wait(20)
+
+    def submitted() -> int:
+        return Attempt.objects.filter(trial__experiment=experiment, stage__in=["submitted", "ended"]).count()
+
+    try:
+        report(first, 0.5)
+        deadline = time.monotonic() + 60
+        while submitted() < 2:
+            assert time.monotonic() < deadline, "only the next round would have filled it"
+            time.sleep(0.02)
+    finally:
+        rig.runner.stop()
+        rig.runner.join(20)

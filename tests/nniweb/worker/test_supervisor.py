@@ -2,11 +2,14 @@
 
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
-from nniweb.experiments.models import Cluster, Worker
+from nniweb.experiments import code_archives
+from nniweb.experiments.models import Cluster, CodeArchive, Worker
 from nniweb.experiments.worker_presence import worker_is_alive
 from nniweb.worker.supervisor import Supervisor
 from trainingservice import platforms
@@ -47,6 +50,24 @@ def test_clusters_are_taken_as_they_come_and_let_go_when_disabled(supervisor: Su
     until(lambda: Cluster.objects.get(name="one").health == "good")
     Cluster.objects.filter(name="one").update(enabled=False)
     until(lambda: held() == set())
+
+
+def test_code_that_nobody_needs_any_more_goes_after_a_day(db, settings, tmp_path, make_experiment) -> None:
+    now = timezone.now()
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("print()")
+    archive = code_archives.keep_folder(tmp_path / "code", now - timedelta(days=3))
+    path = code_archives.local_path(archive)
+    experiment = make_experiment(code=archive)
+    assert code_archives.remove_unused(now) == 0, "an experiment has it"
+    experiment.delete()
+    assert code_archives.remove_unused(archive.last_used + timedelta(hours=23)) == 0, "less than a day ago"
+    assert path.is_file()
+    assert code_archives.remove_unused(now) == 1
+    assert not path.exists()
+    assert not CodeArchive.objects.exists()
+    again = code_archives.keep_folder(tmp_path / "code", now)
+    assert code_archives.local_path(again).is_file()
 
 
 def test_a_private_cluster_with_nothing_to_do_is_left_alone(supervisor: Supervisor, make_experiment) -> None:

@@ -1,0 +1,58 @@
+"""``make test`` installs Debian packages when it may, says so when it may not, and never takes for ever."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import debian_packages
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """Programs of a Debian on which only git is installed; returns the file that notes what apt-get was told."""
+    noted = tmp_path / "calls"
+    programs = {"dpkg-query": 'case "$3" in git) echo -n installed;; *) exit 1;; esac',
+                "apt-get": f'echo "$@" >> "{noted}"; [ ! -e "{tmp_path}/slow" ] || exec sleep 60',
+                "sudo": "exit 1"}
+    (tmp_path / "bin").mkdir()
+    for name, text in programs.items():
+        program = tmp_path / "bin" / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    (tmp_path / "list").write_text("git  # a reason\nchromium  # another\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return noted
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+def test_what_is_missing_is_installed_where_that_is_allowed(calls, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    debian_packages.install(tmp_path / "list", said.append)
+    update, install = calls.read_text().splitlines()
+    assert update.endswith(" update")
+    assert install.endswith(" install --yes --no-install-recommends chromium")
+    assert said == ["Installing Debian packages: chromium ..."]
+
+
+def test_without_the_right_the_command_is_named_and_nothing_is_called(calls, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    debian_packages.install(tmp_path / "list", said.append)
+    assert not calls.exists()
+    assert "sudo apt-get install chromium" in said[0]
+
+
+def test_a_package_manager_that_hangs_is_given_up(calls, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(debian_packages, "TIME_LIMIT", 0.2)
+    (tmp_path / "slow").touch()
+    debian_packages.install(tmp_path / "list", said.append)
+    assert len(calls.read_text().splitlines()) == 1
+    assert "apt-get did not do it" in said[1]
+    assert "Tests that need chromium are skipped" in said[1]
