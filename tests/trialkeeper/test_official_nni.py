@@ -1,6 +1,7 @@
 """The official nni package and our own small module, side by side: the same parameters in, the same metrics out."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.official_nni import INSTALLATIONS, official_python
+from tests.fakes.scripted_keeper_server import ScriptedKeeperServer
+from tests.trialkeeper.keeper_run import KeeperRun
 from tests.trialkeeper.test_nni_module import Trial
 from tests.trialkeeper.test_nni_module import for_trials as for_trials
 
@@ -88,3 +91,17 @@ def test_the_official_package_and_our_module_give_identical_results(
     ours = run(tmp_path / "ours", for_trials, sys.executable, case, is_ours=True)
     assert ours == official
     assert ours[0] or ours[1], "something was compared"
+
+
+@pytest.mark.parametrize("version", INSTALLATIONS)
+def test_a_trial_with_the_official_package_is_run_and_heard_by_a_keeper(
+        version: str, tmp_path: Path, keeper: KeeperRun, server: ScriptedKeeperServer) -> None:
+    where = tmp_path / "where"
+    code = ("import nni; x = nni.get_next_parameter()['x']; nni.report_intermediate_result(x); "
+            f"nni.report_final_result(x + 0.5); open('{where}', 'w').write(nni.__file__)")
+    assert keeper.run(f"{official_python(version)} -c {shlex.quote(code)}", seconds=120) == 0
+    assert [(entry["kind"], entry["value"]) for entry in server.of_type("metric")] \
+        == [("PERIODICAL", "1"), ("FINAL", "1.5")]
+    assert "site-packages" in where.read_text()
+    assert server.ended is not None
+    assert server.ended["exit_code"] == 0
