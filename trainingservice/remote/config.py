@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.gpu_indices import GpuIndices
@@ -52,9 +52,10 @@ class RemoteMachineSettings(SettingsModel):
         default=None, description="Folder that stands first on the PATH of trials and is looked in first for the "
                                   "Python that runs the keeper.")
     environment: dict[str, str] = Field(default={}, description="Variables for all trials on this machine.")
-    prepare_command: str | None = Field(
-        default=None, description="Shell text that is run before each trial's command, in the same shell; a trial "
-                                  "whose preparation fails does not start.")
+    prepare_command: str | None = Field(  # NNI 2.0 has the second name
+        default=None, validation_alias=AliasChoices("prepareCommand", "trialPrepareCommand"),
+        description="Shell text that is run before each trial's command, in the same shell; a trial "
+                                  "whose preparation fails does not start. Also written trialPrepareCommand.")
     working_folder: str | None = Field(
         default=None, description="Folder on the machine for everything of ours. Default: ~/.nniweb.")
 

@@ -8,15 +8,16 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import paramiko
 
 from trainingservice.remote.config import RemoteMachineSettings
-from trainingservice.remote.host_keys import HostKeyStore, host_name
+from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.problems import MachineProblem
+from trainingservice.remote.proxy_command import CommandSocket
+from trainingservice.remote.ssh_way import Hop, way_to
 
 logger = logging.getLogger(__name__)
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its tracebacks say less than our sentences
@@ -27,66 +28,8 @@ KEEPALIVE = 15
 UNACKNOWLEDGED = 30_000
 #: Seconds one SFTP operation may hang.
 SFTP_TIMEOUT = 60.0
-CONFIG_FILE = Path("~/.ssh/config")
 #: Words by which paramiko's errors about key files are known.
 _KEY_WORDS = ("invalid key", "private key", "key file", "passphrase", "decrypt", "unpack")
-
-
-@dataclass(frozen=True)
-class Hop:
-    """One host on the way, after ~/.ssh/config was looked at."""
-
-    host: str
-    port: int
-    user: str | None
-    #: Under which name its key is looked up.
-    key_name: str
-    key_files: tuple[str, ...] = ()
-
-
-def ssh_config() -> paramiko.SSHConfig:
-    """~/.ssh/config of the server's user; an empty one where there is none."""
-    path = CONFIG_FILE.expanduser()
-    try:
-        return paramiko.SSHConfig.from_path(str(path)) if path.is_file() else paramiko.SSHConfig()
-    except Exception as error:
-        raise MachineProblem(f"{path} cannot be read: {error}; mend it.", needs_person=True) from error
-
-
-def _hop(config: paramiko.SSHConfig, host: str, port: int | None, user: str | None) -> tuple[Hop, str]:
-    """The hop and the jump hosts that the configuration names for it."""
-    try:
-        found = config.lookup(host)
-    except Exception as error:  # a Match that cannot be evaluated, for instance
-        raise MachineProblem(f"~/.ssh/config cannot be used for {host}: {error}; mend it.",
-                             needs_person=True) from error
-    address = found.get("hostname", host)
-    real_port = port or int(found.get("port", 22))
-    alias = found.get("hostkeyalias")
-    jump = str(found.get("proxyjump", "") or "")
-    return Hop(address, real_port, user or found.get("user"), alias or host_name(address, real_port),
-               tuple(found.get("identityfile", ()))), "" if jump.lower() == "none" else jump
-
-
-def way_to(settings: RemoteMachineSettings, config: paramiko.SSHConfig) -> list[Hop]:
-    """The hops to the machine, the machine last. Raises MachineProblem."""
-    target, jump = _hop(config, settings.host, settings.port, settings.user)
-    hops = []
-    for part in (settings.proxy_jump or jump).split(","):
-        if part.strip():
-            user, _, place = part.strip().rpartition("@")
-            host, _, port = place.partition(":") if not place.startswith("[") else _bracketed(place)
-            if not host or (port and not port.isdigit()):
-                raise MachineProblem(f"proxyJump of {settings.host}: {part.strip()!r} is not of the form "
-                                     "user@host:port.",
-                                     needs_person=True)
-            hops.append(_hop(config, host, int(port) if port else None, user or None)[0])
-    return [*hops, target]
-
-
-def _bracketed(place: str) -> tuple[str, str, str]:
-    host, _, rest = place[1:].partition("]")
-    return host, ":", rest.lstrip(":")
 
 
 class Connection:
@@ -166,46 +109,55 @@ def is_broken(error: BaseException) -> bool:
 
 def connect(settings: RemoteMachineSettings, keys: HostKeyStore, timeout: float = 15.0) -> Connection:
     """Connect and log in. Raises MachineProblem with a sentence that says what to do."""
-    hops = way_to(settings, ssh_config())
+    hops = way_to(settings)
     clients: list[paramiko.SSHClient] = []
-    note = ""
+    notes: list[str] = []
     try:
         for number, hop in enumerate(hops):
             is_target = number == len(hops) - 1
             client, said = _connect_hop(hop, settings, is_target, clients[-1] if clients else None, keys, timeout)
             clients.append(client)
-            note = note or said
+            notes += [said] if said else []
     except BaseException:
         for client in reversed(clients):
             client.close()
         raise
-    return Connection(clients[-1], clients[:-1], settings.host, note)
+    return Connection(clients[-1], clients[:-1], settings.host, " ".join(notes))
 
 
 def _connect_hop(hop: Hop, settings: RemoteMachineSettings, is_target: bool, before: paramiko.SSHClient | None,
                  keys: HostKeyStore, timeout: float) -> tuple[paramiko.SSHClient, str]:
+    """The hop's connection, and what a person should know of its host key."""
+    expected = (settings.host_key if is_target else None) or keys.demanded(hop.names)
     refused: list[str] = []
     first: MachineProblem | None = None
     while True:
-        policy = _Policy(lambda key: keys.check(hop.key_name, key, settings.host_key if is_target else None))
+        policy = _Policy(lambda key: keys.check(hop.key_name, key, expected))
         try:
-            return _try_hop(hop, settings, is_target, before, keys, timeout, policy, refused), policy.note
+            client = _try_hop(hop, settings, is_target, before, keys, timeout, policy, refused, expected)
         except MachineProblem as problem:
             if first is not None and policy.seen is None:
                 raise first from None  # it has no key of yet another type
             first = first or problem
-            if problem.check != "host_key" or policy.seen is None or not (is_target and settings.host_key):
+            if problem.check != "host_key" or policy.seen is None or expected is None:
                 raise first from None
             refused += _algorithms(policy.seen)  # the fingerprint may be that of its key of another type
+        else:
+            transport = client.get_transport()
+            assert transport is not None
+            # a key that paramiko found among the known ones was not shown to the policy
+            return client, policy.note or keys.check(hop.key_name, transport.get_remote_server_key(), expected)
 
 
 def _try_hop(hop: Hop, settings: RemoteMachineSettings, is_target: bool, before: paramiko.SSHClient | None,
-             keys: HostKeyStore, timeout: float, policy: _Policy, refused: list[str]) -> paramiko.SSHClient:
+             keys: HostKeyStore, timeout: float, policy: _Policy, refused: list[str],
+             expected: str | None) -> paramiko.SSHClient:
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(policy)
-    if not (is_target and settings.host_key):
+    if expected is None:
         for kind, key in keys.known(hop.key_name).items():  # so that a key is negotiated of which something is known
             client.get_host_keys().add(hop.key_name, kind, key)
+    sock: socket.socket | paramiko.Channel | None = None
     try:
         sock = _socket(hop, timeout) if before is None else _tunnel(before, hop, timeout)
         client.connect(hop.key_name, 22, username=hop.user, sock=sock, timeout=timeout, banner_timeout=timeout,
@@ -217,10 +169,19 @@ def _try_hop(hop: Hop, settings: RemoteMachineSettings, is_target: bool, before:
         return client
     except paramiko.BadHostKeyException as error:
         client.close()
-        keys.check(hop.key_name, error.key, settings.host_key if is_target else None)  # says what differs
+        keys.check(hop.key_name, error.key, expected)  # says what differs
         raise MachineProblem(f"The known host keys of {hop.key_name} have just been changed.", "host_key") from error
     except Exception as error:
+        transport = client.get_transport()
+        why = ""
+        if isinstance(sock, CommandSocket) and not (transport is not None and transport.remote_version):
+            why = sock.why_it_ended()
         client.close()
+        if sock is not None:
+            sock.close()
+        if why:
+            raise MachineProblem(f"The ProxyCommand in ~/.ssh/config for {hop.written} does not lead there: {why} "
+                                 "Correct it, or try it by hand.") from error
         raise _sentence(error, hop, settings, is_target) from error
 
 
@@ -244,6 +205,8 @@ def _algorithms(key_type: str) -> list[str]:
 
 
 def _socket(hop: Hop, timeout: float) -> socket.socket:
+    if hop.command:
+        return CommandSocket(hop.command)
     sock = socket.create_connection((hop.host, hop.port), timeout)
     # a line for the agent must not wait for the acknowledgement of the one before
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

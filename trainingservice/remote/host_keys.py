@@ -1,9 +1,9 @@
 """Host keys: is the machine that answers the one that was meant?
 
-In this order: the fingerprint in the settings; known_hosts of the server's user and of the system; the
-key that was seen at first contact, kept in the service's own file (0600). A machine met for the first
-time is trusted and its key remembered, which is told as the machine's message. A key that differs is
-always refused.
+In this order: the fingerprint in the settings or in the cluster's metadata; known_hosts of the server's
+user and of the system; the key that was seen at first contact, kept in the service's own file (0600). A
+machine met for the first time is trusted and its key remembered. As long as nothing better speaks for
+it, its message shows the fingerprint. A key that differs is always refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import base64
 import hashlib
 import os
 import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import paramiko
@@ -39,7 +40,16 @@ class HostKeyStore:
         """``file``: keys seen at first contact; made when there is the first one."""
         self._file = file
         self._system_files = system_files
+        self._demanded: dict[str, str] = {}
         self._lock = threading.Lock()
+
+    def demand(self, fingerprints: Mapping[str, str]) -> None:
+        """From now on these hosts (``host`` or ``host:port``) must show these fingerprints, whoever leads to them."""
+        self._demanded = {name: text.rstrip("=") for name, text in fingerprints.items()}
+
+    def demanded(self, names: Iterable[str]) -> str | None:
+        """The fingerprint that is demanded of a host that may be called by any of these names."""
+        return next((self._demanded[name] for name in names if name in self._demanded), None)
 
     def known(self, name: str) -> dict[str, paramiko.PKey]:
         """Key type -> key, of the system's files and of ours."""
@@ -47,15 +57,15 @@ class HostKeyStore:
         return known or self._of_file(self._file, name)
 
     def check(self, name: str, key: paramiko.PKey, expected: str | None) -> str:
-        """"" where the key is known, or a sentence where it is trusted from now on. Raises MachineProblem.
+        """"" where the key is known, or a sentence where only a first contact speaks for it. Raises MachineProblem.
 
         ``expected``: the fingerprint that the settings demand.
         """
         shown = fingerprint(key)
         if expected is not None:
             if shown != expected:
-                raise MachineProblem(_changed(name, expected, shown, "hostKey in the settings"), "host_key",
-                                     needs_person=True)
+                raise MachineProblem(_changed(name, expected, shown, "hostKey (or host_keys) in the settings"),
+                                     "host_key", needs_person=True)
             return ""
         known = self._of_system(name)
         where = "known_hosts"
@@ -66,7 +76,9 @@ class HostKeyStore:
             return (f"The host key {shown} of {name} was not known and is trusted from now on; compare it with what "
                     "ssh-keygen -lf says on the machine.")
         if any(other.asbytes() == key.asbytes() for other in known.values()):
-            return ""
+            return "" if where == "known_hosts" else (
+                f"The host key {shown} of {name} is trusted because it was seen at first contact; once you have "
+                "compared it with what ssh-keygen -lf says on the machine, set it as hostKey.")
         raise MachineProblem(_changed(name, ", ".join(sorted(map(fingerprint, known.values()))), shown, where),
                              "host_key", needs_person=True)
 

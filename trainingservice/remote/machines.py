@@ -329,7 +329,7 @@ class RemoteMachine:
                 connection = connect(self.settings, self._keys)
                 with self._lock:
                     self._connection = connection
-                    self._note = connection.note or self._note
+                    self._note = connection.note
             self._start_agent(connection)
         except TemporaryError as error:
             problem = error if isinstance(error, MachineProblem) else MachineProblem(str(error))

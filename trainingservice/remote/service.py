@@ -52,8 +52,8 @@ class RemoteTrainingService(PollingTrainingService):
     options_model: ClassVar[type[TrialOptions]] = RemoteTrialOptions
     needs_public_url: ClassVar[bool] = False
     metadata_keys: ClassVar[dict[str, str]] = {
-        "host_keys": "Fingerprints of host keys, for machines whose settings name none: a JSON object, host or "
-                     "host:port to SHA256:..."}
+        "host_keys": "Fingerprints of host keys, for jump hosts and for machines whose settings name none: a JSON "
+                     "object, host or host:port to SHA256:..."}
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 15.0)
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
@@ -64,7 +64,6 @@ class RemoteTrainingService(PollingTrainingService):
         self._bundle: KeeperBundle | None = None
         self._bundling = threading.Lock()
         self._host_keys_text = ""
-        self._host_keys: dict[str, str] = {}
         self._machines: dict[str, RemoteMachine] = {}
         self._places: dict[str, str] = {}  # unfinished job -> address of its machine
         self._seen: dict[str, Observation] = {}  # job of known place -> what its machine said last
@@ -88,25 +87,17 @@ class RemoteTrainingService(PollingTrainingService):
             raise InvalidMetadata("host_keys", error.errors()[0]["msg"]) from error
         except ValueError as error:
             raise InvalidMetadata("host_keys", f"it must be a JSON object, host to fingerprint ({error})") from error
-        self._host_keys_text, self._host_keys = value, {name: str(text) for name, text in document.items()}
+        self._host_keys_text = value
+        self._keys.demand({name: str(text) for name, text in document.items()})
 
     def get_cluster_metadata(self, key: str) -> str:
         return self._host_keys_text if key == "host_keys" else ""
-
-    def machine_settings(self) -> list[RemoteMachineSettings]:
-        """The machines, with the fingerprints of the metadata."""
-        machines = []
-        for machine in self._settings.machine_list:
-            known = self._host_keys.get(f"{machine.host}:{machine.port or 22}") or self._host_keys.get(machine.host)
-            machines.append(machine if machine.host_key or not known else machine.model_copy(
-                update={"host_key": known.rstrip("=")}))
-        return machines
 
     def _make_machines(self) -> None:
         if self._machines:
             return
         self.context.state_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        settings = self.machine_settings()
+        settings = self._settings.machine_list
         hosts = [machine.host for machine in settings]
         for machine in settings:
             name = machine.host if hosts.count(machine.host) == 1 else machine.address
@@ -164,7 +155,7 @@ class RemoteTrainingService(PollingTrainingService):
             bundle = self.keeper_bundle()
         except TemporaryError as error:
             return [RehearsalFinding("folder", False, str(error))]
-        findings = rehearse_machines(self.machine_settings(), self._keys, bundle, self.cluster_folder,
+        findings = rehearse_machines(self._settings.machine_list, self._keys, bundle, self.cluster_folder,
                                      ServerAddresses(self.context.public_urls, self.context.relay_urls),
                                      self.context.clock, self._settings.shared_storage,
                                      quick=quick)

@@ -14,6 +14,9 @@ from tests.fakes.ssh_machine import SshMachine, free_port, needs_root
 from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
+from trainingservice.remote.connection import connect
+from trainingservice.remote.host_keys import HostKeyStore
+from trainingservice.remote.problems import MachineProblem
 from trainingservice.remote.service import RemoteTrainingService
 from trainingservice.testing.bench import Bench, PlatformUnderTest
 
@@ -90,6 +93,28 @@ def user():
     yield name
     # --force: a session of the machine that the test closes after this may still be his
     subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
+
+
+@pytest.fixture
+def keys(tmp_path) -> HostKeyStore:
+    """Host keys of which nothing is known yet."""
+    return HostKeyStore(tmp_path / "host_keys", system_files=(tmp_path / "known_hosts",))
+
+
+def works(settings, keys) -> bool:
+    """Whether a command runs there."""
+    connection = connect(settings, keys, 10)
+    try:
+        return connection.run("echo here")[1] == "here\n"
+    finally:
+        connection.close()
+
+
+def refusal(settings, keys) -> MachineProblem:
+    """Why nobody is let in."""
+    with pytest.raises(MachineProblem) as caught:
+        connect(settings, keys, 5).close()
+    return caught.value
 
 
 @pytest.fixture

@@ -68,6 +68,13 @@ def test_reuse_mode_is_explained(folder):
     assert any("reuseMode" in note and "agent" in note for note in parsed.notes)
 
 
+@pytest.mark.parametrize("name", ["prepareCommand", "trialPrepareCommand", "trial_prepare_command"])
+def test_the_preparation_has_two_names(folder, name):
+    found = section(V2 + f"    - {{host: ada, user: me, {name}: source env.sh}}\n", folder)
+    assert found.settings.machine_list[0].prepare_command == "source env.sh"
+    assert found.document()["machineList"][0]["prepareCommand"] == "source env.sh"
+
+
 @pytest.mark.parametrize(("machines", "words"), [
     ("    - {host: ada}", "machineList[0].user"),
     ("    []", "at least 1"),
