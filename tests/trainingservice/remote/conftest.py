@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.nvidia_smi import FakeNvidiaSmi
 from tests.fakes.ssh_machine import SshMachine, free_port, needs_root
+from trainingservice import gpu_watch
 from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
@@ -19,6 +22,19 @@ from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.problems import MachineProblem
 from trainingservice.remote.service import RemoteTrainingService
 from trainingservice.testing.bench import Bench, PlatformUnderTest
+
+
+class LoginVariables:
+    """Sets variables for who logs in on a machine; in the place of pytest's monkeypatch."""
+
+    def __init__(self, machine):
+        self.profile = machine.home / ".profile"
+
+    def setenv(self, name, value):
+        if name == "PATH":
+            value = f"{value.split(os.pathsep)[0]}:$PATH"
+        with self.profile.open("a") as stream:
+            stream.write(f'export {name}="{value}"\n')
 
 
 class RemoteUnderTest(PlatformUnderTest):
@@ -93,6 +109,18 @@ def user():
     yield name
     # --force: a session of the machine that the test closes after this may still be his
     subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
+
+
+@pytest.fixture
+def make_gpu_machine(make_machine, monkeypatch):
+    """Makes machines on which an nvidia-smi shows GPUs."""
+    monkeypatch.setattr(gpu_watch, "BUSY_INTERVAL", 0.3)
+
+    def make(name, gpus=4, **more):
+        machine = make_machine(name, **more)
+        machine.nvidia_smi = FakeNvidiaSmi(machine.folder / "nvidia", LoginVariables(machine), gpus)
+        return machine
+    return make
 
 
 @pytest.fixture

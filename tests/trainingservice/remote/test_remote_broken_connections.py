@@ -102,6 +102,26 @@ def test_a_break_during_the_upload_of_the_code_starts_the_trial_once(bench, prox
     assert bench.output(form).startswith(hashlib.sha256(blob).hexdigest())
 
 
+def test_a_trial_that_waits_for_much_code_says_how_far_it_is(bench, proxy, monkeypatch):
+    monkeypatch.setattr(machines_module, "ANSWER_TIMEOUT", 30.0)  # it is only slow
+    service = bench.open_service()
+    first = bench.form("true")
+    service.submit_trial_job(first)
+    bench.wait_for_end(service, first)
+    form = bench.form("wc -c < data.bin", code=bench.code({"data.bin": random.Random(2).randbytes(8_000_000)}))
+    proxy.cut_how = "stall"
+    proxy.cut_after = proxy.passed + 3_000_000
+    service.submit_trial_job(form)
+    assert proxy.was_cut.wait(30)
+    bench.wait("it says how far it is", lambda: "% of 8 MB" in service.get_trial_job(form.job_name).message)
+    detail = service.get_trial_job(form.job_name)
+    assert detail.status is TrialJobStatus.WAITING
+    assert detail.message.startswith("The code is being sent to 127.0.0.1: ")
+    proxy.mend()
+    bench.wait_for_end(service, form)
+    assert bench.output(form).strip() == "8000000"
+
+
 @pytest.mark.parametrize("how", ["reset", "cut", "stall"])
 @pytest.mark.parametrize("byte", [1, 600, 1200])
 def test_a_break_at_any_byte_of_a_submission_starts_the_trial_once(bench, proxy, byte, how):

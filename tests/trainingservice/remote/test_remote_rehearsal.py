@@ -2,13 +2,17 @@
 
 import http.server
 import threading
+import time
+from dataclasses import replace
+
+import pytest
 
 from tests.fakes.ssh_machine import free_port, new_key
 from trainingservice.remote import rehearsal
 
 
-def rehearse(bench, **arguments):
-    service = bench.platform.new_service(bench.context())
+def rehearse(bench, clock=time.time, **arguments):
+    service = bench.platform.new_service(replace(bench.context(), clock=clock))
     try:
         return service.rehearse(**arguments)
     finally:
@@ -108,3 +112,33 @@ def test_without_any_address_of_the_server_there_is_no_way_home(bench, machine):
     found = by_check(rehearse(bench))["way_home"]
     assert not found.ok
     assert "NNIWEB_PUBLIC_URL" in found.message
+
+
+@pytest.mark.parametrize(("offset", "words"), [(60.0, "behind the server's"), (-60.0, "ahead of the server's")])
+def test_a_clock_that_differs_is_told_and_blocks_nothing(bench, machine, monkeypatch, offset, words):
+    monkeypatch.setattr(rehearsal, "QUICK", 20.0)
+    finding = by_check(rehearse(bench, clock=lambda: time.time() + offset, quick=True))["clock"]
+    assert finding.ok
+    assert words in finding.message
+    off = float(finding.message.split(" is ")[1].split(" s ")[0])
+    assert 50 < off < 70
+    assert "time server" in finding.message
+
+
+def test_gpus_are_named(bench, make_gpu_machine):
+    bench.platform.machine_list = [make_gpu_machine("ada", gpus=2).settings(gpu_indices=(1,))]
+    finding = by_check(rehearse(bench))["gpus"]
+    assert finding.ok
+    assert finding.message == "2 GPU(s) are seen (0: Fake H0, 1: Fake H0)."
+
+
+def test_gpu_indices_that_do_not_exist_are_found(bench, make_gpu_machine, machine):
+    bench.platform.machine_list = [make_gpu_machine("bob", gpus=2).settings(gpu_indices=(0, 5))]
+    finding = by_check(rehearse(bench))["gpus"]
+    assert finding.blocks
+    assert "gpuIndices names GPU 5, but machine 127.0.0.1 has" in finding.message
+    bench.platform.machine_list = [machine.settings(gpu_indices=(0,))]
+    finding = by_check(rehearse(bench))["gpus"]
+    assert finding.blocks
+    assert "no GPU is seen" in finding.message
+    assert "remove gpuIndices" in finding.message

@@ -1,13 +1,8 @@
 """Which machine gets a trial: slots, GPUs, machines that fail; real trials on several machines, fake GPUs."""
 
-import os
 import random
 
-import pytest
-
-from tests.fakes.nvidia_smi import FakeNvidiaSmi
 from tests.fakes.ssh_machine import needs_root
-from trainingservice import gpu_watch
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote import service as service_module
 from trainingservice.testing.bench import new_id
@@ -15,30 +10,6 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING, RUNNING, FAILED, SUCCEEDED = (TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED,
                                        TrialJobStatus.SUCCEEDED)
-
-
-class LoginVariables:
-    """Sets variables for who logs in on a machine; in the place of pytest's monkeypatch."""
-
-    def __init__(self, machine):
-        self.profile = machine.home / ".profile"
-
-    def setenv(self, name, value):
-        if name == "PATH":
-            value = f"{value.split(os.pathsep)[0]}:$PATH"
-        with self.profile.open("a") as stream:
-            stream.write(f'export {name}="{value}"\n')
-
-
-@pytest.fixture
-def make_gpu_machine(make_machine, monkeypatch):
-    monkeypatch.setattr(gpu_watch, "BUSY_INTERVAL", 0.3)
-
-    def make(name, gpus=4, **more):
-        machine = make_machine(name, **more)
-        machine.nvidia_smi = FakeNvidiaSmi(machine.folder / "nvidia", LoginVariables(machine), gpus)
-        return machine
-    return make
 
 
 def place_of(service, form):
