@@ -1,7 +1,8 @@
 """What is shown of a cluster, and that pages hear of it."""
 
 from nniweb.experiments import doorbell
-from nniweb.experiments.models import Cluster, Machine
+from nniweb.experiments.models import Cluster, Machine, User
+from nniweb.experiments.models.account import Role
 from trainingservice.base import MachineDetail
 
 
@@ -38,3 +39,19 @@ def test_what_keeps_a_platform_from_working_is_shown_on_its_cluster(rig, monkeyp
     rig.skip(3)
     rig.rounds(1)
     assert Cluster.objects.get(pk=rig.cluster.pk).health == "good"
+
+
+def test_the_way_home_that_a_machine_uses_now_is_on_its_page_and_in_the_answer(rig, monkeypatch, client) -> None:
+    rig.submitted(rig.experiment(trial_concurrency=1), 1)
+    client.force_login(User.objects.create_superuser("grace", role=Role.ADMIN))
+    for way in ("direct", "relay", "files"):
+        found = MachineDetail("box", "id-1", message="Its key was seen at first contact.", agent_state="running",
+                              way_home=way)
+        monkeypatch.setattr(rig.service, "list_machines", lambda found=found: [found])
+        rig.skip(3)
+        rig.rounds(1)
+        answer = client.get(f"/api/v1/clusters/{rig.cluster.public_id}/").json()
+        assert [machine["way_home"] for machine in answer["machines"]] == [way]
+        page = client.get(f"/clusters/{rig.cluster.public_id}/").content.decode()
+        assert f"Way home: {way}." in page
+        assert "Its key was seen at first contact." in page
