@@ -16,7 +16,7 @@ class PageQuery:
     """What an address asks for. Words that are not understood are left out: a mistyped link still shows something."""
 
     def __init__(self, form: type[Query], given: QueryDict) -> None:
-        fields = form().fields
+        fields = self._fields = form().fields
         data: dict[str, Any] = {name: given.getlist(name) if isinstance(fields[name], CommaListField) else given[name]
                                 for name in given if name in fields and any(given.getlist(name))}
         query = form(data=data)
@@ -30,7 +30,9 @@ class PageQuery:
         self._page = given.get("page")
 
     def __getitem__(self, name: str) -> str:
-        """What was given for this name, "" for nothing. For forms in templates."""
+        """What was given for this filter, "" for nothing. For forms in templates."""
+        if name not in self._fields:
+            raise KeyError(name)  # a template asks here first, also for ``is_filtered``, and then for the attribute
         return str(self._given.get(name, ""))
 
     @property
