@@ -77,10 +77,19 @@ def test_a_trial_is_canceled_from_the_table_after_one_question(server: RunningSe
     assert not_reloaded(page)
 
 
-def test_concurrency_is_changed_beside_where_it_stands(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
-    trials = LedTrials(server, tmp_path)
+def test_concurrency_and_limits_are_changed_beside_where_they_stand(server: RunningServer, open_page: Any,
+                                                                    tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
     page = open_page(server, f"/experiments/{trials.experiment}/")
     expect(page.locator("[data-cell=running]")).to_have_text("1")
+    expect(page.locator(".headline .status")).to_have_text("NO_MORE_TRIAL")
+    edit = page.locator("details[data-field=max_trial_number]")
+    edit.locator("summary").click()
+    edit.get_by_label("Most trials").fill("2")
+    edit.get_by_role("button", name="Save").click()
+    expect(edit.locator("summary")).to_have_text("2")
+    expect(page.locator("#events")).to_contain_text("maxTrialNumber = 2")
+    expect(page.locator("[data-cell=running]")).to_have_text("1")  # there is one slot
     edit = page.locator("details[data-field=trial_concurrency]")
     edit.locator("summary").click()
     edit.get_by_label("Trials at once").fill("2")
@@ -151,6 +160,44 @@ def test_a_trial_page_shows_output_metrics_and_the_end_as_they_come(server: Runn
     expect(page.locator("[data-cell=result]")).to_have_text("0.875")
     expect(page.locator("[data-cell=exit_code]")).to_have_text("0")
     expect(page.locator("#events")).to_contain_text("SUCCEEDED")
+    assert not_reloaded(page)
+
+
+def test_a_trial_is_canceled_and_run_again_on_its_own_page(server: RunningServer, open_page: Any,
+                                                           tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
+    row(page, 0).locator("a").click()
+    status, why, dialog = page.locator(".headline .status"), page.locator("#why"), page.get_by_role("dialog")
+    expect(status).to_have_text("RUNNING")
+    expect(why).to_be_hidden()
+    expect(page.get_by_role("button", name="Run again")).to_be_hidden()
+    page.evaluate(MARK)
+    page.get_by_role("button", name="Cancel").click()
+    dialog.get_by_role("button", name="Keep it as it is").click()
+    expect(status).to_have_text("RUNNING")
+    page.get_by_role("button", name="Cancel").click()
+    dialog.get_by_role("button", name="Cancel the trial").click()
+    expect(status).to_have_text("USER_CANCELED")
+    expect(why).to_have_text("Canceled by a person.")
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+    assert not_reloaded(page)
+    server.wait_until(lambda: server.get(f"experiments/{trials.experiment}/trials/", status="RUNNING")["results"],
+                      what="the next trial has taken the only slot")
+    canceled = page.url
+    page.get_by_role("button", name="Run again").click()
+    dialog.get_by_role("button", name="Run it again").click()
+    page.wait_for_url(lambda url: "/trials/" in url and url != canceled)
+    expect(page.locator("p", has_text="Rerun of trial 0.")).to_be_visible()
+    expect(status).to_have_text("WAITING")
+    expect(why).to_have_text("It waits for a free slot.")
+    page.evaluate(MARK)
+    trials.tell(1, "final 0.5", "end")
+    expect(status).to_have_text("RUNNING")
+    expect(why).to_be_hidden()
+    trials.tell(2, "final 0.75", "end")
+    expect(status).to_have_text("SUCCEEDED")
     assert not_reloaded(page)
 
 
@@ -225,21 +272,25 @@ Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id={many} + 10)
 """
 
 
-def test_ten_thousand_trials_open_without_ten_thousand_rows(server: RunningServer, open_page: Callable[..., Any],
-                                                            tmp_path: Path) -> None:
+def test_ten_thousand_trials_open_without_ten_thousand_rows_and_are_paged_and_filtered(
+        server: RunningServer, open_page: Callable[..., Any], tmp_path: Path) -> None:
     experiment = LedTrials(server, tmp_path).experiment
     server.post(f"experiments/{experiment}/actions/stop/")
     server.wait_for_experiment(experiment, "STOPPED")
     server.manage("shell", "-c", FILL.format(experiment=experiment, many=MANY))
     finals = [trial["final_number"] for trial in server.get(
-        f"experiments/{experiment}/trials/", order="-final_value", page_size=1)["results"]]
+        f"experiments/{experiment}/trials/", order="-final_value", page_size=51)["results"]]
     chart = server.get(f"experiments/{experiment}/chart/")
     assert max(value for value in chart["value"] if value is not None) == finals[0], "the best is exact"
     assert len(chart["id"]) <= 2_500
     assert chart["left_out"] + len(chart["id"]) >= MANY
     page = open_page(server, "/sign-in/")
     sizes: dict[str, int] = {}
-    page.on("response", lambda response: sizes.__setitem__(response.url, len(response.body())))
+
+    def note_size(response: Any) -> None:
+        sizes[response.url] = len(response.body())
+
+    page.on("response", note_size)
     began = time.monotonic()
     page.goto(f"/experiments/{experiment}/", wait_until="commit")
     expect(page.locator("#trials-table tbody tr").first).to_be_visible()
@@ -248,12 +299,24 @@ def test_ten_thousand_trials_open_without_ten_thousand_rows(server: RunningServe
     expect(page.locator("#chart-note")).to_contain_text("left out")
     chart_after = time.monotonic() - began
     assert page.locator("#trials-table tbody tr").count() == 50
+    page.remove_listener("response", note_size)  # the bodies of a page that is left cannot be had
     total = sum(sizes.values())
     assert total < 1_000_000, sizes
     assert rows_after <= chart_after < 10, "far above what it takes, for a busy machine"
     page.get_by_role("link", name="Result").click()  # sorted on the server
     expect(page.locator("#trials-table tbody tr").first.locator("[data-cell=result]")).to_have_text(
         f"{finals[0]:.4g}")
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("#trial-pages")).to_contain_text("Page 2 of 20")
+    expect(page.locator("#trials-table tbody tr").first.locator("[data-cell=result]")).to_have_text(
+        f"{finals[50]:.4g}")  # in the same order
+    page.locator("#filters select[name=status]").select_option("FAILED")
+    expect(page.locator("#trial-pages")).to_contain_text("Page 1 of 4")
+    assert page.locator("#trials-table .status").all_inner_texts() == ["FAILED"] * 50
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("#trial-pages")).to_contain_text("Page 2 of 4")  # of the same filter
+    page.get_by_role("link", name="Show all").click()
+    expect(page.locator("#trial-pages")).to_contain_text("Page 1 of 20")
 
 
 def test_a_metric_reaches_the_page_soon(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
