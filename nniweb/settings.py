@@ -179,9 +179,6 @@ else:
 # 0: a request's thread gives its connection back; kept ones leak descriptors under ASGI
 DATABASES["default"]["CONN_MAX_AGE"] = 0
 
-# --- channel layer ---------------------------------------------------------------------------
-CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
-
 # --- REST ------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

@@ -1,4 +1,4 @@
-"""``manage.py serve``: web, worker and channel layer in one process. The way to run NNI Web on one machine."""
+"""``manage.py serve``: web, worker and live pages in one process. The way to run NNI Web on one machine."""
 
 import os
 import socket
