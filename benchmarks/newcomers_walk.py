@@ -1,10 +1,10 @@
-"""How long a newcomer waits: from ``git clone`` to the first number of a trial that moves on the page.
+"""How long a newcomer waits: from ``git clone`` to the first number of a trial, and to the first live curve.
 
     .venv/bin/python benchmarks/newcomers_walk.py
 
 Clones this checkout's last commit into a temporary folder, says ``make run`` there with an empty data
 folder, follows the link it prints in a browser, opens the demo and waits for the first intermediate
-result, without loading the page again. Needs chromium, playwright, and the network for packages.
+result, then opens the newest running trial and waits for a curve of two points; no page is loaded again. Needs chromium, playwright, and the network for packages.
 What pip and npm have in their caches already makes it faster.
 """
 
@@ -34,6 +34,9 @@ SOMETHING_MOVES = r"""() => [...document.querySelectorAll("table")].some((table)
     const column = [...table.querySelectorAll("th")].findIndex((head) => head.textContent.includes("Latest"));
     return [...table.querySelectorAll("tbody tr")].some((row) => /\d/.test(row.children[column]?.textContent ?? ""));
 })"""
+#: Whether a trial's curve is drawn, of two points at least: how many it has is written above it.
+CURVE = r"""() => document.querySelector("#metric-chart canvas") !== null
+    && Number(/latest of (\d+)/.exec(document.querySelector("[data-cell=latest]").textContent)?.[1] ?? 0) >= 2"""
 
 
 def walk(folder: Path) -> None:
@@ -69,6 +72,10 @@ def walk(folder: Path) -> None:
             reached("the demo's page is open")
             page.wait_for_function(SOMETHING_MOVES)
             reached("the first intermediate result is on the page")
+            page.locator("#trials-table tr", has_text="RUNNING").first.locator("a").first.click()
+            page.wait_for_url("**/trials/*/")
+            page.wait_for_function(CURVE)
+            reached("the first live curve: a running trial's, of two points or more")
             browser.close()
     finally:
         if server.poll() is None:
