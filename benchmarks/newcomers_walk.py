@@ -4,8 +4,8 @@
 
 Clones this checkout's last commit into a temporary folder, says ``make run`` there with an empty data
 folder, follows the link it prints in a browser, opens the demo and waits for the first intermediate
-result, then opens the newest running trial and waits for a curve of two points; no page is loaded again. Needs chromium, playwright, and the network for packages.
-What pip and npm have in their caches already makes it faster.
+result, then opens the newest running trial and waits for a curve of two points; no page is loaded again.
+Needs chromium, playwright, and the network for packages. What pip and npm have in their caches already makes it faster.
 """
 
 from __future__ import annotations
