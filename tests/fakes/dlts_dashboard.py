@@ -258,6 +258,8 @@ class DltsDashboard(HttpDouble):
                 job.requeue = False
                 self._launch(job)
                 return
+            if job.status == "killed":  # killed between the end of its container and this
+                return
             job.finished = time.time()
             job.status = {"killing": "killed", "pausing": "paused"}.get(job.status,
                                                                         "finished" if code == 0 else "failed")

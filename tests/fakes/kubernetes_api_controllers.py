@@ -106,9 +106,10 @@ class Controllers:
                 found["metadata"]["finalizers"] = ["foregroundDeletion"]
 
             self.store.change(plural, namespace, name, mark)
+            marked = self.store.get(plural, namespace, name)  # what is answered; it may be gone before the last pod is
             for its_plural, dependant in dependants:
                 self.delete(its_plural, namespace, dependant["metadata"]["name"], "Background")
-            return self.store.get(plural, namespace, name)
+            return marked
         self.store.remove(plural, namespace, name)
         for its_plural, dependant in dependants:
             if propagation == "Orphan":

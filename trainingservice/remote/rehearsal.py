@@ -188,7 +188,8 @@ def _way_home(connection: Connection, facts: MachineFacts, addresses: ServerAddr
         return RehearsalFinding("way_home", True, f"Reports come through this connection: {reason}.", name)
     return RehearsalFinding("way_home", False, f"Reports cannot come from {name}: {reason}, and the server's own "
                                                "address is not known here, so they cannot come through this "
-                                               "connection. Start the server, or set NNIWEB_PUBLIC_URL.", name)
+                                               "connection. Start the server, or set NNIWEB_PUBLIC_URL.", name,
+                            temporary=True)
 
 
 def _trial(client: AgentClient, folder: str, settings: RemoteMachineSettings, name: str) -> Iterator[RehearsalFinding]:
