@@ -194,6 +194,14 @@ class ExperimentStopView(ExperimentActionView):
         return self.act(request, intents.stop)
 
 
+class ExperimentRerunFailedView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_rerun_failed", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Run all failed trials again that were not yet, as new trials; maxTrialNumber grows by as many."""
+        return self.act(request, intents.rerun_failed)
+
+
 class ExperimentEventsView(generics.ListAPIView[ExperimentEvent]):
     """What happened to an experiment, oldest first."""
 

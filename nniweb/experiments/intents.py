@@ -64,7 +64,7 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
             raise Refused("The experiment is still stopping; wait until it is STOPPED.")
         if experiment.is_finished and (reason := limit_reached(experiment, now)):
             raise Refused(f"{reason} Raise the limit, then the experiment goes on by itself.")
-        Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN)
+        Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
 
@@ -174,9 +174,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
     with transaction.atomic():
         experiment, revision = _locked(experiment)
         now = timezone.now()
-        if experiment.is_finished and experiment.status != ExperimentStatus.DONE \
-                or experiment.target == ExperimentTarget.STOP:
-            raise Refused(f"The experiment is {experiment.status}; resume it before submitting a trial.")
+        _must_take_trials(experiment)
         if reason := limit_reached(experiment, now):
             raise Refused(f"{reason} Raise the limit before submitting another trial.")
         trial = Trial.objects.create(
@@ -192,6 +190,13 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         return trial
 
 
+def _must_take_trials(experiment: Experiment) -> None:
+    """Raises Refused where nobody would run a trial that is submitted."""
+    if experiment.is_finished and experiment.status != ExperimentStatus.DONE \
+            or experiment.target == ExperimentTarget.STOP:
+        raise Refused(f"The experiment is {experiment.status}; resume it before submitting a trial.")
+
+
 def tag_trial(trial: Trial, tags: list[str]) -> None:
     """Replace a trial's tags."""
     with transaction.atomic():
@@ -204,6 +209,44 @@ def rerun_trial(trial: Trial, actor: User | None = None) -> Trial:
         raise Refused(f"The trial is {trial.status}; it can be run again when it has ended.")
     first = trial.parameter_sets.first()
     return submit_trial(trial.experiment, (first.value if first else None) or {}, actor, rerun_of=trial)
+
+
+def rerun_failed(experiment: Experiment, actor: User | None = None) -> None:
+    """New trials with the parameters of all failed ones that were not run again yet; maxTrialNumber grows by as many,
+    so that the search still gets all the trials it was promised.
+    """
+    with transaction.atomic():
+        experiment, revision = _locked(experiment)
+        now = timezone.now()
+        _must_take_trials(experiment)
+        if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
+            raise Refused(f"{limit_reached(experiment, now)} Raise the limit before submitting another trial.")
+        failed = list(Trial.objects.filter(experiment=experiment, status=TrialJobStatus.FAILED.value, reruns=None)
+                      .order_by("sequence_id"))
+        if not failed:
+            raise Refused("No trial has failed that was not run again already.")
+        parameters = dict(TrialParameters.objects.filter(trial__in=failed, index=0).values_list("trial", "value"))
+        first = experiment.next_sequence_id
+        again = Trial.objects.bulk_create(
+            Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
+                  source=TrialSource.RERUN, rerun_of=trial, message="It waits for a free slot.")
+            for index, trial in enumerate(failed))
+        TrialParameters.objects.bulk_create(
+            TrialParameters(trial=trial, index=0, parameter_id=None, value=parameters.get(old.pk) or {})
+            for trial, old in zip(again, failed, strict=True))
+        TrialEvent.objects.bulk_create(
+            TrialEvent(trial=trial, at=now, kind="created", actor=actor, message=f"Rerun of trial {old.sequence_id}.")
+            for trial, old in zip(again, failed, strict=True))
+        most = experiment.max_trial_number
+        experiment.next_sequence_id += len(failed)
+        experiment.max_trial_number = None if most is None else most + len(failed)
+        Experiment.objects.filter(pk=experiment.pk).update(
+            next_sequence_id=experiment.next_sequence_id, max_trial_number=experiment.max_trial_number,
+            failures_in_row=0)
+        grown = "" if most is None else f" maxTrialNumber = {experiment.max_trial_number}."
+        _note(experiment, now, "failed trials run again", f"{len(failed)}.{grown}", actor)
+        if experiment.status == ExperimentStatus.DONE:
+            move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
 
 
 def delete(experiment: Experiment, actor: User | None = None) -> None:

@@ -140,6 +140,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         optimize_mode=settings.optimize_mode,
         seed=settings.seed if settings.seed is not None else secrets.randbelow(2**31),
         trial_command=settings.trial_command, keep_files=list(settings.keep_files), retry=dict(settings.retry),
+        failed_trials=dict(settings.failed_trials),
         trial_options=without_secrets(options),
         trial_gpu_number=settings.trial_gpu_number,
         code_folder="" if code or settings.trial_code_directory is None else str(settings.trial_code_directory),

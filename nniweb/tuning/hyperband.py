@@ -121,7 +121,7 @@ class Hyperband(Tuner):
         entry = self._by_number.get(number) if number is not None else None
         if entry is None or (entry.has_ended and entry.loss is not None):
             return
-        if value is not None and math.isfinite(value):
+        if value is not None and math.isfinite(value) and status != "FAILED":  # whatever it counts as elsewhere
             entry.loss = self._sign * value
         entry.has_ended = True
         for bracket in self._brackets:

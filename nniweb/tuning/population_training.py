@@ -70,7 +70,7 @@ class PopulationTraining(Tuner):
         member = self._by_number.get(number) if number is not None else None
         if member is None or (member.has_ended and member.loss is not None):
             return
-        if value is not None and math.isfinite(value):
+        if value is not None and math.isfinite(value) and status != "FAILED":  # it has no checkpoint to go on from
             member.loss = self._sign * value
         member.has_ended = True
         if all(member.has_ended for member in self._members):

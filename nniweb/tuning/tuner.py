@@ -51,7 +51,8 @@ class Tuner(ABC):
     def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
         """How a trial ended.
 
-        ``value`` is its final number, None when it failed, was stopped, or gave no finite number. ``status`` is the
+        ``value`` is its final number, None when it was stopped, gave no finite number, or failed (unless the
+        experiment's ``failedTrials`` says what a failure is worth). ``status`` is the
         trial's status (``SUCCEEDED``, ``FAILED`` ...). ``number`` is None for parameters that a person picked. A second
         tell for one number only counts where the first had no value.
         """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nniweb.experiments.failed_trials import failures_in_row, results_of, why_given_up
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.transitions import want_of_trials
+from nniweb.experiments.transitions import move_experiment, want_of_trials
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.tuner_events import append_events
 from trainingservice.trial_job_status import TrialJobStatus
@@ -33,24 +34,34 @@ def teach_tuner(work: ClusterWork, experiment: Experiment) -> None:
 def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
     parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial_id", "value"))
+    results = results_of(experiment, trials)
     events = [{"event": "tell", "number": trial.ask_number, "parameters": parameters.get(trial.pk) or {},
-               "value": trial.final_number if _counts(trial) else None, "status": trial.status}
+               "value": results[trial.pk], "status": trial.status}
               for trial in trials if trial.ask_number is not None]
     with work.lease.transaction():
         next_revision(experiment.pk)
         taught = Trial.objects.filter(pk__in=[trial.pk for trial in trials], taught=False).update(taught=True)
         if taught and events:
             append_events(experiment, events, work.now())
+        if taught:
+            _count_failures(work, experiment, trials)
     for event in events:
         work.tuners.tell(experiment, event)
     if experiment.assessor is not None:
         for trial in trials:
             work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
+    if experiment.status == ExperimentStatus.ERROR:
+        work.tuners.forget(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
 
 
-def _counts(trial: Trial) -> bool:
-    """Whether its final value is a result: one reported before an early stop is, a failed trial's is not."""
-    return trial.status in (TrialJobStatus.SUCCEEDED, TrialJobStatus.EARLY_STOPPED)
+def _count_failures(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
+    """Give the experiment up after too many failed trials in a row. Each end is counted once, as it is taught once."""
+    before = Experiment.objects.values_list("failures_in_row", flat=True).get(pk=experiment.pk)
+    experiment.failures_in_row = failures_in_row(before, trials)
+    if experiment.failures_in_row != before:
+        Experiment.objects.filter(pk=experiment.pk).update(failures_in_row=experiment.failures_in_row)
+    if reason := why_given_up(experiment):
+        move_experiment(experiment, ExperimentStatus.ERROR, work.now(), message=reason)
 
 
 def _tell_search_space(work: ClusterWork, experiment: Experiment) -> None:

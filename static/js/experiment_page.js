@@ -62,6 +62,7 @@ function showControls() {
   const possible = {
     pause: !finished && !stopping && !paused, resume: paused || finished, stop: !finished && !stopping,
     archive: finished, delete: finished,
+    "rerun-failed": experiment.progress.trials.FAILED > 0 && !stopping && (!finished || experiment.status === "DONE"),
   };
   for (const [action, is] of Object.entries(possible)) {
     const button = document.querySelector(`#controls [data-action="${action}"]`);
@@ -85,6 +86,13 @@ async function act(action) {
     title: "Delete the experiment?",
     text: `Its ${experiment.progress.total} trials with their results and output are removed for good, and what they left on the platform.`,
     action: "Delete it",
+  })) return;
+  const failed = experiment.progress.trials.FAILED;
+  if (action === "rerun-failed" && !await confirmed({
+    title: "Run failed trials again?",
+    text: `Of ${failed === 1 ? "the failed trial" : `the ${failed} failed trials`} each gets a new trial with the same parameters, unless it has `
+      + "one already. The number of trials that the experiment may have grows by as many.",
+    action: "Run them again",
   })) return;
   showError(null);
   try {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.durations import Duration
 from trainingservice.cluster_settings import SettingsModel
@@ -59,6 +59,17 @@ class RetryDocument(SettingsModel):
         0, ge=0, le=100, description="So often where the command itself ended with an error.")
 
 
+class FailedTrialsDocument(SettingsModel):
+    """What failed trials mean for the experiment."""
+
+    tell_tuner: Literal["nothing", "worst"] | FiniteFloat = Field(
+        "nothing", description="What the tuner is told as the result of a trial whose command ended with an error: "
+                               "nothing, as in NNI (it knows that the trial failed), worst (the worst result so far), "
+                               "or this number. A trial that its platform lost never counts as a result.")
+    give_up_after: int | None = Field(
+        None, ge=1, le=MOST, description="The experiment ends with ERROR after so many failed trials in a row.")
+
+
 class ExperimentDocument(SettingsModel):
     """The whole file, less the platform's own section."""
 
@@ -83,6 +94,8 @@ class ExperimentDocument(SettingsModel):
                                         "the server keeps when the trial has ended. (Not in NNI.)")
     retry: RetryDocument | None = Field(
         None, description="How often a trial that failed is tried again. (Not in NNI.)")
+    failed_trials: FailedTrialsDocument | None = Field(
+        None, description="What the tuner is told of failed trials, and how many end the experiment. (Not in NNI.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. Left out: GPUs are not looked at; 0: it sees none.")

@@ -125,6 +125,8 @@ class _Reading:
             environment=dict(document.environment),
             keep_files=tuple(document.keep_files),
             retry=document.retry.model_dump(by_alias=True, exclude_defaults=True) if document.retry else {},
+            failed_trials=(document.failed_trials.model_dump(by_alias=True, exclude_defaults=True)
+                           if document.failed_trials else {}),
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
             max_experiment_duration=document.max_experiment_duration,

@@ -20,6 +20,7 @@ from nniweb.experiments.config.document import (
     INHERITABLE,
     AlgorithmDocument,
     ExperimentDocument,
+    FailedTrialsDocument,
     RetryDocument,
 )
 from nniweb.experiments.config.durations import parse_duration
@@ -63,6 +64,7 @@ def render() -> str:
         "## tuner, assessor, advisor\n\n" + _table(AlgorithmDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
         "## retry\n\n" + _table(RetryDocument, {}, ""),
+        "## failedTrials\n\n" + _table(FailedTrialsDocument, {}, ""),
         "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in _keys(SharedStorage)}, ""),
         *(_platform(name, load_platform(name)) for name in sorted(BUILT_IN)),
         "## v1 fields without a counterpart\n\n| v1 | what it means here |\n| --- | --- |\n"

@@ -24,6 +24,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "environment": settings.environment or None,
         "keepFiles": list(settings.keep_files) or None,
         "retry": settings.retry or None,
+        "failedTrials": settings.failed_trials or None,
         "trialConcurrency": settings.trial_concurrency,
         "trialGpuNumber": settings.trial_gpu_number,
         "maxExperimentDuration": _duration(settings.max_experiment_duration),

@@ -46,6 +46,8 @@ class ExperimentSettings(BaseModel):
     keep_files: tuple[str, ...] = ()
     #: Kind of failure -> attempts more, as ``Experiment.retry`` has it; kinds with none are left out.
     retry: dict[str, int] = {}
+    #: As ``Experiment.failed_trials`` has it; what is left as it is in NNI is left out.
+    failed_trials: dict[str, Any] = {}
     trial_concurrency: int
     #: None: GPUs are not looked at; 0: the trial sees none.
     trial_gpu_number: int | None = None

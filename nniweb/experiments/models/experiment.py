@@ -92,6 +92,10 @@ class Experiment(models.Model):
     max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")
     #: {"onPlatformFailure": n, "onFailure": n}: attempts more that a trial gets (see ``retries``).
     retry = models.JSONField(default=dict)
+    #: {"tellTuner": "worst" or a number, "giveUpAfter": n}: see ``failed_trials``.
+    failed_trials = models.JSONField(default=dict)
+    #: Failed trials since the last one with a result, or since a person said that it shall go on.
+    failures_in_row = models.PositiveIntegerField(default=0)
     #: Glob patterns of files to keep from each trial's working directory.
     keep_files = models.JSONField(default=list)
     #: The file as it was given (secrets struck out), and what it was resolved to.

@@ -21,21 +21,24 @@ STEERING: dict[str, tuple[Callable[[Experiment, User | None], None], str]] = {
     "pause": (intents.pause, "is to pause; its running trials go on to their end."),
     "resume": (intents.resume, "is to go on."),
     "stop": (intents.stop, "is to stop; its trials end now."),
+    "rerun-failed": (intents.rerun_failed, "runs its failed trials again."),
 }
 #: Trials that ``show`` names of those with something to say.
 _SHOWN = 10
 
 
 class Command(BaseCommand):
-    help = "List experiments, show, pause, resume or stop one, export its trials. An id may be cut short."
+    help = "List experiments; show, pause, resume or stop one, run its failed trials again, export its trials. " \
+           "An id may be cut short."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", metavar="list|show|pause|resume|stop|export")
+        verbs = parser.add_subparsers(dest="verb", metavar="list|show|pause|resume|stop|rerun-failed|export")
         listing = verbs.add_parser("list", help="list experiments, newest first (what happens without a word, too)")
         listing.add_argument("--all", action="store_true", dest="everything", help="archived ones too")
         verbs.add_parser("show", help="show one").add_argument("id")
         for verb in STEERING:
-            verbs.add_parser(verb, help=f"{verb} one").add_argument("id")
+            about = "run the failed trials of one again" if verb == "rerun-failed" else f"{verb} one"
+            verbs.add_parser(verb, help=about).add_argument("id")
         export = verbs.add_parser("export", help="write its trials as JSON or CSV")
         export.add_argument("id")
         export.add_argument("--format", choices=["json", "csv"], default="json")

@@ -135,6 +135,11 @@ def test_a_failed_trial_says_why(server: RunningServer, open_page: Any, tmp_path
     with page.expect_download() as download:
         page.locator("[data-stream=stdout]").get_by_role("link", name="Download").click()
     assert Path(download.value.path()).read_text() == "\x1b[31mred\x1b[0m words\n"
+    page.goto(f"{server.url}/experiments/{trials.experiment}/")
+    page.get_by_role("button", name="Rerun failed").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run them again").click()
+    expect(row(page, 1).locator(".status")).to_have_text("RUNNING")
+    expect(page.locator("[data-cell=max_trial_number]")).to_have_text("2")
 
 
 def test_a_trial_page_shows_output_metrics_and_the_end_as_they_come(server: RunningServer, open_page: Any,

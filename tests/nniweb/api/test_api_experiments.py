@@ -196,3 +196,17 @@ def test_a_running_experiment_is_not_deleted_and_an_ended_one_is(api, make_exper
     assert api.delete(address).status_code == 204
     assert api.get(address).status_code == 404
     assert Experiment.objects.get().deleted_at is not None  # its rows go later, by the worker
+
+
+def test_failed_trials_are_run_again_all_at_once(api, make_experiment, make_attempt) -> None:
+    experiment = make_experiment(max_trial_number=None)
+    address = f"/api/v1/experiments/{experiment.public_id}/actions/rerun-failed/"
+    refused = api.post(address)
+    assert refused.status_code == 409
+    assert refused.json()["errors"][0]["message"] == "No trial has failed that was not run again already."
+    for status in ("FAILED", "SUCCEEDED", "FAILED"):
+        make_attempt(experiment, status=status)
+    answer = api.post(address)
+    assert (answer.status_code, answer.json()["progress"]["trials"]["WAITING"]) == (200, 2)
+    again = api.get(f"/api/v1/experiments/{experiment.public_id}/trials/?source=rerun").json()["results"]
+    assert [(trial["sequence_id"], trial["parameters"]) for trial in again] == [(3, {"x": 0.5}), (4, {"x": 0.5})]

@@ -114,3 +114,9 @@ def test_an_export_of_many_trials_needs_few_queries(make_experiment, django_asse
     TrialParameters.objects.bulk_create(TrialParameters(trial=trial, value={"x": 1}) for trial in trials)
     with django_assert_max_num_queries(15):
         assert len(json.loads(run("export", "many"))["trials"]) == 1200
+
+
+def test_failed_trials_are_run_again(experiment) -> None:
+    assert run("rerun-failed", "abc") == "mice (abc123abc123) runs its failed trials again.\n"
+    with pytest.raises(CommandError, match="No trial has failed that was not run again already"):
+        run("rerun-failed", "abc")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nniweb.experiments.config import parse_experiment_config, resolved_document
+from nniweb.experiments.config import ConfigInvalid, parse_experiment_config, resolved_document
 from trainingservice.local.config import LocalTrialOptions
 
 
@@ -51,7 +51,8 @@ def test_json_and_yaml_and_values_are_the_same(folder: Path, v2: dict) -> None:
 
 
 def test_the_resolved_document_gives_the_same_settings_again(folder: Path, v2: dict, v1: dict) -> None:
-    v2 |= {"seed": 3, "tags": ["a", "b"], "description": "text", "maxTrialDuration": 61}
+    v2 |= {"seed": 3, "tags": ["a", "b"], "description": "text", "maxTrialDuration": 61, "retry": {"onFailure": 2},
+           "failedTrials": {"tellTuner": "worst", "giveUpAfter": 5}}
     for source in (v2, v1):
         settings = parse_experiment_config(source, folder).settings
         document = json.loads(json.dumps(resolved_document(settings)))
@@ -163,3 +164,17 @@ def test_a_search_space_file_wins_over_one_written_inside_and_a_note_says_so(fol
     parsed = parse_experiment_config(v2 | {"searchSpace": {"x": {"_type": "choice", "_value": [1]}}}, folder)
     assert set(parsed.settings.search_space) == {"lr", "units"}
     assert any("searchSpaceFile" in note for note in parsed.notes)
+
+
+@pytest.mark.parametrize(("given", "kept"), [
+    ({}, {}), ({"tellTuner": "nothing"}, {}), ({"tellTuner": "worst"}, {"tellTuner": "worst"}),
+    ({"tellTuner": -1e3, "giveUpAfter": 3}, {"tellTuner": -1000.0, "giveUpAfter": 3})])
+def test_what_failed_trials_mean_arrives(folder: Path, v2: dict, given: dict, kept: dict) -> None:
+    assert parse_experiment_config(v2 | {"failedTrials": given}, folder).settings.failed_trials == kept
+
+
+@pytest.mark.parametrize("wrong", [{"tellTuner": "best"}, {"tellTuner": float("nan")}, {"giveUpAfter": 0}])
+def test_what_failed_trials_cannot_mean_is_an_error_at_its_field(folder: Path, v2: dict, wrong: dict) -> None:
+    with pytest.raises(ConfigInvalid) as raised:
+        parse_experiment_config(v2 | {"failedTrials": wrong}, folder)
+    assert [error.field for error in raised.value.errors] == [f"failedTrials.{name}" for name in wrong]

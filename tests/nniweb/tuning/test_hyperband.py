@@ -157,3 +157,11 @@ def test_bohb_models_the_largest_budget_that_has_enough_results() -> None:
         tuner.tell(number, parameters, quadratic(parameters), "SUCCEEDED")
     late = [tuner.new_configuration(number) for number in range(120, 150)]
     assert sorted(map(quadratic, late))[15] < 4
+
+
+def test_a_failed_trial_never_goes_on_whatever_it_counts_as() -> None:
+    tuner = make("Hyperband", SERIAL, QUADRATIC)
+    asked = ask_all(tuner, 0)
+    for number, parameters in enumerate(asked):
+        tuner.tell(number, parameters, -1.0 if number == 0 else 5.0, "FAILED" if number == 0 else "SUCCEEDED")
+    assert plain(asked[0]) not in map(plain, ask_all(tuner, len(asked)))

@@ -76,6 +76,15 @@ def test_who_failed_goes_on_from_a_good_one_and_a_generation_of_failures_starts_
     assert not set(map(str, map(plain, third))) & set(map(str, map(plain, second)))
 
 
+def test_who_failed_is_no_model_whatever_it_counts_as() -> None:
+    tuner = make("PBT", ARGS, QUADRATIC)
+    first = generation(tuner, 0)
+    tuner.tell(0, first[0], -9.0, "FAILED")
+    for number in range(1, 5):
+        tuner.tell(number, first[number], float(number), "SUCCEEDED")
+    assert first[0][SAVE_KEY] not in [parameters[LOAD_KEY] for parameters in generation(tuner, 5)]
+
+
 def test_doubles_and_unknown_results_change_nothing() -> None:
     tuner = make("PBT", ARGS, QUADRATIC)
     first = generation(tuner, 0)

@@ -1,0 +1,67 @@
+"""What failed trials mean for their experiment, by its ``failed_trials``: for its tuner, and for its going on."""
+
+from collections.abc import Iterable, Sequence
+
+from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.progress import RESULTS
+from nniweb.experiments.retries import ON_FAILURE, kind_of_failure
+from trainingservice.trial_job_status import TrialJobStatus
+
+#: Keys of ``Experiment.failed_trials``.
+TELL_TUNER, GIVE_UP_AFTER = "tellTuner", "giveUpAfter"
+#: Different reasons that the message of an experiment that was given up names.
+_REASONS = 3
+
+
+def results_of(experiment: Experiment, trials: Sequence[Trial]) -> dict[int, float | None]:
+    """What the tuner is told as the result of each of these ended trials, by primary key; None: it has none.
+
+    Written into the tuner's history, so that a replay tells the same whatever has ended since.
+    """
+    results = {trial.pk: trial.final_number if trial.status in RESULTS else None for trial in trials}
+    wanted = experiment.failed_trials.get(TELL_TUNER)
+    failed = _failed_by_their_command(trials) if wanted is not None else []
+    if failed:
+        told = _worst(experiment) if wanted == "worst" else float(wanted)
+        results |= dict.fromkeys(failed, told)
+    return results
+
+
+def _failed_by_their_command(trials: Sequence[Trial]) -> list[int]:
+    """Those whose parameters may be to blame: not those that their platform lost or never took."""
+    failed = [trial.pk for trial in trials if trial.status == TrialJobStatus.FAILED]
+    ends = dict(Attempt.objects.filter(trial__in=failed).order_by("number").values_list("trial", "end_reason"))
+    return [pk for pk, reason in ends.items() if kind_of_failure(TrialJobStatus.FAILED, reason) == ON_FAILURE]
+
+
+def _worst(experiment: Experiment) -> float | None:
+    """The worst result so far; None before the first."""
+    falling = experiment.optimize_mode == Experiment.OptimizeMode.MINIMIZE
+    return Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False).order_by(
+        "-final_number" if falling else "final_number").values_list("final_number", flat=True).first()
+
+
+def failures_in_row(before: int, trials: Iterable[Trial]) -> int:
+    """How many trials in a row have failed after these ends, in their order, of which ``before`` had before them.
+
+    One that succeeded or was stopped early has shown that trials can work; one that was canceled shows nothing.
+    """
+    count = before
+    for trial in trials:
+        if trial.status == TrialJobStatus.FAILED:
+            count += 1
+        elif trial.status in RESULTS:
+            count = 0
+    return count
+
+
+def why_given_up(experiment: Experiment) -> str:
+    """The sentence with which the experiment ends, "" while it goes on."""
+    most = experiment.failed_trials.get(GIVE_UP_AFTER)
+    if most is None or experiment.failures_in_row < most:
+        return ""
+    last = Trial.objects.filter(experiment=experiment, status=TrialJobStatus.FAILED.value).order_by("-ended_at", "-pk")
+    reasons = list(dict.fromkeys(last.values_list("message", flat=True)[:experiment.failures_in_row]))[:_REASONS]
+    count = experiment.failures_in_row
+    return f"{'A trial' if count == 1 else f'{count} trials in a row'} failed, and giveUpAfter is {most}. The last " \
+           f"said: {' / '.join(reason for reason in reasons if reason) or 'nothing'} Resume it when that is mended."
