@@ -60,6 +60,7 @@ HOST = text("NNIWEB_HOST", "127.0.0.1")
 PORT = number("NNIWEB_PORT", 8080)
 PUBLIC_URL = text("NNIWEB_PUBLIC_URL").rstrip("/")
 DEMO = boolean("NNIWEB_DEMO", True)
+LOW_SPACE_BYTES = number("NNIWEB_LOW_SPACE_MB", 500) * 1_000_000
 EXTRA_PLATFORMS = text("NNIWEB_EXTRA_PLATFORMS")
 
 # --- Django ----------------------------------------------------------------------------------
@@ -124,6 +125,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "nniweb.dashboard.installation_trouble.above_every_page",
             ],
         },
     }

@@ -1,7 +1,9 @@
 """How programs and signed-in browsers prove who they are."""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
+from django.db import OperationalError
 from django.db.models import Q
 from django.utils import timezone
 from rest_framework import authentication
@@ -37,7 +39,8 @@ class TokenAuthentication(authentication.BaseAuthentication):
     def _note_use(token: ApiToken, now: datetime) -> None:
         if token.last_used_at is None or now - token.last_used_at >= USE_NOTED_EVERY:
             due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
-            ApiToken.objects.filter(due, pk=token.pk).update(last_used_at=now)
+            with suppress(OperationalError):  # on a full disk looking still works
+                ApiToken.objects.filter(due, pk=token.pk).update(last_used_at=now)
 
 
 class SessionAuthentication(authentication.SessionAuthentication):

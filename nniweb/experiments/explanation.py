@@ -6,6 +6,7 @@ from datetime import datetime
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.progress import Progress
+from nniweb.experiments.room_to_write import write_trouble
 from nniweb.experiments.worker_presence import absence_of, alive_hosts
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -14,15 +15,16 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
                     ) -> dict[int, str]:
     """A sentence for each experiment, by primary key; "" where there is nothing to explain.
 
-    What the worker wrote down comes first, then that nobody works, then what follows from status
-    and counts. At most two queries; the experiments' clusters should have been selected with them.
+    That the database refuses what is written comes first, then that nobody works, what the worker wrote down, and what
+    follows from status and counts. At most two queries; the experiments' clusters should have been selected with them.
     """
     experiments = list(experiments)
     unfinished = [experiment for experiment in experiments if not experiment.is_finished]
     hosts = alive_hosts(now) if unfinished else frozenset()
     found = {experiment.pk: experiment.message for experiment in experiments}
+    refused = write_trouble() if unfinished else ""
     for experiment in unfinished:
-        absent = absence_of(experiment.cluster, hosts, now)
+        absent = refused or absence_of(experiment.cluster, hosts, now)
         found[experiment.pk] = absent or experiment.message or _of_status(experiment, progress[experiment.pk])
     stuck = [experiment.pk for experiment in unfinished if not found[experiment.pk]
              and progress[experiment.pk].counts[TrialJobStatus.WAITING.value]

@@ -17,6 +17,7 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
+from nniweb.experiments import room_to_write
 from nniweb.experiments.exact_text import to_bytes
 from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import Attempt, Metric, TrialOutput, TrialParameters
@@ -78,8 +79,11 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
     """
     try:
         with transaction.atomic():
-            return _store(deliveries)
+            answers = _store(deliveries)
+        room_to_write.note_written()
+        return answers
     except (OperationalError, InterfaceError) as error:
+        room_to_write.note_refused(error)
         logger.warning("reports are refused for now: the database says %s", error)
         return [_busy("The server's database cannot take reports at the moment.") for _ in deliveries]
     except DatabaseError:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from nniweb.experiments.models import Cluster, Worker
+from nniweb.experiments.room_to_write import write_trouble
 
 #: A worker heard within this time is alive; it reports every 5 s.
 ALIVE_FOR = timedelta(seconds=15)
@@ -14,7 +15,8 @@ HOW_TO_START = "Start the server (make run, or python manage.py serve), or a wor
 
 
 def worker_is_alive(now: datetime | None = None) -> bool:
-    return bool(alive_hosts(now))
+    """False where none has been heard of, unless it is known that no worker could make itself heard."""
+    return bool(alive_hosts(now)) or bool(write_trouble())
 
 
 def alive_hosts(now: datetime | None = None) -> frozenset[str]:

@@ -1,5 +1,8 @@
 """What a keeper fetches and sends besides reports: its job, its code, files to keep. Blocking."""
 
+import contextlib
+import logging
+import secrets
 from pathlib import Path, PurePosixPath
 
 from django.core.files.base import ContentFile
@@ -15,6 +18,8 @@ from trainingservice.platforms import load_platform
 from trainingservice.report_reading import RefusedReport
 from trainingservice.trial_job import KeeperAccess, job_document
 from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
 
 
 def job_document_of(job_name: str, token_hash: str) -> contract.JobDocument:
@@ -61,7 +66,14 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
         if not parts or len(name) > 1000 or name.startswith("/") or ".." in parts or "\x00" in name:
             raise RefusedReport(400, contract.ERROR_UNREADABLE, "The name must be a path inside the folder.")
         # the name never becomes a path of ours: the row holds it
-        path = default_storage.save(f"trials/{attempt.job_name}/file", ContentFile(body))
+        path = f"trials/{attempt.job_name}/{secrets.token_hex(8)}"
+        try:
+            default_storage.save(path, ContentFile(body))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                default_storage.delete(path)
+            logger.warning("a file of job %s cannot be kept now: %s", job_name, error)
+            raise RefusedReport(503, contract.ERROR_BUSY, "The server cannot store files at the moment.") from None
         old = TrialFile.objects.filter(attempt=attempt, name=name).first()
         TrialFile.objects.update_or_create(attempt=attempt, name=name,
                                            defaults={"size": len(body), "storage_path": path})

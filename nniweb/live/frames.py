@@ -10,6 +10,7 @@ from django.utils import timezone
 from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
 from nniweb.api.trial_documents import MetricSerializer, TrialEventSerializer, TrialSerializer, with_details
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialEvent, TrialOutput, User
+from nniweb.experiments.room_to_write import trouble
 from nniweb.experiments.visibility import visible_experiments, visible_trials
 from nniweb.experiments.worker_presence import worker_is_alive
 
@@ -56,7 +57,8 @@ def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
     complete = len(trials) <= MOST_TRIALS
     documents = TrialSerializer(trials, many=True, context={"now": timezone.now()}).data if complete else []
     summary = next(iter(_summary_of(found)), None)
-    return {"revision": revision, "since": since, "experiment": summary, "trials": documents, "complete": complete}
+    return {"revision": revision, "since": since, "experiment": summary, "trials": documents, "complete": complete,
+            "trouble": trouble()}
 
 
 def trial_frame(trial_pk: int, since: int) -> Frame | None:
@@ -74,7 +76,7 @@ def trial_frame(trial_pk: int, since: int) -> Frame | None:
     return {"revision": revision, "since": since,
             "trial": TrialSerializer(trial, context={"now": timezone.now()}).data,
             "metrics": documents if complete else [], "output": output if complete else [], "complete": complete,
-            "events": TrialEventSerializer(events, many=True).data}
+            "events": TrialEventSerializer(events, many=True).data, "trouble": trouble()}
 
 
 def _output_since(newer: dict[str, Any]) -> list[dict[str, Any]] | None:
@@ -99,7 +101,7 @@ def list_frame(user: User, experiment_pks: Iterable[int]) -> Frame:
     pks = list(experiment_pks)
     gone = Experiment.objects.filter(pk__in=pks, deleted_at__isnull=False).values_list("public_id", flat=True)
     return {"experiments": _summary_of(visible_experiments(user).filter(pk__in=pks)), "gone": list(gone),
-            "worker_alive": worker_is_alive()}
+            "worker_alive": worker_is_alive(), "trouble": trouble()}
 
 
 def changed_since(user: User, shown: Mapping[str, int]) -> set[int]:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from channels.db import database_sync_to_async
 from django.db import connection
 
-from nniweb.experiments import doorbell
+from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.worker_presence import alive_hosts
 from nniweb.live import frames
@@ -164,13 +164,13 @@ class Hub:
 
     async def _compare_revisions(self) -> None:
         known: dict[int, int] = {}  # of all listed experiments, at the last look while a list was watched
-        hosts: frozenset[str] | None = None
+        circumstances: tuple[frozenset[str], str] | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                present = await database_sync_to_async(alive_hosts)()
-                worker_changed, hosts = hosts != present, present
-                if not await database_sync_to_async(_database_moved)() and not worker_changed:
+                present = (await database_sync_to_async(alive_hosts)(), room_to_write.kind_of_trouble())
+                all_changed, circumstances = circumstances != present, present
+                if not await database_sync_to_async(_database_moved)() and not all_changed:
                     continue
                 listed = bool(self._list_watchers)
                 watched = {pk: entry.revision for pk, entry in self._watched.items()}
@@ -179,12 +179,12 @@ class Hub:
                 logger.exception("revisions could not be compared; they will be two seconds later")
                 _seen_log.clear()
                 continue
-            if worker_changed:  # why experiments are as they are may read differently now
+            if all_changed:  # why experiments are as they are may read differently now
                 for entry in self._watched.values():
                     entry.forced = True
             for pk, revision in revisions.items():
                 first_look = listed and not known
-                if worker_changed or first_look or revision > known.get(pk, watched.get(pk, -1)) \
+                if all_changed or first_look or revision > known.get(pk, watched.get(pk, -1)) \
                         or revision > watched.get(pk, revision):
                     self._wake(pk)
             for pk in watched.keys() | known.keys():

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import NoReturn
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -26,7 +27,9 @@ class Lease:
     """This worker's right to drive one cluster, for one epoch.
 
     Expiry is written and judged by the database's clock, so workers on hosts with different clocks
-    agree; the holder judges its own by the monotonic clock, which a suspended process also sees.
+    agree; the holder judges its own by the monotonic clock, which a suspended process also sees. A lease that could
+    not be renewed in time (the disk is full, the database away) is not lost by that: until another epoch has begun
+    it is this worker's, and whatever it writes says so first.
     """
 
     def __init__(self, cluster_pk: int, worker_id: str, epoch: int) -> None:
@@ -34,10 +37,13 @@ class Lease:
         self.worker_id = worker_id
         self.epoch = epoch
         self._good_until = time.monotonic() + LEASE_SECONDS
+        #: Whether another epoch is known to have begun, or this worker gave the lease back.
+        self.is_lost = False
 
     @property
     def is_good(self) -> bool:
-        return time.monotonic() < self._good_until
+        """Whether nobody can have taken it yet. Where not, ``renew`` says who has it."""
+        return not self.is_lost and time.monotonic() < self._good_until
 
     @classmethod
     def acquire(cls, cluster: Cluster, worker_id: str) -> "Lease | None":
@@ -57,13 +63,12 @@ class Lease:
         """Raises LeaseLost where another epoch has begun."""
         asked_at = time.monotonic()
         if not self._own().update(lease_expires_at=Now() + timedelta(seconds=LEASE_SECONDS)):
-            self._good_until = 0.0
-            raise LeaseLost
+            self._lose()
         self._good_until = asked_at + LEASE_SECONDS
 
     def release(self) -> None:
         """Let another worker take over at once."""
-        self._good_until = 0.0
+        self.is_lost = True
         self._own().update(lease_holder="", lease_expires_at=None)
 
     @contextmanager
@@ -72,13 +77,16 @@ class Lease:
 
         Raises LeaseLost. The write holds the row until the commit, so no other epoch can begin before it.
         """
-        if not self.is_good:
+        if self.is_lost:
             raise LeaseLost
         with transaction.atomic():
             if not self._own().update(lease_epoch=F("lease_epoch")):
-                self._good_until = 0.0
-                raise LeaseLost
+                self._lose()
             yield
+
+    def _lose(self) -> NoReturn:
+        self.is_lost = True
+        raise LeaseLost
 
     def _own(self) -> QuerySet[Cluster]:
         return Cluster.objects.filter(pk=self.cluster_pk, lease_holder=self.worker_id, lease_epoch=self.epoch)

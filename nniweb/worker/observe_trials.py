@@ -144,10 +144,10 @@ def _load_drains(work: ClusterWork) -> None:
     """After a take-over: ends that were seen before and not yet final. Their drain time begins anew."""
     if work.drains_loaded:
         return
-    work.drains_loaded = True
     for pk in Attempt.objects.filter(trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).exclude(
             stage=Attempt.Stage.ENDED).values_list("pk", flat=True):
         work.draining[pk] = work.monotonic() + DRAIN_SECONDS
+    work.drains_loaded = True
 
 
 def _finish_drains(work: ClusterWork) -> None:

@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from django.db import DatabaseError, close_old_connections, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connection
 from django.db.models import Exists, OuterRef, Q
 
-from nniweb.experiments import doorbell
+from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.models import Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
 from nniweb.experiments.service_factory import build_service
@@ -78,7 +78,7 @@ class ClusterRunner:
         next_full_round = 0.0
         try:
             with doorbell.listening(hear):
-                while not self._stopping.is_set() and self.lease.is_good:
+                while not self._stopping.is_set() and not self.lease.is_lost:
                     now = time.monotonic()
                     self._wake.clear()
                     with guard:
@@ -97,11 +97,15 @@ class ClusterRunner:
 
     def _guarded_round(self, only: set[int] | None) -> bool:
         try:
+            if not self.lease.is_good:
+                self.lease.renew()  # it is ours until another epoch has begun; where nobody can say so, nothing is done
             self.round(only)
             return True
         except LeaseLost:
             raise
         except DatabaseError as error:
+            if isinstance(error, OperationalError | InterfaceError):
+                room_to_write.note_refused(error)
             logger.warning("cluster %s: the round is put off, the database says: %s", self._name, error)
             connection.close()
         except Exception:
@@ -155,7 +159,7 @@ class ClusterRunner:
             self.work.host.close()
             self.work.host.join(timeout=3.0)
             self.work.tuners.close()
-            if self.lease.is_good:
+            if not self.lease.is_lost:
                 self.lease.release()
         except Exception:
             logger.exception("cluster %s: the hand-over was not clean", self._name)

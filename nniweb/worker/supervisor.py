@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from nniweb.experiments import doorbell
+from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.code_archives import remove_unused
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
@@ -131,10 +131,13 @@ class Supervisor:
                 runner.stop()
             except DatabaseError as error:
                 logger.warning("a lease could not be renewed, the database says: %s", error)
+                room_to_write.note_refused(error)
                 connection.close()
         try:
             Worker.objects.filter(pk=self.worker_id).update(heard_at=timezone.now())
-        except DatabaseError:
+            room_to_write.note_written()
+        except DatabaseError as error:
+            room_to_write.note_refused(error)
             connection.close()
 
     def _close(self) -> None:

@@ -127,9 +127,10 @@ class TunerDesk:
         state.assessed_revision = revision
 
         def judged(answer: dict[str, Any]) -> None:
-            unwanted, state.stops = [*state.stops, *answer["stop"]], []
-            if unwanted:
-                stop(unwanted)
+            state.stops.extend(answer["stop"])
+            if state.stops:
+                stop(state.stops)
+                state.stops = []  # not before it is written: the assessor names each once
 
         self._when_done(experiment, state, self._client.intermediate(state.public_id, reports), judged)
 

@@ -123,6 +123,7 @@ export class Live {
       watch.since = frame.revision;
     }
     if (frame.gone === true) this.watches.delete(frame.topic);
+    if (frame.trouble !== undefined) showTrouble(frame.trouble);
     watch.handler(frame);
   }
 
@@ -184,6 +185,17 @@ export class Live {
     this.light.title = title;
     this.light.hidden = false;
   }
+}
+
+/**
+ * What is wrong with the whole installation (a full disk), above every page.
+ * @param {string} text
+ */
+function showTrouble(text) {
+  const notice = document.getElementById("trouble");
+  if (!notice) return;
+  if (notice.textContent !== text) notice.textContent = text;
+  notice.hidden = !text;
 }
 
 /** The page's one connection. */

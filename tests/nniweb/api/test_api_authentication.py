@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -59,3 +60,15 @@ def test_a_session_may_look_and_needs_the_csrf_token_to_change(ada, make_experim
     accepted = browser.post(f"/api/v1/experiments/{experiment.public_id}/actions/pause/", {}, "application/json",
                             headers={"X-CSRFToken": "a" * 32})
     assert accepted.status_code == 200
+
+
+def test_on_a_full_disk_a_token_still_lets_look(transactional_db, ada) -> None:
+    client = APIClient(headers={"Authorization": f"Token {ApiToken.make(ada)}"})
+
+    def refuse(execute, sql, params, many, context):
+        if sql.startswith("UPDATE"):
+            raise OperationalError("database or disk is full")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(refuse):
+        assert client.get("/api/v1/experiments/").status_code == 200

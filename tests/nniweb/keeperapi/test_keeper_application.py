@@ -210,3 +210,21 @@ def test_a_database_that_is_away_is_answered_with_503_and_the_report_is_taken_la
     assert (status, headers["retry-after"]) == (503, "1")
     monkeypatch.setattr(ingest, "_store", real)
     assert call(application, "POST", path, document(STARTED))[0] == 200
+
+
+def test_a_file_that_cannot_be_stored_now_is_asked_for_again_and_leaves_nothing_behind(application, make_attempt,
+                                                                                       monkeypatch) -> None:
+    from django.core.files.storage import FileSystemStorage, default_storage
+
+    attempt = make_attempt()
+    real = FileSystemStorage._save
+
+    def full(self, name, content):
+        real(self, name, content)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(FileSystemStorage, "_save", full)
+    assert call(application, "PUT", f"trials/{attempt.job_name}/files/model.bin", b"x")[0] == 503
+    assert default_storage.listdir(f"trials/{attempt.job_name}")[1] == []
+    monkeypatch.setattr(FileSystemStorage, "_save", real)
+    assert call(application, "PUT", f"trials/{attempt.job_name}/files/model.bin", b"x")[0] == 200

@@ -1,0 +1,126 @@
+"""The disk of a running server gets full and empty again: nothing acknowledged is lost, and it goes on by itself."""
+
+import os
+import re
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from nniweb.worker.lease import LEASE_SECONDS
+from tests.end_to_end.running_server import RunningServer
+
+#: Reports on and on until the test says that it is enough.
+TRIAL = """\
+import pathlib, time, nni
+nni.get_next_parameter()
+pathlib.Path("runs").mkdir(exist_ok=True)
+with open(f"runs/{nni.get_trial_id()}", "a") as file:
+    file.write("run\\n")
+step = 0
+while not pathlib.Path("enough").exists():
+    nni.report_intermediate_result(step)
+    step += 1
+    time.sleep(0.1)
+nni.report_final_result(step)
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: machines of their own, other users, small disks")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all the room there is."""
+    full = disk / "something-else"
+    with open(full, "wb", buffering=0) as file:
+        for size in (65536, 4096, 512, 1):
+            try:
+                while file.write(b"\0" * size) == size:
+                    pass
+            except OSError:
+                pass
+    return full
+
+
+def lease(server: RunningServer) -> tuple[str, int]:
+    [row] = sqlite3.connect(f"file:{server.data_folder}/nniweb.sqlite3?mode=ro", uri=True).execute(
+        "SELECT lease_holder, lease_epoch FROM experiments_cluster")
+    return row
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
+        small_disk: Path, make_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+    # trials have room, as on machines of their own: only the server's disk is full
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    data = small_disk / "data"
+    data.mkdir(mode=0o700)
+    (data / "clusters").symlink_to(elsewhere)
+    server = make_server({"NNIWEB_LOW_SPACE_MB": "0"}, name="disk/data")
+    server.log_file = tmp_path / "server.log"
+    server.start()
+    browser = requests.Session()
+    link = server.wait_until(lambda: re.search(r"http://\S+/sign-in/\S+", server.log_tail()))
+    browser.get(link.group(0))
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "trial.py").write_text(TRIAL)
+    experiment = server.launch({
+        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code), "trialConcurrency": 3, "maxTrialNumber": 5,
+        "tuner": {"name": "Random"}, "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trainingService": {"platform": "local"}}, code)
+
+    def trials() -> list[Any]:
+        return server.get_all(f"experiments/{experiment}/trials/")
+
+    def steps() -> list[int]:
+        return [trial["intermediate_count"] for trial in trials()]
+
+    server.wait_until(lambda: len(steps()) == 3 and min(steps()) > 5)
+    held = lease(server)
+
+    full = fill(small_disk)
+    server.wait_until(lambda: "The database takes nothing at the moment" in browser.get(server.url).text)
+    page = browser.get(f"{server.url}/experiments/{experiment}/")
+    assert page.status_code == 200, "looking still works"
+    assert "is full" in page.text
+    assert "No worker is alive" not in browser.get(server.url).text.split('id="no-worker"')[0]
+    stored = steps()
+
+    def log_says(text: str) -> int:
+        return server.log_file.read_text().count(text)
+
+    refused = log_says("a lease could not be renewed")
+    # the lease is written each 5 s: so long that anybody could have taken it, had it not been by epoch
+    server.wait_until(lambda: log_says("a lease could not be renewed") >= refused + LEASE_SECONDS / 5 + 1, 90)
+    assert steps() == stored
+    assert [trial["status"] for trial in trials()] == ["RUNNING"] * 3, "nothing new was started"
+    (code / "enough").touch()
+    server.wait_until(lambda: not any("trial.py" in str(process) for process in server.processes()), 60)
+
+    full.unlink()
+    server.wait_for_experiment(experiment, patience=120)
+    assert lease(server) == held, "the same holder in the same epoch"
+    for trial in trials():
+        assert trial["status"] == "SUCCEEDED"
+        assert (code / "runs" / trial["id"]).read_text() == "run\n", "no trial ran twice"
+        rows = server.get_all(f"trials/{trial['id']}/metrics/", kind="PERIODICAL")
+        assert [row["number"] for row in rows] == list(range(int(trial["final_number"])))
+    server.wait_until(lambda: "The database takes nothing" not in browser.get(server.url).text)
+    server.stop()
+    [(verdict,)] = sqlite3.connect(data / "nniweb.sqlite3").execute("PRAGMA integrity_check")
+    assert verdict == "ok"
