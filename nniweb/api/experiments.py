@@ -28,6 +28,7 @@ from nniweb.api.launch_request import LaunchRequestSerializer, UploadSerializer,
 from nniweb.api.parsers import JSONParser
 from nniweb.api.tags import with_tag
 from nniweb.experiments import intents
+from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.visibility import visible_experiments
@@ -200,6 +201,25 @@ class ExperimentRerunFailedView(ExperimentActionView):
     def post(self, request: Request, experiment_id: str) -> Response:
         """Run all failed trials again that were not yet, as new trials; maxTrialNumber grows by as many."""
         return self.act(request, intents.rerun_failed)
+
+
+class ImportedResultsSerializer(serializers.Serializer[Any]):
+    results = serializers.JSONField(help_text='As nnictl exports them: [{"parameter": {...}, "value": 0.5}, ...]')
+
+
+class ImportedSerializer(serializers.Serializer[Any]):
+    imported = serializers.IntegerField(help_text="Results that the tuner is told of.")
+
+
+class ExperimentImportDataView(ExperimentView):
+    @extend_schema(operation_id="experiments_import_data", request=ImportedResultsSerializer,
+                   responses={200: ImportedSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Tell the tuner of results from elsewhere. They are no trials of this experiment and count for no limit."""
+        form = ImportedResultsSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        count = import_results(self.get_object(), form.validated_data["results"], the_user(request))
+        return Response({"imported": count})
 
 
 class ExperimentEventsView(generics.ListAPIView[ExperimentEvent]):

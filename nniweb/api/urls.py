@@ -41,6 +41,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/actions/resume/", experiments.ExperimentResumeView.as_view()),
     path(f"{EXPERIMENT}/actions/stop/", experiments.ExperimentStopView.as_view()),
     path(f"{EXPERIMENT}/actions/rerun-failed/", experiments.ExperimentRerunFailedView.as_view()),
+    path(f"{EXPERIMENT}/actions/import-data/", experiments.ExperimentImportDataView.as_view()),
     path(f"{EXPERIMENT}/chart/", experiment_chart.ExperimentChartView.as_view()),
     path(f"{EXPERIMENT}/events/", experiments.ExperimentEventsView.as_view()),
     path(f"{EXPERIMENT}/trials/", trials.ExperimentTrialsView.as_view()),

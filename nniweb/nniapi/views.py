@@ -23,6 +23,7 @@ from nniweb.api.errors import answer_error
 from nniweb.api.experiment_documents import ExperimentChangesSerializer
 from nniweb.api.experiments import the_user
 from nniweb.experiments import intents
+from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.nniapi import documents, ports
@@ -159,9 +160,10 @@ class ClusterMetadataView(NotHereView):
     sentence = "The platform of an experiment is set when it is launched, and on the pages of its cluster."
 
 
-class ImportDataView(NotHereView):
-    sentence = ("Earlier results are taken over when an experiment begins: import the experiment that has them with "
-                "python manage.py import_nni FOLDER --continue.")
+class ImportDataView(NniView):
+    def post(self, request: Request, experiment_id: str) -> HttpResponse:
+        import_results(self.experiment(), request.data, the_user(request))
+        return done()
 
 
 class TensorboardView(NotHereView):
@@ -171,7 +173,8 @@ class TensorboardView(NotHereView):
 class ImportedDataView(NniView):
     def get(self, request: Request, experiment_id: str) -> Response:
         """Results the tuner was told that belong to no trial of ours."""
-        told = self.experiment().tuner_events.filter(data__event="tell", data__number=None).order_by("number")
+        told = self.experiment().tuner_events.filter(
+            data__event="tell", data__number=None, data__customized__isnull=True).order_by("number")
         return Response([json.dumps({"parameter": event.data["parameters"], "value": event.data["value"]})
                          for event in told])
 

@@ -53,6 +53,7 @@ class Algorithm:
     ``default_optimize_mode`` None: the direction means nothing to it. ``takes_a_list``: the space is a list of
     parameter sets. ``needs``: modules of packages that are not always installed (requirements/tuners.txt has them).
     ``shares_checkpoints``: trials go on from each other's, in the folder of the argument ``all_checkpoint_dir``.
+    ``takes_results``: results that it did not propose itself mean something to it.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Algorithm:
     takes_a_list: bool = False
     needs: tuple[str, ...] = ()
     shares_checkpoints: bool = False
+    takes_results: bool = True
 
 
 _SKLEARN = ("sklearn",)
@@ -80,10 +82,10 @@ TUNERS = (
     Algorithm("GP", "nniweb.tuning.gaussian_process", GpArgs, "maximize", aliases=("GPTuner",), needs=_SKLEARN),
     Algorithm("Metis", "nniweb.tuning.metis", MetisArgs, "maximize", aliases=("MetisTuner",), needs=_SKLEARN),
     Algorithm("DNGO", "nniweb.tuning.dngo", DngoArgs, "maximize", aliases=("DNGOTuner",), needs=_SKLEARN),
-    Algorithm("Hyperband", "nniweb.tuning.hyperband", HyperbandArgs, "maximize"),
+    Algorithm("Hyperband", "nniweb.tuning.hyperband", HyperbandArgs, "maximize", takes_results=False),
     Algorithm("BOHB", "nniweb.tuning.bohb", BohbArgs, "maximize"),
     Algorithm("PBT", "nniweb.tuning.population_training", PbtArgs, "maximize", aliases=("PBTTuner",),
-              shares_checkpoints=True),
+              shares_checkpoints=True, takes_results=False),
 )
 ASSESSORS = (
     Algorithm("Medianstop", "nniweb.tuning.medianstop", MedianstopArgs, "maximize"),

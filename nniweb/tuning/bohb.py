@@ -35,6 +35,10 @@ class Bohb(Hyperband):
         super().tell(number, parameters, value, status)
         if number is not None and number in self._budget_of:
             self._model(self._budget_of[number]).tell(number, parameters, value, status)
+        elif number is None and value is not None:  # as in NNI, one that names no budget had the largest
+            named = parameters.get(BUDGET_KEY)
+            budget = named if isinstance(named, int) else self._args.max_budget
+            self._model(budget).tell(None, parameters, value, status)
 
     def update_search_space(self, space: SearchSpace) -> None:
         super().update_search_space(space)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from nniweb.tuning.advisor import Advisor
 from nniweb.tuning.algorithms import build_assessor, build_tuner
 from nniweb.tuning.assessment import Assessment
 from nniweb.tuning.assessor import Assessor
@@ -16,7 +17,8 @@ Message = Mapping[str, Any]
 class ExperimentTuning:
     """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
     "seed"}``; an algorithm of the user's own has ``class_name`` and ``code_directory`` instead of ``name``. Raises
-    InvalidInput where one of them cannot be used, and whatever an algorithm raises.
+    InvalidInput where one of them cannot be used, and whatever an algorithm raises. An advisor of the user's own judges
+    running trials itself: with one, an assessor is not asked, as in NNI.
     """
 
     def __init__(self, spec: Message) -> None:
@@ -25,14 +27,17 @@ class ExperimentTuning:
         self._tuner = _tuner(tuner, space, mode, spec["seed"])
         # Proposals that were not told yet, by number.
         self._proposed: dict[int, dict[str, Any]] = {}
+        self._advisor = self._tuner if isinstance(self._tuner, Advisor) else None
         self._assessment: Assessment | None = None
-        if assessor is not None:
+        if assessor is not None and self._advisor is None:
             self._assessment = Assessment(_assessor(assessor, mode, spec["seed"]))
 
     def restore(self, history: Iterable[Message]) -> dict[str, Any]:
         """Replay what was recorded, oldest first. Returns the running trials that the assessor wants stopped: whether
         that was carried out before the interruption is not known here.
         """
+        if self._advisor is not None:
+            return self._restore_advisor(history)
         self._tuner.restore(self._assess_and_pass_on(history))
         return {"stop": self._assessment.stopped() if self._assessment is not None else []}
 
@@ -44,34 +49,62 @@ class ExperimentTuning:
         meanwhile) is not lost, and the tuner does not believe in a trial that never ran.
         """
         parameters: list[dict[str, Any]] = []
+        self._tuner.expect(sum(number not in self._proposed for number in range(first_number, first_number + count)))
         try:
             for number in range(first_number, first_number + count):
                 if number not in self._proposed:
                     self._proposed[number] = self._tuner.ask(number)
                 parameters.append(self._proposed[number])
         except NoMoreParameters:
-            return {"parameters": parameters, "exhausted": True}
+            return {"parameters": parameters, "exhausted": True, **self._unwanted()}
         except ResultsNeeded:
             pass  # it is asked again after the next end
-        return {"parameters": parameters, "exhausted": False}
+        return {"parameters": parameters, "exhausted": False, **self._unwanted()}
 
-    def tell(self, number: int | None, parameters: dict[str, Any], value: float | None, status: str) -> dict[str, Any]:
-        self._tuner.tell(number, parameters, value, status)
-        if number is not None:
-            self._proposed.pop(number, None)
-        return {}
+    def tell(self, **event: Any) -> dict[str, Any]:
+        """An end, as it is recorded."""
+        self._tuner.tell_event(event)
+        if event["number"] is not None:
+            self._proposed.pop(event["number"], None)
+        return self._unwanted()
 
     def update_search_space(self, search_space: object) -> dict[str, Any]:
         self._tuner.update_search_space(parse_search_space(search_space))
-        return {}
+        return self._unwanted()
 
     def intermediate(self, reports: list[Message]) -> dict[str, Any]:
+        if self._advisor is not None:
+            self._advisor.intermediate(reports)
+            return self._unwanted()
         return {"stop": self._assessment.intermediate(reports) if self._assessment is not None else []}
 
     def trial_end(self, trial: str, succeeded: bool) -> dict[str, Any]:
         if self._assessment is not None:
             self._assessment.trial_end(trial, succeeded)
         return {}
+
+    def _unwanted(self) -> dict[str, Any]:
+        """The trials that an advisor wants stopped."""
+        unwanted = self._advisor.take_unwanted() if self._advisor is not None else []
+        return {"stop": unwanted} if unwanted else {}
+
+    def _restore_advisor(self, history: Iterable[Message]) -> dict[str, Any]:
+        """The record has the intermediate results after everything else: each goes before the end of its trial."""
+        reports: dict[Any, list[Message]] = {}
+        events = []
+        for event in history:
+            if event["event"] == "intermediate":
+                reports.setdefault(event["number"], []).append(event)
+            elif event["event"] != "trial_end":
+                events.append(event)
+        assert self._advisor is not None
+        for event in events:
+            if event["event"] == "tell":
+                self._advisor.intermediate(reports.pop(event["number"], []))
+            self._advisor.restore(self._assess_and_pass_on([event]))
+        for running in reports.values():
+            self._advisor.intermediate(running)
+        return {"stop": [], **self._unwanted()}
 
     def _assess_and_pass_on(self, history: Iterable[Message]) -> Iterator[Message]:
         """The tuner's part of the history; the assessor's part is replayed on the way."""
@@ -90,9 +123,9 @@ def _tuner(document: Message, space: SearchSpace, mode: str, seed: int) -> Tuner
     if not document.get("class_name"):
         return build_tuner(document["name"], document.get("class_args"), space, mode, seed)
     # not at the top: the base classes are loaded only in the process of such an algorithm
-    from nniweb.tuning.own_classes.own_tuner import OwnTuner
+    from nniweb.tuning.own_classes.own_tuner import make_own_tuner
 
-    return OwnTuner(space, seed, document)
+    return make_own_tuner(space, seed, document)
 
 
 def _assessor(document: Message, mode: str, seed: int) -> Assessor:

@@ -57,6 +57,15 @@ class Tuner(ABC):
         tell for one number only counts where the first had no value.
         """
 
+    def expect(self, count: int) -> None:
+        """So many proposals are asked for next. Only an advisor of the user's own wants to know."""
+
+    def tell_event(self, event: Mapping[str, Any]) -> None:
+        """The same as ``tell``, from an event as it is recorded. One of an algorithm of the user's own has more:
+        ``trial`` (its id), ``result`` (what it reported, JSON text) and ``customized`` where a person ran it.
+        """
+        self.tell(event["number"], event["parameters"], event["value"], event["status"])
+
     def update_search_space(self, space: SearchSpace) -> None:
         """Propose from this space from now on; what was told stays known as far as it fits."""
         self.space = space
@@ -71,7 +80,7 @@ class Tuner(ABC):
             if event["event"] == "ask":
                 self.note_asked(event["number"], event["parameters"])
             elif event["event"] == "tell":
-                self.tell(event["number"], event["parameters"], event["value"], event["status"])
+                self.tell_event(event)
             elif event["event"] == "search_space":
                 self.update_search_space(event["search_space"])
 

@@ -63,7 +63,8 @@ class TunerClient:
         ``spec``: ``search_space``, ``tuner`` (``name``, ``class_args``), ``assessor`` (the same, or None),
         ``optimize_mode`` (resolved), ``seed``. History: ``{"event": "ask", "number", "parameters"}``, ``{"event":
         "tell", "number", "parameters", "value", "status"}``, ``{"event": "search_space", "search_space"}``, ``{"event":
-        "intermediate", "trial", "sequence", "value"}``, ``{"event": "trial_end", "trial", "succeeded"}``.
+        "intermediate", "trial", "sequence", "value"}``, ``{"event": "trial_end", "trial", "succeeded"}``; more in
+        those of algorithms of the user's own.
         Result: ``{"stop": [running trials that the assessor wants stopped]}``.
         """
         args = {"spec": dict(spec), "history": [_clean(event) for event in history]}
@@ -87,10 +88,13 @@ class TunerClient:
         return self._request("ask", experiment_id, {"first_number": first_number, "count": count})
 
     def tell(
-        self, experiment_id: str, number: int | None, parameters: Mapping[str, Any], value: float | None, status: str
+        self, experiment_id: str, number: int | None, parameters: Mapping[str, Any], value: float | None, status: str,
+        **more: Any,
     ) -> "Future[Reply]":
-        """How a trial ended. ``value`` None (or not finite): it gave no number. ``number`` None: hand-picked."""
-        args = {"number": number, "parameters": parameters, "value": value, "status": status}
+        """How a trial ended. ``value`` None (or not finite): it gave no number. ``number`` None: a result from
+        elsewhere. ``more`` is for algorithms of the user's own, see ``Tuner.tell_event``.
+        """
+        args = {"number": number, "parameters": parameters, "value": value, "status": status, **more}
         return self._request("tell", experiment_id, _clean(args))
 
     def update_search_space(self, experiment_id: str, search_space: Mapping[str, Any]) -> "Future[Reply]":
@@ -98,7 +102,9 @@ class TunerClient:
         return self._request("update_search_space", experiment_id, {"search_space": search_space})
 
     def intermediate(self, experiment_id: str, reports: Iterable[Mapping[str, Any]]) -> "Future[Reply]":
-        """``{"trial", "sequence", "value"}`` reports for the assessor. Result: ``{"stop": [trials]}``, each once."""
+        """``{"trial", "sequence", "value"}`` reports for the assessor; one for an advisor of the user's own has
+        ``number`` and ``result`` too. Result: ``{"stop": [trials]}``. An advisor may answer any call with ``stop``.
+        """
         return self._request("intermediate", experiment_id, {"reports": [_clean(report) for report in reports]})
 
     def trial_end(self, experiment_id: str, trial: str, succeeded: bool) -> "Future[Reply]":

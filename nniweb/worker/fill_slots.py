@@ -22,8 +22,8 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.retries import REFUSED
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment
+from nniweb.experiments.tuner_events import append_events
 from nniweb.worker.cluster_work import ClusterWork
-from nniweb.worker.tuner_events import append_events
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
@@ -130,6 +130,7 @@ def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[st
         if exhausted:
             move_experiment(experiment, ExperimentStatus.TUNER_NO_MORE_TRIAL, now,
                             message="The tuner has no further parameters to try.")
+    work.tuners.recorded(experiment_pk, len(trials))
 
 
 # --- submitting --------------------------------------------------------------------------------

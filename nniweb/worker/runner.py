@@ -45,7 +45,7 @@ class ClusterRunner:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.set)
-        tuners = TunerDesk(tuner_client, self._wake.set, self._fail_experiment)
+        tuners = TunerDesk(tuner_client, self._wake.set, self._fail_experiment, self._stop_early)
         self.work = ClusterWork(cluster.pk, lease, host, tuners)
         self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
 
@@ -153,6 +153,9 @@ class ClusterRunner:
         """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""
         with self.lease.transaction():
             move_experiment(experiment, ExperimentStatus.ERROR, self.work.now(), message=message)
+
+    def _stop_early(self, experiment: Experiment, trials: list[str]) -> None:
+        teach_tuner.stop_early(self.work, experiment, trials)
 
     def _close(self) -> None:
         try:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nniweb.experiments.failed_trials import failures_in_row, results_of, why_given_up
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import move_experiment, want_of_trials
+from nniweb.experiments.tuner_events import append_events, intermediate_report
 from nniweb.worker.cluster_work import ClusterWork
-from nniweb.worker.tuner_events import append_events
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
 #: Trials the tuner is told of, and results the assessor is told of, in one round.
 CHUNK = 500
+ASSESSED = "The assessor gave it up: its results are worse than those of earlier trials."
+ADVISED = "The experiment's own advisor gave it up."
 
 
 def teach_tuner(work: ClusterWork, experiment: Experiment) -> None:
@@ -24,7 +28,7 @@ def teach_tuner(work: ClusterWork, experiment: Experiment) -> None:
     ended = list(Trial.objects.not_taught().filter(experiment=experiment).order_by("ended_at", "pk")[:CHUNK])
     if not experiment.is_finished and work.tuners.ready(experiment):
         _tell_search_space(work, experiment)
-        if experiment.assessor is not None:
+        if experiment.assessor is not None or experiment.has_own_tuner:
             while _assess(work, experiment):
                 pass
     if ended:
@@ -35,9 +39,8 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
     """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
     parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial_id", "value"))
     results = results_of(experiment, trials)
-    events = [{"event": "tell", "number": trial.ask_number, "parameters": parameters.get(trial.pk) or {},
-               "value": results[trial.pk], "status": trial.status}
-              for trial in trials if trial.ask_number is not None]
+    events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk])
+              for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
         next_revision(experiment.pk)
         taught = Trial.objects.filter(pk__in=[trial.pk for trial in trials], taught=False).update(taught=True)
@@ -45,13 +48,24 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
             append_events(experiment, events, work.now())
         if taught:
             _count_failures(work, experiment, trials)
-    for event in events:
-        work.tuners.tell(experiment, event)
+    if taught:
+        work.tuners.tell(experiment, events)
     if experiment.assessor is not None:
         for trial in trials:
             work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
     if experiment.status == ExperimentStatus.ERROR:
         work.tuners.forget(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
+
+
+def _end(experiment: Experiment, trial: Trial, parameters: dict[str, Any], value: float | None) -> dict[str, Any]:
+    """The event of one end. An algorithm of the user's own is told more, and of trials that people submitted, too."""
+    event = {"event": "tell", "number": trial.ask_number, "parameters": parameters, "value": value,
+             "status": trial.status}
+    if experiment.has_own_tuner:
+        event |= {"trial": trial.public_id, "result": trial.final_value if trial.status in RESULTS else None}
+        if trial.ask_number is None:
+            event["customized"] = True
+    return event
 
 
 def _count_failures(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
@@ -86,17 +100,18 @@ def _assess(work: ClusterWork, experiment: Experiment) -> bool:
         return False
     upto = revisions[-1]  # whole revisions only: what has been assessed is remembered by revision
     rows = new.filter(revision__lte=upto).order_by("revision", "n").values_list(
-        "attempt__trial__public_id", "sequence", "number")
-    reports = [{"trial": trial, "sequence": sequence, "value": number} for trial, sequence, number in rows]
-    work.tuners.assess(experiment, reports, upto,
-                       lambda trials: _stop_early(work, experiment, trials))
+        "attempt__trial__public_id", "attempt__trial__ask_number", "sequence", "number", "value")
+    reports = [intermediate_report(experiment, trial, asked, sequence, number, str(value))
+               for trial, asked, sequence, number, value in rows]
+    work.tuners.assess(experiment, reports, upto)
     return True
 
 
-def _stop_early(work: ClusterWork, experiment: Experiment, public_ids: list[str]) -> None:
+def stop_early(work: ClusterWork, experiment: Experiment, public_ids: list[str]) -> None:
+    """The assessor, or an advisor of the user's own, has given these trials up."""
     trials = list(Trial.objects.unfinished().filter(experiment=experiment, public_id__in=public_ids))
     if not trials or experiment.status == ExperimentStatus.STOPPING:
         return
     with work.lease.transaction():
         want_of_trials(trials, TrialTarget.EARLY_STOPPED, work.now(), revision=next_revision(experiment.pk),
-                       reason="The assessor gave it up: its results are worse than those of earlier trials.")
+                       reason=ADVISED if experiment.has_own_tuner and experiment.assessor is None else ASSESSED)

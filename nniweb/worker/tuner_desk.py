@@ -16,8 +16,8 @@ from itertools import chain
 from typing import Any
 
 from nniweb.experiments.models import Experiment
+from nniweb.experiments.tuner_events import assessor_history, tuner_history
 from nniweb.tuning.tuner_client import TunerClient, TunerFailed, TunerProcessDied
-from nniweb.worker.tuner_events import assessor_history, tuner_history
 
 logger = logging.getLogger(__name__)
 
@@ -33,20 +33,24 @@ class _Opened:
     public_id: str
     search_space_version: int
     assessed_revision: int
-    asking: bool = False
-    assessing: bool = False
+    #: Events of its history that it knows of: those it was opened with and those recorded by this worker since.
+    known_events: int
     stops: list[str] = field(default_factory=list)
+    asking: bool = False
 
 
 class TunerDesk:
     """Used by the cluster's round thread alone. Several desks share one client."""
 
     def __init__(self, client: TunerClient, wake: Callable[[], None],
-                 fail: Callable[[Experiment, str], None]) -> None:
-        """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on."""
+                 fail: Callable[[Experiment, str], None], stop: Callable[[Experiment, list[str]], None]) -> None:
+        """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on; ``stop``
+        with the trials (ids) that it wants stopped early.
+        """
         self._client = client
         self._wake = wake
         self._fail = fail
+        self._stop = stop
         self._opened: dict[int, _Opened] = {}
         self._deaths: dict[int, int] = {}
         self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -66,20 +70,23 @@ class TunerDesk:
 
     def ready(self, experiment: Experiment) -> bool:
         """Open the experiment's tuner where it is not; False where that failed, and the experiment with it."""
-        if experiment.pk in self._opened:
-            return True
+        if (known := self._opened.get(experiment.pk)) is not None:
+            if experiment.next_tuner_event <= known.known_events:
+                return True
+            self.forget(experiment.pk)  # somebody brought results from elsewhere
         full = Experiment.objects.get(pk=experiment.pk)
         history = tuner_history(full)
         changes = sum(event["event"] == "search_space" for event in history)
         # the space it began with; later ones are part of the history
         space = full.config.get("searchSpace", full.search_space) if full.search_space_version else full.search_space
-        state = _Opened(full.public_id, changes, full.revision)
+        state = _Opened(full.public_id, changes, full.revision, len(history))
         self._opened[experiment.pk] = state
         spec = {"search_space": space, "tuner": full.tuner, "assessor": full.assessor,
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
-        assessed = assessor_history(full, full.revision) if full.assessor is not None else iter(())
+        hears_results = full.assessor is not None or full.has_own_tuner
+        assessed = assessor_history(full, full.revision) if hears_results else iter(())
         future = self._client.open(full.public_id, spec, chain(history, assessed))
-        self._when_done(experiment, state, future, lambda answer: state.stops.extend(answer.get("stop", ())))
+        self._when_done(experiment, state, future)
         return experiment.pk in self._opened
 
     def ask(self, experiment: Experiment, first_number: int, count: int,
@@ -98,11 +105,18 @@ class TunerDesk:
 
         self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), answered)
 
-    def tell(self, experiment: Experiment, event: dict[str, Any]) -> None:
-        """Tell an end whose event is recorded; a tuner that is not opened learns it from the record."""
+    def tell(self, experiment: Experiment, events: list[dict[str, Any]]) -> None:
+        """Tell ends whose events are recorded; a tuner that is not opened learns them from the record."""
+        self.recorded(experiment.pk, len(events))
         if (state := self._opened.get(experiment.pk)) is not None:
-            self._when_done(experiment, state, self._client.tell(
-                state.public_id, event["number"], event["parameters"], event["value"], event["status"]))
+            for event in events:
+                told = {name: value for name, value in event.items() if name != "event"}
+                self._when_done(experiment, state, self._client.tell(state.public_id, **told))
+
+    def recorded(self, experiment_pk: int, count: int) -> None:
+        """This worker has added so many events to the history: the tuner knows them already, or is told."""
+        if (state := self._opened.get(experiment_pk)) is not None:
+            state.known_events += count
 
     def trial_end(self, experiment: Experiment, trial: str, succeeded: bool) -> None:
         if (state := self._opened.get(experiment.pk)) is not None:
@@ -114,25 +128,18 @@ class TunerDesk:
     def update_search_space(self, experiment: Experiment) -> None:
         state = self._opened[experiment.pk]
         state.search_space_version = experiment.search_space_version
+        self.recorded(experiment.pk, 1)
         self._when_done(experiment, state,
                         self._client.update_search_space(state.public_id, experiment.search_space))
 
     def assessed_revision(self, experiment_pk: int) -> int:
         return self._opened[experiment_pk].assessed_revision
 
-    def assess(self, experiment: Experiment, reports: list[dict[str, Any]], revision: int,
-               stop: Callable[[list[str]], None]) -> None:
-        """Hand over intermediate results up to ``revision``; ``stop`` gets the trials to be stopped early."""
+    def assess(self, experiment: Experiment, reports: list[dict[str, Any]], revision: int) -> None:
+        """Hand over intermediate results up to ``revision``."""
         state = self._opened[experiment.pk]
         state.assessed_revision = revision
-
-        def judged(answer: dict[str, Any]) -> None:
-            state.stops.extend(answer["stop"])
-            if state.stops:
-                stop(state.stops)
-                state.stops = []  # not before it is written: the assessor names each once
-
-        self._when_done(experiment, state, self._client.intermediate(state.public_id, reports), judged)
+        self._when_done(experiment, state, self._client.intermediate(state.public_id, reports))
 
     def forget(self, experiment_pk: int) -> None:
         """Close the tuner; it is rebuilt from the events if it is needed again."""
@@ -168,7 +175,11 @@ class TunerDesk:
                 logger.warning("experiment %s: its tuner failed: %s\n%s", state.public_id, error, error.traceback)
                 self._fail(experiment, f"The tuner failed: {error}")
             else:
+                state.stops.extend(answer.get("stop", ()))
                 done(answer)
+                if state.stops:
+                    self._stop(experiment, state.stops)
+                    state.stops = []  # not before it is written: the assessor names each once
 
         def laid_into_box(_: Future[dict[str, Any]]) -> None:
             self._box.put(outcome)

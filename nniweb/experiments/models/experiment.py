@@ -128,6 +128,11 @@ class Experiment(models.Model):
         return f"{self.name} ({self.public_id})"
 
     @property
+    def has_own_tuner(self) -> bool:
+        """Whether its tuner is a class of the user's own, which may be an advisor: it is told all there is."""
+        return bool(self.tuner.get("class_name"))
+
+    @property
     def is_finished(self) -> bool:
         return self.status not in UNFINISHED_EXPERIMENTS
 

@@ -1,5 +1,6 @@
 """``python manage.py experiments ...``: look at experiments and steer them, without a browser."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from django.utils import timezone
 
 from nniweb.experiments import addresses, intents
 from nniweb.experiments.export import write_csv, write_json
+from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.experiments.progress import progress_of
@@ -28,11 +30,11 @@ _SHOWN = 10
 
 
 class Command(BaseCommand):
-    help = "List experiments; show, pause, resume or stop one, run its failed trials again, export its trials. " \
-           "An id may be cut short."
+    help = "List experiments; show, pause, resume or stop one, run its failed trials again, export its trials, " \
+           "import results. An id may be cut short."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", metavar="list|show|pause|resume|stop|rerun-failed|export")
+        verbs = parser.add_subparsers(dest="verb", metavar="list|show|pause|resume|stop|rerun-failed|export|import")
         listing = verbs.add_parser("list", help="list experiments, newest first (what happens without a word, too)")
         listing.add_argument("--all", action="store_true", dest="everything", help="archived ones too")
         verbs.add_parser("show", help="show one").add_argument("id")
@@ -45,6 +47,11 @@ class Command(BaseCommand):
         export.add_argument("--output", type=Path, help="file to write (the terminal, if left out)")
         export.add_argument("--intermediate", action="store_true", help="with intermediate results")
 
+        importing = verbs.add_parser("import", help="tell its tuner of results from elsewhere")
+        importing.add_argument("id")
+        importing.add_argument("--filename", "-f", type=Path, required=True, help=(
+            'JSON as nnictl exports it: [{"parameter": {...}, "value": 0.5}, ...]'))
+
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()
         verb = options["verb"] or "list"
@@ -54,6 +61,8 @@ class Command(BaseCommand):
             self._show(_find(options["id"]))
         elif verb == "export":
             self._export(_find(options["id"]), options)
+        elif verb == "import":
+            self._import(_find(options["id"]), options["filename"])
         else:
             self._steer(_find(options["id"]), verb)
 
@@ -114,6 +123,18 @@ class Command(BaseCommand):
         self.stdout.write(f"{experiment} {said}")
         if not worker_is_alive():
             self.stderr.write(f"No worker is alive, so that waits. {HOW_TO_START}")
+
+    def _import(self, experiment: Experiment, file: Path) -> None:
+        try:
+            count = import_results(experiment, json.loads(file.read_bytes()))
+        except OSError as error:
+            raise CommandError(f"{file} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise CommandError(f"{file} is no JSON: {error}.") from None
+        except Refused as refused:
+            raise CommandError("\n".join(f"{field}: {message}" if field else message
+                                         for field, message in refused.errors)) from None
+        self.stdout.write(f"The tuner of {experiment} is told of {count} results.")
 
     def _export(self, experiment: Experiment, options: dict[str, Any]) -> None:
         write = write_csv if options["format"] == "csv" else write_json

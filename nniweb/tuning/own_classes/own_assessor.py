@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nniweb.tuning.assessor import Assessor
-from nniweb.tuning.own_classes.loading import make_own
+from nniweb.tuning.own_classes.loading import load_own, make_own
 
 
 class OwnAssessor(Assessor):
     """Calls the methods of NNI's ``Assessor``; results are numbers (of an object its ``default``)."""
 
     def __init__(self, document: Mapping[str, Any], seed: int) -> None:
-        self._own = make_own("assessor", document, "assess_trial", seed)
+        self._own = make_own(load_own("assessor", document, ["assess_trial"]), document, seed)
 
     def should_stop(self, trial: str, values: list[float]) -> bool:
         verdict = self._own.assess_trial(trial, list(values))

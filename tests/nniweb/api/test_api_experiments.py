@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments.models import Cluster, Experiment, ExperimentEvent, Trial
+from nniweb.experiments.models import Cluster, Experiment, ExperimentEvent, Trial, TunerEvent
 
 
 def add_trials(experiment, *finals: float | None, status: str = "SUCCEEDED") -> None:
@@ -210,3 +210,19 @@ def test_failed_trials_are_run_again_all_at_once(api, make_experiment, make_atte
     assert (answer.status_code, answer.json()["progress"]["trials"]["WAITING"]) == (200, 2)
     again = api.get(f"/api/v1/experiments/{experiment.public_id}/trials/?source=rerun").json()["results"]
     assert [(trial["sequence_id"], trial["parameters"]) for trial in again] == [(3, {"x": 0.5}), (4, {"x": 0.5})]
+
+
+def test_results_from_elsewhere_are_for_the_tuner(api, as_user, vera, group, make_experiment) -> None:
+    experiment = make_experiment(group=group)
+    path = f"/api/v1/experiments/{experiment.public_id}/actions/import-data/"
+    results = [{"parameter": {"x": 0.5}, "value": 0.25}]
+    assert api.post(path, {"results": results}, format="json").json() == {"imported": 1}
+    refused = api.post(path, {"results": [{"parameter": 1}]}, format="json")
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "results[0].parameter")
+    assert api.post(path, {}, format="json").status_code == 400
+    assert as_user(vera).post(path, {"results": results}, format="json").status_code == 403
+    Experiment.objects.update(status="DONE")
+    late = api.post(path, {"results": results}, format="json")
+    assert late.status_code == 409
+    assert "Resume it first" in late.json()["errors"][0]["message"]
+    assert TunerEvent.objects.filter(experiment=experiment).count() == 1

@@ -3,12 +3,13 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialParameters
+from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialParameters, TunerEvent
 
 
 def run(*arguments: object) -> str:
@@ -55,6 +56,22 @@ def test_show_tells_the_best_trial_and_what_is_wrong(experiment) -> None:
     assert "FAILED: It broke." in text
     assert "No worker is alive" in text
     assert "/experiments/abc123abc123/" in text
+
+
+def test_results_are_imported_from_a_file(experiment, tmp_path) -> None:
+    file = tmp_path / "results.json"
+    file.write_text('[{"parameter": {"x": 0.5}, "value": "0.25", "trialJobId": "aBcDe"}]')
+    assert "is told of 1 results" in run("import", "abc", "--filename", file)
+    event = TunerEvent.objects.get(experiment=experiment).data
+    assert (event["number"], event["parameters"], event["value"]) == (None, {"x": 0.5}, 0.25)
+    for text, words in (("[{]", "is no JSON"), ('[{"value": 1}]', "results[0].parameter: Must be an object"),
+                        ("{}", "Give a list of results")):
+        file.write_text(text)
+        with pytest.raises(CommandError, match=re.escape(words)):
+            run("import", "abc", "-f", file)
+    with pytest.raises(CommandError, match="cannot be read"):
+        run("import", "abc", "-f", tmp_path / "nowhere.json")
+    assert TunerEvent.objects.count() == 1
 
 
 def test_an_id_may_be_cut_short_as_long_as_it_is_one(experiment, make_experiment) -> None:

@@ -136,6 +136,15 @@ def test_trials_are_submitted_and_canceled(nni, experiment) -> None:
     assert "must be an object" in nni("post", "trial-jobs", [1], status=400)["error"]
 
 
+def test_results_from_elsewhere_are_for_the_tuner(nni, experiment) -> None:
+    assert nni("post", "experiment/import-data", [{"parameter": {"x": 0.5}, "value": "0.25"},
+                                                  {"parameter": {"x": 1}, "value": {"default": 2}}]) is None
+    assert [json.loads(text) for text in nni("get", "experiment/imported-data")] == [
+        {"parameter": {"x": 0.5}, "value": 0.25}, {"parameter": {"x": 1}, "value": 2.0}]
+    assert "Must be a finite number" in nni("post", "experiment/import-data", [{"parameter": {}, "value": "x"}],
+                                            status=400)["error"]
+
+
 def test_the_experiment_is_stopped(nni, experiment) -> None:
     nni("delete", "experiment")
     assert nni("get", "check-status")["status"] == "STOPPING"
@@ -161,7 +170,6 @@ def test_output_is_read_under_nnis_names(nni, admin, finished, experiment) -> No
 @pytest.mark.parametrize(("method", "path", "words"), [
     ("post", "experiment", "was started already"),
     ("put", "experiment/cluster-metadata", "when it is launched"),
-    ("post", "experiment/import-data", "import_nni"),
     ("post", "tensorboard", "not started from here"),
     ("get", "tensorboard-tasks", "not started from here"),
 ])

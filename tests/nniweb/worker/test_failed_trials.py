@@ -5,7 +5,7 @@ import pytest
 from nniweb.experiments import intents
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Experiment, Trial, TunerEvent
-from nniweb.worker.tuner_events import tuner_history
+from nniweb.experiments.tuner_events import tuner_history
 from tests.nniweb.worker.conftest import Rig, report
 
 

@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 
 from nniweb.experiments import room_to_write
 from nniweb.experiments.explanation import explanations_of
-from nniweb.experiments.models import Attempt, Cluster, Trial
+from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.experiments.progress import progress_of
 from nniweb.experiments.worker_presence import worker_is_alive
 from nniweb.worker.lease import LEASE_SECONDS, Lease, LeaseLost
@@ -79,16 +79,17 @@ def test_trials_the_assessor_gave_up_are_stopped_though_the_first_try_could_not_
     state = desk._opened[experiment.pk]
     wanted: list[list[str]] = []
 
-    def stop(trials: list[str]) -> None:
+    def stop(experiment: Experiment, trials: list[str]) -> None:
         wanted.append(list(trials))
         if len(wanted) == 1:
             raise OperationalError("database or disk is full")
 
+    desk._stop = stop
     state.stops = [trial.public_id]
-    desk.assess(experiment, [], 0, stop)
+    desk.assess(experiment, [], 0)
     with pytest.raises(OperationalError):
         rig.until(lambda: wanted)
-    desk.assess(experiment, [], 0, stop)
+    desk.assess(experiment, [], 0)
     rig.until(lambda: len(wanted) == 2)
     assert wanted[0] == wanted[1] == [trial.public_id]
     assert Trial.objects.filter(experiment=experiment).count() == 2

@@ -1,9 +1,14 @@
-"""What a user's own tuner or assessor finds under the name ``nni``: the base classes it was written against.
+"""What a user's own tuner, assessor or advisor finds under the name ``nni``: the base classes it was written against.
 
 Only the process of such an algorithm knows it by this name. It is not the module of the same name that trials use.
 """
 
 from typing import Any
+
+from nniweb.tuning.own_classes.nni.common import dump, load
+from nniweb.tuning.own_classes.nni.utils import ClassArgsValidator
+
+__all__ = ["ClassArgsValidator", "NoMoreTrialError", "dump", "load"]
 
 
 class NoMoreTrialError(Exception):

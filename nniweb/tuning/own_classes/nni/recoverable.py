@@ -1,5 +1,7 @@
 """``nni.recoverable``: checkpoints of algorithms. Here algorithms are rebuilt from the record instead."""
 
+from typing import Any
+
 
 class Recoverable:
     """The methods are called by nobody; they are here for subclasses that override or call them."""
@@ -12,6 +14,14 @@ class Recoverable:
 
     def get_checkpoint_path(self) -> None:
         """There is none."""
+
+    def recover_parameter_id(self, data: Any) -> int:
+        """Nothing has to be recovered: parameter ids begin at 0."""
+        return -1
+
+    def is_created_in_previous_exp(self, param_id: Any) -> bool:
+        """Never: a rebuilt algorithm has made all of them itself."""
+        return False
 
     def _on_exit(self) -> None:
         """Does nothing."""

@@ -12,6 +12,24 @@ class OptimizeMode(Enum):
     Maximize = "maximize"
 
 
+class MetricType:
+    """The kinds of results."""
+
+    PERIODICAL = "PERIODICAL"
+    FINAL = "FINAL"
+    REQUEST_PARAMETER = "REQUEST_PARAMETER"
+
+
+class NodeType:
+    """The keys of search spaces and of what was chosen in them."""
+
+    ROOT = "root"
+    TYPE = "_type"
+    VALUE = "_value"
+    INDEX = "_index"
+    NAME = "_name"
+
+
 class ClassArgsValidator:
     """Base class of validators of ``classArgs``; a subclass's own is not called, the class itself is."""
 

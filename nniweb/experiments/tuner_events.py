@@ -25,13 +25,22 @@ def tuner_history(experiment: Experiment) -> list[dict[str, Any]]:
     return list(TunerEvent.objects.filter(experiment=experiment).order_by("number").values_list("data", flat=True))
 
 
+def intermediate_report(experiment: Experiment, trial: str, asked: int | None, sequence: int, number: float | None,
+                        value: str) -> dict[str, Any]:
+    """What an assessor is told of one result; a class of the user's own gets it as it was reported."""
+    report: dict[str, Any] = {"trial": trial, "sequence": sequence, "value": number}
+    return {**report, "number": asked, "result": value} if experiment.has_own_tuner else report
+
+
 def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[dict[str, Any]]:
     """Intermediate results and ends of trials up to a revision, trial by trial."""
     trials = Trial.objects.filter(experiment=experiment, revision__lte=up_to_revision, intermediate_count__gt=0)
-    for pk, public_id, status in trials.order_by("sequence_id").values_list("pk", "public_id", "status").iterator():
-        for sequence, number in Metric.objects.filter(
+    for pk, public_id, asked, status in trials.order_by("sequence_id").values_list(
+            "pk", "public_id", "ask_number", "status").iterator():
+        for sequence, number, value in Metric.objects.filter(
                 attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by(
-                "attempt", "n").values_list("sequence", "number"):
-            yield {"event": "intermediate", "trial": public_id, "sequence": sequence, "value": number}
+                "attempt", "n").values_list("sequence", "number", "value"):
+            yield {"event": "intermediate",
+                   **intermediate_report(experiment, public_id, asked, sequence, number, str(value))}
         if TrialJobStatus(status).is_end:
             yield {"event": "trial_end", "trial": public_id, "succeeded": status == TrialJobStatus.SUCCEEDED}
