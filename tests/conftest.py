@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+pytest_plugins = ["tests.end_to_end.kill_table.reliability_table"]
+
+
+def pytest_configure() -> None:
+    # a shell starts what it puts into the background with Ctrl-C ignored; servers that tests start would inherit that
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

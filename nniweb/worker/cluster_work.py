@@ -36,6 +36,8 @@ class ClusterWork:
     #: Attempt -> monotonic time at which the platform's word on its end is final.
     draining: dict[int, float] = field(default_factory=dict)
     drains_loaded: bool = False
+    #: Running trial with a time limit (primary key) -> monotonic time at which it was first seen running here.
+    seen_running: dict[int, float] = field(default_factory=dict)
     next_full_look: float = 0.0
     next_health_look: float = 0.0
     shown_health: tuple[str, str] | None = None

@@ -197,15 +197,19 @@ def _show_silence(work: ClusterWork) -> None:
 
 
 def _enforce_time_limits(work: ClusterWork) -> None:
-    """Early-stop trials that ran well past maxTrialDuration although their keeper should have ended them."""
-    running = Trial.objects.unfinished().filter(
+    """Early-stop trials that ran well past maxTrialDuration although their keeper should have ended them.
+
+    Counted from when this worker first saw the trial running, by the clock that does not jump: an hour put forward
+    must end nothing.
+    """
+    running = list(Trial.objects.unfinished().filter(
         experiment__cluster=work.cluster_pk, experiment__max_trial_duration__isnull=False, target=TrialTarget.RUN,
-        started_at__isnull=False).select_related("experiment")
+        started_at__isnull=False).select_related("experiment"))
+    now = work.monotonic()
+    work.seen_running = {trial.pk: work.seen_running.get(trial.pk, now) for trial in running}
     for trial in running:
         limit = trial.experiment.max_trial_duration
-        if limit is None or trial.started_at is None:
-            continue
-        if (work.now() - trial.started_at).total_seconds() > limit + TIME_LIMIT_GRACE:
+        if limit is not None and now - work.seen_running[trial.pk] > limit + TIME_LIMIT_GRACE:
             with work.lease.transaction():
                 want_of_trials([trial], TrialTarget.EARLY_STOPPED, work.now(),
                                revision=next_revision(trial.experiment_id),

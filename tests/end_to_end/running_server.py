@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,16 +80,31 @@ class RunningServer:
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self, *options: str) -> RunningServer:
-        """Start the server, with these options of ``serve``, and wait until it answers."""
+    def start(self, *options: str, program: Sequence[str] = ("manage.py",),
+              env: Mapping[str, str] | None = None, wait: bool = True) -> RunningServer:
+        """Start the server, with these options of ``serve``, and wait until it answers.
+
+        ``program``: what Python runs in place of manage.py; ``env``: more variables, for this start alone.
+        """
         assert not self.is_alive, "it runs already"
         with open(self.log_file, "ab") as log:
             # a session of its own: Ctrl-C in the test's terminal is the test's business
-            self._process = subprocess.Popen([sys.executable, str(ROOT / "manage.py"), "serve", *options], cwd=ROOT,
-                                             env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
-                                             stderr=subprocess.STDOUT, start_new_session=True)
-        self.wait_until(self._answers, START_PATIENCE, "the server answers")
+            self._process = subprocess.Popen([sys.executable, *program, "serve", *options], cwd=ROOT,
+                                             env={**self.environment, **(env or {})}, stdin=subprocess.DEVNULL,
+                                             stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        if wait:
+            self.wait_until(self._answers, START_PATIENCE, "the server answers")
         return self
+
+    def wait_for_end(self, patience: float = PATIENCE) -> int:
+        """Wait until the server ends by itself (a test made it die); returns its exit status."""
+        assert self._process is not None, "the server was not started"
+        try:
+            return self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the server still runs after {patience:.0f} s\n{self.log_tail()}") from None
+        finally:
+            self._session.close()
 
     def _answers(self) -> bool:
         assert self.is_alive, f"the server ended by itself with {self._process and self._process.returncode}"

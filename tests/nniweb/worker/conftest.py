@@ -41,6 +41,8 @@ class Rig:
         self.tuner_client = tuner_client
         self._make_experiment = make_experiment
         self.offset = 0.0
+        #: What the wall clock is wrong by, in seconds.
+        self.clock_error = 0.0
         self.runner = self.new_runner("worker-1")
 
     def new_runner(self, worker_id: str) -> ClusterRunner:
@@ -49,7 +51,7 @@ class Rig:
         assert lease is not None, "somebody holds the cluster"
         runner = ClusterRunner(self.cluster, lease, self.tuner_client)
         runner.work.monotonic = lambda: time.monotonic() + self.offset
-        runner.work.now = lambda: timezone.now() + timedelta(seconds=self.offset)
+        runner.work.now = lambda: timezone.now() + timedelta(seconds=self.offset + self.clock_error)
         return runner
 
     @property

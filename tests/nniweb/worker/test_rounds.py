@@ -250,6 +250,11 @@ def test_the_worker_stops_a_trial_whose_keeper_forgot_the_time_limit(rig: Rig) -
     [trial] = rig.submitted(experiment, 1)
     rig.service.say(trial.public_id, TrialJobStatus.RUNNING)
     rig.until(lambda: statuses(experiment) == ["RUNNING"])
+    rig.clock_error = 3600
+    for _ in range(2):
+        rig.skip(31)  # all trials are looked at every 30 s
+        rig.rounds()
+    assert Trial.objects.get().target == "RUN", "a wall clock that is put forward ends nothing"
     rig.skip(100)
     rig.until(lambda: Trial.objects.get(pk=trial.pk).target == "EARLY_STOPPED")
 

@@ -1,0 +1,63 @@
+"""A pytest plugin: how often each row of the kill table held, printed at the end and kept in docs/reliability.md.
+
+A test is a row by its mark, ``@pytest.mark.kill_table("what happens")``.
+``--kill-table-report docs/reliability.md`` writes the table there, between the two marks of that page.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROW = "kill table row"
+BEGIN, END = "<!-- kill table: begin -->", "<!-- kill table: end -->"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kill-table-seeds", metavar="N", type=int, default=1,
+                     help="run each row of the kill table N times")
+    parser.addoption("--kill-table-report", metavar="FILE", type=Path, help="write the kill table into this page")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if (mark := item.get_closest_marker("kill_table")) is not None:
+            item.user_properties.append((ROW, mark.args[0]))
+
+
+def held(config: pytest.Config) -> dict[str, tuple[int, int]]:
+    """Row -> (how often all was well, how often it was run). A row that could not be set up did not hold."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    rows: dict[str, tuple[int, int]] = {}
+    for outcome in ("passed", "failed", "error"):
+        for report in reporter.stats.get(outcome, []):
+            for name, row in getattr(report, "user_properties", ()):
+                if name == ROW and (report.when == "call" or report.failed):
+                    good, runs = rows.get(row, (0, 0))
+                    rows[row] = (good + (outcome == "passed"), runs + 1)
+    return dict(sorted(rows.items()))
+
+
+def table(rows: dict[str, tuple[int, int]]) -> str:
+    lines = ["| what happens | runs | nothing lost, doubled or left |", "|---|---:|---:|"]
+    return "\n".join(lines + [f"| {row} | {runs} | {good} |" for row, (good, runs) in rows.items()])
+
+
+def written_into(page: str, rows: dict[str, tuple[int, int]]) -> str:
+    """The page with this table between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table(rows)}\n{END}{after}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    rows = held(config)
+    if not rows:
+        return
+    terminalreporter.section("kill table")
+    for row, (good, runs) in rows.items():
+        terminalreporter.line(f"{good:3} of {runs:3}  {row}", red=good < runs)
+    page: Path | None = config.getoption("--kill-table-report")
+    if page is not None:
+        page.write_text(written_into(page.read_text(), rows))

@@ -1,0 +1,161 @@
+"""An experiment whose trials write down themselves what they did, and the comparison with what the server knows.
+
+What a trial writes is the second account that a database cannot give: what was not stored is not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from nniweb.tuning.algorithms import build_tuner
+from nniweb.tuning.search_space_parser import parse_search_space
+from tests.end_to_end.running_server import RunningServer
+from trainingservice.testing.processes import processes_of
+
+SEARCH_SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "kind": {"_type": "choice", "_value": ["a", "b", "c"]}}
+SEED = 7
+
+#: argv: folder of the witnesses, intermediate results, seconds between two, a file to wait for at the end ("": none).
+TRIAL = """\
+import json, os, sys, time
+import nni
+
+folder, steps, pause, go = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+witness = open(os.path.join(folder, nni.get_trial_id() + ".jsonl"), "a")
+
+def write(**what):
+    witness.write(json.dumps(what) + "\\n")
+    witness.flush()
+
+write(what="start", pid=os.getpid())
+parameters = nni.get_next_parameter()
+write(what="parameters", value=parameters)
+for step in range(steps):
+    value = parameters["x"] + step
+    nni.report_intermediate_result(value)
+    write(what="reported", value=value)
+    time.sleep(pause)
+while go and not os.path.exists(go):
+    time.sleep(0.05)
+nni.report_final_result(parameters["x"])
+write(what="final", value=parameters["x"])
+"""
+
+
+class WitnessedExperiment:
+    """One experiment on one server. Give the numbers, ``launch``, disturb it, then ``nothing_is_lost``."""
+
+    def __init__(self, server: RunningServer, folder: Path, *, trials: int = 8, concurrency: int = 4, steps: int = 20,
+                 pause: float = 0.02, tuner: str = "Random", go: Path | None = None,
+                 platform: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self.server, self.trials, self.steps, self.tuner = server, trials, steps, tuner
+        self.witnesses = folder / "witnesses"
+        self.witnesses.mkdir(parents=True)
+        code = folder / "code"
+        code.mkdir()
+        (code / "trial.py").write_text(TRIAL)
+        self._code = code
+        self._config = {
+            "trialCommand": f"python3 trial.py '{self.witnesses}' {steps} {pause} '{go or ''}'",
+            "trialCodeDirectory": str(code), "trialConcurrency": concurrency, "maxTrialNumber": trials,
+            "searchSpace": SEARCH_SPACE, "tuner": {"name": tuner, "classArgs": {"seed": SEED}},
+            "trainingService": dict(platform or {"platform": "local"}), **more}
+        self.id = ""
+
+    def launch(self) -> WitnessedExperiment:
+        self.id = self.server.launch(self._config, self._code)
+        return self
+
+    # --- looking ---------------------------------------------------------------------------
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The trials as the server has them, in order of sequence id."""
+        return sorted(self.server.get_all(f"experiments/{self.id}/trials/"), key=lambda row: row["sequence_id"])
+
+    def running(self) -> list[dict[str, Any]]:
+        return [row for row in self.rows() if row["status"] == "RUNNING"]
+
+    def witness(self, trial_id: str) -> list[dict[str, Any]]:
+        """What the trial wrote; nothing where it never ran."""
+        file = self.witnesses / f"{trial_id}.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def begun(self) -> int:
+        """Trials that have begun, whether the server knows or not."""
+        return len(list(self.witnesses.iterdir()))
+
+    def reported(self) -> int:
+        """Results the trials have reported, whether the server knows or not."""
+        return sum(line["what"] == "reported" for file in self.witnesses.iterdir()
+                   for line in self.witness(file.stem))
+
+    # --- judging ---------------------------------------------------------------------------
+
+    def nothing_is_lost(self, *, failed: Iterable[int] = (), patience: float = 120.0) -> None:
+        """Wait for DONE, then hold the server's account against the trials' own.
+
+        ``failed``: the sequence ids of trials that were killed on purpose; all that they reported is there, too.
+        """
+        self.server.wait_for_experiment(self.id, patience=patience)
+        rows, failed = self.rows(), set(failed)
+        assert [row["sequence_id"] for row in rows] == list(range(self.trials)), "no trial lost, none twice"
+        assert {row["sequence_id"] for row in rows if row["status"] == "FAILED"} == failed, rows
+        assert {row["status"] for row in rows if row["sequence_id"] not in failed} <= {"SUCCEEDED"}, rows
+        for row in rows:
+            self._compare(row, killed=row["sequence_id"] in failed)
+        self.server.wait_until(lambda: not self._left(), 60, f"no process is left: {self._left()}")
+        assert self._unfinished_attempts() == 0, "no slot leaked"
+        self._same_tuner_state(rows)
+
+    def _compare(self, row: Mapping[str, Any], *, killed: bool) -> None:
+        own = self.witness(row["id"])
+        starts = [line for line in own if line["what"] == "start"]
+        assert len(starts) == 1, f"trial {row['sequence_id']} was started {len(starts)} times"
+        [parameters] = [line["value"] for line in own if line["what"] == "parameters"]
+        assert parameters == row["parameters"]
+        metrics = self.server.get_all(f"trials/{row['id']}/metrics/")
+        stored = [metric["number"] for metric in metrics if metric["kind"] == "PERIODICAL"]
+        reported = [line["value"] for line in own if line["what"] == "reported"]
+        if killed:  # it may have been killed between a report and its own note of it
+            assert stored[:len(reported)] == reported
+            assert len(stored) <= len(reported) + 1
+            return
+        assert len(reported) == self.steps
+        assert stored == reported, "no metric lost, none twice, in their order"
+        assert [metric["number"] for metric in metrics if metric["kind"] == "FINAL"] == [row["parameters"]["x"]]
+        assert row["final_number"] == row["parameters"]["x"]
+
+    def _left(self) -> list[str]:
+        """Processes of its trials and keepers."""
+        ids = [row["id"] for row in self.rows()]
+        return [f"{process.pid} {process.command[:120]}" for process in processes_of([str(self.witnesses), *ids])]
+
+    def _unfinished_attempts(self) -> int:
+        return int(self._query("SELECT count(*) FROM experiments_attempt WHERE stage != 'ended'")[0][0])
+
+    def _same_tuner_state(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """The recorded history has each question and each answer once, and the tuner gives the same answers again."""
+        events = [json.loads(row[0]) for row in self._query(
+            "SELECT data FROM experiments_tunerevent WHERE experiment_id = "
+            "(SELECT id FROM experiments_experiment WHERE public_id = ?) ORDER BY id", self.id)]
+        asks = [event for event in events if event["event"] == "ask"]
+        tells = [event for event in events if event["event"] == "tell"]
+        assert [event["number"] for event in asks] == list(range(self.trials))
+        assert [event["parameters"] for event in asks] == [row["parameters"] for row in rows]
+        assert sorted(event["number"] for event in tells) == list(range(self.trials)), "each end was told once"
+        undisturbed = build_tuner(self.tuner, {"seed": SEED}, parse_search_space(SEARCH_SPACE), "maximize", SEED)
+        for event in events:
+            if event["event"] == "ask":
+                assert undisturbed.ask(event["number"]) == event["parameters"], "as it would have been undisturbed"
+            elif event["event"] == "tell":
+                undisturbed.tell(event["number"], event["parameters"], event["value"], event["status"])
+
+    def _query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """From the database file itself (SQLite)."""
+        with closing(sqlite3.connect(f"file:{self.server.data_folder}/nniweb.sqlite3?mode=ro", uri=True)) as database:
+            return database.execute(sql, values).fetchall()
