@@ -138,9 +138,15 @@ class AgentClient:
         """Start a keeper for the attempt in ``folder``. Idempotent; never starts what was canceled."""
         return self._state(self.request("start", timeout, folder=folder, job=job, access=access_document(access)))
 
-    def state(self, folders: Sequence[str], timeout: float = 30.0) -> dict[str, FolderState]:
-        """The states of the folders; from then on their changes come as events."""
-        states: dict[str, FolderState] = self.request("state", timeout, folders=list(folders))["states"]
+    def state(self, folders: Sequence[str], timeout: float = 30.0,
+              accepted: Mapping[str, int] | None = None) -> dict[str, FolderState]:
+        """The states of the folders; from then on their changes come as events.
+
+        ``accepted``: folder -> the highest journal entry the server has. What an ended attempt delivered beyond that
+        is sent again.
+        """
+        more = {"accepted": dict(accepted)} if accepted else {}
+        states: dict[str, FolderState] = self.request("state", timeout, folders=list(folders), **more)["states"]
         return states
 
     def stop(self, folder: str, timeout: float = 30.0) -> FolderState:

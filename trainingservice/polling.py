@@ -180,6 +180,7 @@ class PollingTrainingService(TrainingService):
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._jobs: dict[str, JobRecord] = {}
+        self._accepted: dict[str, int] = {}
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._running = threading.Lock()  # held while run is inside its loop
@@ -296,8 +297,20 @@ class PollingTrainingService(TrainingService):
                 if record.canceled and not job.ended:
                     record.stop_due = now
                 self._jobs.setdefault(job.detail.id, record)
+                if job.accepted is not None and not job.ended:
+                    self._accepted[job.detail.id] = job.accepted
             self._next_question = now
         self._observe_if_due()
+
+    def accepted_when_resumed(self, job_names: Iterable[str]) -> dict[str, int]:
+        """How much the server had of these jobs' journals when this object took them over, until ``seen_again``."""
+        with self._lock:
+            return {name: self._accepted[name] for name in job_names if name in self._accepted}
+
+    def seen_again(self, job_name: str) -> None:
+        """The platform has seen a resumed job's attempt and knows how much the server had of it."""
+        with self._lock:
+            self._accepted.pop(job_name, None)
 
     def clean_up_experiment(self, experiment_id: str) -> None:
         """As the base class. Raises TemporaryError when its running jobs do not end within their grace period."""

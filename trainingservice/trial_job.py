@@ -131,11 +131,14 @@ class ResumedJob:
     """A job that was submitted (or was about to be) before this service object existed.
 
     ``submitted`` False: the submission had begun and may or may not have reached the platform.
-    ``ended`` True: kept only so that it is listed; nothing is asked about it.
+    ``ended`` True: kept only so that it is listed; nothing is asked about it. ``accepted``: the highest entry of its
+    journal that the server has, None where that is not known; less than was delivered where the server is a restored
+    backup.
     """
 
     detail: TrialJobDetail
     submitted: bool = True
+    accepted: int | None = None
 
     @property
     def ended(self) -> bool:

@@ -32,6 +32,7 @@ from trialkeeper.attempt_folder import (
     keeper_pid,
     make_private_folder,
     needs_finishing,
+    read_accepted,
     read_object,
     wake,
     write_file,
@@ -129,12 +130,18 @@ class Agent:
         return {"state": state}
 
     def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """state {folders} -> {states: {folder: state}}; those folders are watched from now on."""
+        """state {folders, accepted} -> {states: {folder: state}}; those folders are watched from now on.
+
+        ``accepted``, where there is one for a folder: the highest entry of its journal that the server has.
+        """
         folders = request.get("folders")
         if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
             raise Refused("state needs folders: a list of paths")
+        accepted = request.get("accepted")
         states = {}
         for folder in folders:
+            if isinstance(accepted, dict) and isinstance(accepted.get(folder), int):
+                self._deliver_again(folder, accepted[folder])
             self._finish_if_needed(folder)
             states[folder] = self._told[folder] = self._state(folder)
         return {"states": states}
@@ -242,6 +249,15 @@ class Agent:
                 and os.path.exists(os.path.join(folder, contract.JOB_FILE)):
             self._finishers[folder] = tries + 1
             self._fork_keeper(folder)
+
+    def _deliver_again(self, folder: str, accepted: int) -> None:
+        """Have entries sent once more that the server has lost since (it came back from a backup); sending known ones
+        is harmless. A keeper that lives needs no telling: it hears of it with the next answer.
+        """
+        if self._child_pid(folder) is None and keeper_pid(folder) is None and read_accepted(folder) > accepted:
+            write_file(os.path.join(folder, contract.ACCEPTED_FILE), str(accepted))
+            self._told.pop(folder, None)
+            self._finishers.pop(folder, None)
 
     def _fork_keeper(self, folder: str) -> None:
         reader, writer = os.pipe()

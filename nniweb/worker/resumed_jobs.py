@@ -33,5 +33,6 @@ def resumed_jobs(cluster_pk: int) -> list[ResumedJob]:
             message=trial.message, machine=attempt.machine_name,
             gpu_indices=None if attempt.gpu_indices is None else tuple(attempt.gpu_indices),
             platform_state=attempt.platform_state)
-        jobs.append(ResumedJob(detail, submitted=attempt.stage == Attempt.Stage.SUBMITTED))
+        jobs.append(ResumedJob(detail, submitted=attempt.stage == Attempt.Stage.SUBMITTED,
+                               accepted=attempt.accepted))
     return jobs

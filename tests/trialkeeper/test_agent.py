@@ -275,3 +275,34 @@ def test_many_attempts_at_once(agent, server, tmp_path):
         assert answer["ok"]
     wait_until(lambda: all(run.exists(contract.EXIT_FILE) for run in runs))
     assert {run.read(contract.EXIT_FILE)["exit_code"] for run in runs} == {0}
+
+
+def test_what_a_restored_server_has_lost_of_an_ended_attempt_is_delivered_again(agent, attempt) -> None:
+    def is_over() -> bool:
+        state = agent.state(attempt.folder)
+        return state["delivered"] and state["keeper_pid"] is None
+
+    agent.start(attempt, "echo hello")
+    wait_until(is_over, what="the delivered end")
+    everything = list(attempt.server.entries)
+    assert everything[-1]["type"] == "ended"
+    told = agent.ask("state", folders=[str(attempt.folder)], accepted={str(attempt.folder): len(everything)})
+    assert told["states"][str(attempt.folder)]["delivered"], "a server that has all of it is not called again"
+    del attempt.server.entries[1:]
+    told = agent.ask("state", folders=[str(attempt.folder)], accepted={str(attempt.folder): 1})
+    assert not told["states"][str(attempt.folder)]["delivered"]
+    wait_until(lambda: agent.state(attempt.folder)["delivered"], what="the second delivery")
+    assert attempt.server.entries == everything
+
+
+def test_a_living_keeper_sends_again_what_a_restored_server_has_lost(agent, attempt) -> None:
+    release = attempt.folder.parent / "release"
+    agent.start(attempt, f"echo hello; while [ ! -e {release} ]; do sleep 0.05; done")
+    wait_until(lambda: len(attempt.server.entries) >= 2 and attempt.server.entries, what="start and output")
+    before = list(attempt.server.entries)
+    del attempt.server.entries[1:]
+    wait_until(lambda: attempt.server.entries[:len(before)] == before, what="what was lost")
+    release.touch()
+    wait_until(lambda: agent.state(attempt.folder)["delivered"], what="the end")
+    numbers = [entry["n"] for entry in attempt.server.entries]
+    assert numbers == list(range(1, len(numbers) + 1))

@@ -135,8 +135,11 @@ class LocalTrainingService(PollingTrainingService):
         folders = {str(self._folder(job.form.experiment_id, job.id)): job for job in jobs}
         client = self._agent.client()
         answers: dict[str, Observation | None] = {}
-        for folder, state in client.state(list(folders)).items():
+        known = self.accepted_when_resumed(job.id for job in jobs)
+        accepted = {folder: known[job.id] for folder, job in folders.items() if job.id in known}
+        for folder, state in client.state(list(folders), accepted=accepted).items():
             job = folders[folder]
+            self.seen_again(job.id)
             seen = self._seen(job, state)
             if seen is None and job.is_early_stopped is None and (Path(folder) / contract.JOB_FILE).is_file():
                 # its keeper was killed before it began: nothing has run, so it is simply started again

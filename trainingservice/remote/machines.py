@@ -14,7 +14,7 @@ import posixpath
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,6 +75,12 @@ class MachineHost(Protocol):
 
     def folders_on(self, address: str) -> Mapping[str, str]:
         """Unfinished trials that are there, or may be there: job name -> folder relative to the cluster's folder."""
+
+    def accepted_when_resumed(self, job_names: Iterable[str]) -> dict[str, int]:
+        """How much the server had of these trials' journals when the service took them over, until ``seen_again``."""
+
+    def seen_again(self, job_name: str) -> None:
+        """The machine that has the trial knows how much the server had of its journal."""
 
 
 @dataclass
@@ -441,9 +447,13 @@ class RemoteMachine:
         self._wanted_look = False
         facts = self.connection()[1]
         names = {self.path(facts, folder): name for name, folder in self._host.folders_on(self.address).items()}
-        states = client.state(list(names), ANSWER_TIMEOUT)
+        known = self._host.accepted_when_resumed(names.values())
+        accepted = {folder: known[name] for folder, name in names.items() if name in known}
+        states = client.state(list(names), ANSWER_TIMEOUT, accepted)
         self.answered_at = self._monotonic()
         for folder, state in states.items():
+            if folder in accepted and state["state"] != "absent":
+                self._host.seen_again(names[folder])
             self._saw(names[folder], state, begin)
         with self._lock:
             self.looked_at = begin

@@ -1,0 +1,155 @@
+"""The file of a backup: a compressed tar whose last member, the manifest, says what must be in it.
+
+Without a manifest, or with a member that is not as it says, a file is no whole backup and nothing of it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+#: Grows when an older program could not read the file.
+FORMAT = 1
+MANIFEST = "manifest.json"
+_PIECE = 1024 * 1024
+
+
+class NotABackup(Exception):
+    """The file cannot be restored; the sentence says why."""
+
+
+class BackupWriter:
+    """Writes a draft beside the file and puts it in its place when it is whole. Only its owner can read it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self._path = path
+        self.draft = path.with_name(f".{path.name}.draft")
+        self._file = os.fdopen(os.open(self.draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+        self._tar = tarfile.open(fileobj=self._file, mode="w:gz", compresslevel=3)  # noqa: SIM115  # until close
+        self._members: dict[str, str] = {}
+        #: Names of files that went away while they were to be read.
+        self.gone: list[str] = []
+
+    def add(self, path: Path, name: str) -> None:
+        """Add a file; one that has gone meanwhile is noted, not an error."""
+        try:
+            source = open(path, "rb")  # noqa: SIM115  # closed below
+        except FileNotFoundError:
+            self.gone.append(name)
+            return
+        with source:
+            size = os.fstat(source.fileno()).st_size
+            counted = _Counted(source, size)
+            self._tar.addfile(self._info(name, size), counted)
+            self._members[name] = counted.sha256
+
+    def finish(self, about: dict[str, Any]) -> None:
+        """Write the manifest and put the file in its place."""
+        text = json.dumps({"format": FORMAT, **about, "members": self._members}, indent=1).encode()
+        self._tar.addfile(self._info(MANIFEST, len(text)), io.BytesIO(text))
+        self._tar.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self.draft.replace(self._path)
+
+    def give_up(self) -> None:
+        self._file.close()
+        self.draft.unlink(missing_ok=True)
+
+    @staticmethod
+    def _info(name: str, size: int) -> tarfile.TarInfo:
+        info = tarfile.TarInfo(name)
+        info.size, info.mode = size, 0o600
+        return info
+
+
+class _Counted:
+    """A file of a size that was fixed when it was opened: one that grows is cut there, one that shrank is filled up."""
+
+    def __init__(self, source: IO[bytes], size: int) -> None:
+        self._source, self._left, self._hash = source, size, hashlib.sha256()
+
+    def read(self, count: int = -1) -> bytes:
+        wanted = self._left if count < 0 else min(count, self._left)
+        piece = self._source.read(wanted)
+        piece += b"\0" * (wanted - len(piece))
+        self._left -= wanted
+        self._hash.update(piece)
+        return piece
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+
+def unpack(path: Path, folder: Path) -> dict[str, Any]:
+    """Unpack a backup into an empty folder and check it against its manifest, which is returned. Raises NotABackup."""
+    found: dict[str, str] = {}
+    manifest: dict[str, Any] | None = None
+    try:
+        with tarfile.open(path, "r:gz") as tar:
+            for member in tar:
+                if member.name == MANIFEST:
+                    manifest = json.loads(_content(tar, member).read())
+                else:
+                    found[member.name] = _unpack_one(tar, member, folder)
+    except FileNotFoundError:
+        raise NotABackup(f"There is no file {path}.") from None
+    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+        raise NotABackup(f"{path} is not a backup, or only a part of one: {error}.") from None
+    if manifest is None:
+        raise NotABackup(f"{path} has no end: it is only a part of a backup.")
+    if manifest.get("format") != FORMAT:
+        raise NotABackup(f"{path} was made by a newer version of NNI Web (its format is {manifest.get('format')}, this "
+                         f"program reads {FORMAT}). Restore it with that version.")
+    wrong = sorted(name for name, sha256 in manifest["members"].items() if found.get(name) != sha256)
+    if wrong or len(found) != len(manifest["members"]):
+        raise NotABackup(f"{path} is damaged: {', '.join(wrong[:3]) or 'it holds more than its manifest says'}.")
+    return manifest
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    content = tar.extractfile(member) if member.isfile() else None
+    if content is None:
+        raise NotABackup(f"{member.name} in it is not a plain file.")
+    return content
+
+
+def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts:
+        raise NotABackup(f"{member.name} in it leads out of the data folder.")
+    target = folder / name
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sha256 = hashlib.sha256()
+    content = _content(tar, member)
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        while piece := content.read(_PIECE):
+            sha256.update(piece)
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    return sha256.hexdigest()
+
+
+def plain_files(folder: Path) -> Iterator[Path]:
+    """All plain files below a folder, in order; links and sockets are nothing that is kept."""
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(parent, name)
+            try:
+                if stat.S_ISREG(path.lstat().st_mode):
+                    yield path
+            except FileNotFoundError:
+                continue

@@ -1,0 +1,153 @@
+"""Puts a backup back into the data folder (and PostgreSQL), whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+
+from nniweb.backups import database
+from nniweb.backups.archive import plain_files, unpack
+from nniweb.backups.taking import FOLDERS, seal_key_marks
+from nniweb.data_folder import ServerLock, prepare
+from nniweb.experiments.models import Worker
+from nniweb.experiments.worker_presence import alive_hosts
+
+#: Stays where it is even when the old installation is moved aside: there are running local trials in it.
+CLUSTERS = "clusters"
+
+
+class CannotRestore(Exception):
+    """Nothing was changed; the sentence says why, and what to do."""
+
+
+def put_back(path: Path, force: bool, now: datetime) -> tuple[dict[str, Any], Path | None]:
+    """Restore a backup; returns its manifest and where the old installation was put, None where there was none.
+
+    Raises CannotRestore, NotABackup, CannotCopy, OSError, DataFolderLocked: then the old installation is as it was.
+    """
+    data_folder = prepare(Path(settings.DATA_FOLDER))
+    lock = ServerLock(data_folder)
+    lock.acquire()
+    try:
+        was_used = database.holds_something() or (data_folder / "files").exists()
+        if was_used and not force:
+            raise CannotRestore(f"There is an installation in {data_folder} already. Choose an empty folder with "
+                                "NNIWEB_DATA, or give --force to have the old one moved aside.")
+        if was_used and database.member_name() == database.POSTGRESQL and _workers_are_alive():
+            raise CannotRestore("A worker is alive on this database. Stop all workers and web servers first.")
+        scratch = Path(tempfile.mkdtemp(dir=data_folder, prefix=".restore-"))
+        try:
+            manifest = unpack(path, scratch)
+            _check(manifest, scratch)
+            aside = _aside(data_folder, now) if was_used else None
+            _replace(data_folder, scratch, aside)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return manifest, aside
+    finally:
+        lock.release()
+
+
+def _workers_are_alive() -> bool:
+    return Worker._meta.db_table in connection.introspection.table_names() and bool(alive_hosts())
+
+
+def _check(manifest: dict[str, Any], scratch: Path) -> None:
+    if manifest["database"] != database.member_name():
+        kind = "PostgreSQL" if manifest["database"] == database.POSTGRESQL else "SQLite"
+        raise CannotRestore(f"The backup was taken from an installation on {kind}, and this one is on another kind of "
+                            "database. Set NNIWEB_DATABASE_URL accordingly.")
+    known = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations}
+    newer = [name for name in manifest["migrations"] if name not in known]
+    if newer:
+        raise CannotRestore(f"The backup was made by a newer version of NNI Web (it has {newer[-1]}). Restore it with "
+                            "that version.")
+    if manifest["database"] == database.SQLITE:
+        database.check_sqlite(scratch / database.SQLITE)
+    if os.environ.get("NNIWEB_INSTALLATION") not in (None, manifest["installation"]):
+        raise CannotRestore(f"NNIWEB_INSTALLATION is set and is not that of the backup ({manifest['installation']}): "
+                            "keepers of running trials would not obey the restored server.")
+    if not (scratch / "keys" / "seal_keys").exists() and not set(manifest["seal_keys"]) <= set(seal_key_marks()):
+        raise CannotRestore("The secrets in the backup were sealed with keys that came from NNIWEB_SEAL_KEYS and are "
+                            "not set here. Set them first, the same as there.")
+
+
+def _aside(data_folder: Path, now: datetime) -> Path:
+    aside = data_folder.with_name(f"{data_folder.name}.before-restore-{now:%Y%m%d-%H%M%S}")
+    aside.mkdir(mode=0o700)
+    if database.member_name() == database.POSTGRESQL:
+        database.copy_to(aside / database.POSTGRESQL)
+    return aside
+
+
+def _replace(data_folder: Path, scratch: Path, aside: Path | None) -> None:
+    """Move the old things out and the new ones in, the database last; undone in reverse where something fails."""
+    with tempfile.TemporaryDirectory(dir=data_folder, prefix=".restore-old-") as unwanted:
+        moves = _Moves()
+        try:
+            # keys that were only just made, where there was no installation, are kept by nobody
+            _exchange(moves, data_folder, scratch, aside or Path(unwanted))
+        except BaseException:
+            moves.undo()
+            if aside is not None:
+                with contextlib.suppress(OSError):  # what could not be brought back stays there
+                    (aside / database.POSTGRESQL).unlink(missing_ok=True)
+                    aside.rmdir()
+            raise
+    _sync(data_folder)
+
+
+class _Moves:
+    """Renames that can be undone."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[Path, Path]] = []
+
+    def move(self, source: Path, goal: Path) -> None:
+        goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.rename(source, goal)
+        self._done.append((source, goal))
+
+    def undo(self) -> None:
+        for source, goal in reversed(self._done):
+            os.rename(goal, source)
+
+
+def _exchange(moves: _Moves, data_folder: Path, scratch: Path, old: Path) -> None:
+    whole = [name for name in FOLDERS if name != CLUSTERS]
+    for name in whole:
+        if (data_folder / name).exists():
+            moves.move(data_folder / name, old / name)
+    for name in whole:
+        if (scratch / name).exists():
+            moves.move(scratch / name, data_folder / name)
+    for file in plain_files(scratch / CLUSTERS):
+        goal = data_folder / file.relative_to(scratch)
+        if not goal.exists():
+            moves.move(file, goal)
+    if database.member_name() == database.POSTGRESQL:
+        database.put_back_postgresql(scratch / database.POSTGRESQL)
+        return
+    present = Path(settings.DATABASES["default"]["NAME"])
+    for path in (present.with_name(f"{present.name}{suffix}") for suffix in ("", "-wal", "-shm")):
+        if path.exists():
+            moves.move(path, old / path.name)
+    moves.move(scratch / database.SQLITE, present)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+

@@ -1,0 +1,55 @@
+"""Takes a backup, while the server runs."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from django.conf import settings
+
+from nniweb.backups import database
+from nniweb.backups.archive import BackupWriter, plain_files
+
+#: What is kept of the data folder beside the database. Of a cluster's folder: not what belongs to this machine's
+#: running trials and agent, nor what is made again when it is needed.
+FOLDERS = ("keys", "files", "clusters", "checkpoints")
+NOT_OF_CLUSTERS = ("trials", "agent", "code", "keepers", "snapshots")
+
+
+def take(path: Path, now: datetime) -> list[str]:
+    """Write a backup to ``path``, whole or not at all. Returns the names of files that went away meanwhile.
+
+    Raises OSError and CannotCopy.
+    """
+    writer = BackupWriter(path)
+    try:
+        # the database first: a file is there before a row that needs it, and stays as long
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+            copy = Path(scratch) / "database"
+            applied = database.migrations()
+            database.copy_to(copy)
+            writer.add(copy, database.member_name())
+        for file in _files(settings.DATA_FOLDER):
+            writer.add(file, str(file.relative_to(settings.DATA_FOLDER)))
+        writer.finish({"installation": settings.INSTALLATION_ID, "taken_at": now.isoformat(),
+                       "database": database.member_name(), "migrations": applied, "seal_keys": seal_key_marks()})
+    except BaseException:
+        writer.give_up()
+        raise
+    return writer.gone
+
+
+def _files(data_folder: Path) -> Iterator[Path]:
+    for name in FOLDERS:
+        for file in plain_files(data_folder / name):
+            parts = file.relative_to(data_folder).parts
+            if name != "clusters" or len(parts) < 3 or parts[2] not in NOT_OF_CLUSTERS:
+                yield file
+
+
+def seal_key_marks() -> list[str]:
+    """By which it is seen whether keys are the same, without being told them."""
+    return [hashlib.sha256(f"seal key {key}".encode()).hexdigest()[:16] for key in settings.SEAL_KEYS]

@@ -1,0 +1,36 @@
+"""``python manage.py restore FILE``: bring an installation back from a backup, while no server runs."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from nniweb.backups.archive import NotABackup
+from nniweb.backups.database import CannotCopy
+from nniweb.backups.putting_back import CannotRestore, put_back
+from nniweb.data_folder import DataFolderLocked
+
+
+class Command(BaseCommand):
+    help = "Restore a backup into the data folder (NNIWEB_DATA), while no server runs on it."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", type=Path, help="what `python manage.py backup` wrote")
+        parser.add_argument("--force", action="store_true",
+                            help="where there is an installation already: move it aside first")
+
+    def handle(self, *args: Any, file: Path, force: bool, **options: Any) -> None:
+        try:
+            manifest, aside = put_back(file.expanduser().absolute(), force, timezone.now())
+        except (CannotRestore, NotABackup, CannotCopy, DataFolderLocked) as error:
+            raise CommandError(str(error)) from None
+        except OSError as error:
+            raise CommandError(f"The backup cannot be restored, and nothing was changed: {error}") from None
+        if aside is not None:
+            self.stdout.write(f"The old installation is in {aside}.")
+        self.stdout.write(f"{settings.DATA_FOLDER} is as it was at {manifest['taken_at']}. Start the server: running "
+                          "trials that are in the backup are found again.")
