@@ -1,4 +1,7 @@
-"""NNI's memory sizes: a number is megabytes, text has a unit (``4gb``, ``512 mb``); rounded up to whole megabytes."""
+"""NNI's memory sizes: a number is megabytes, text has a unit (``4gb``, ``512 mb``); rounded up to whole megabytes.
+
+Kubernetes' own spellings (``4Gi``, ``512M``) are understood, too; as with NNI all units are powers of 1024.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(tb|gb|mb|kb|b)", re.IGNORECASE)
-_BYTES = {"tb": 1024 ** 4, "gb": 1024 ** 3, "mb": 1024 ** 2, "kb": 1024, "b": 1}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([tgmk])(?:b|i|ib)?|b)", re.IGNORECASE)
+_BYTES = {"t": 1024 ** 4, "g": 1024 ** 3, "m": 1024 ** 2, "k": 1024, "": 1}
 
 
 def parse_megabytes(value: object) -> object:
@@ -21,7 +24,7 @@ def parse_megabytes(value: object) -> object:
         if value.strip().isdecimal():
             return int(value)
         raise ValueError('must be megabytes, or a size with its unit such as "4gb" or "512mb"')
-    return math.ceil(float(found[1]) * _BYTES[found[2].lower()] / 1024 ** 2)
+    return math.ceil(float(found[1]) * _BYTES[(found[2] or "").lower()] / 1024 ** 2)
 
 
 #: Whole megabytes in code, any of NNI's spellings in files.

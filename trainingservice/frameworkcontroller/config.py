@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from trainingservice.cluster_settings import SettingsModel
 from trainingservice.kubernetes_base.config import (
@@ -57,6 +57,45 @@ class TaskRoleSettings(RoleSettings):
     framework_attempt_completion_policy: CompletionPolicy | None = Field(
         default=None, description="When this role ends the trial. Default: when one task failed, or one of the "
                                   "reporting role succeeded.")
+    attempt_completion_min_failed_tasks: int | None = Field(
+        default=None, ge=-1, description="What NNI 2.0 to 2.4 called "
+                                         "frameworkAttemptCompletionPolicy.minFailedTaskCount.")
+    attempt_completion_min_succeeded_tasks: int | None = Field(
+        default=None, ge=-1, validation_alias=AliasChoices("attemptCompletionMinSucceededTasks",
+                                                           "attemptCompletionMinSucceedTasks"),
+        description="What NNI 2.0 to 2.4 called frameworkAttemptCompletionPolicy.minSucceedTaskCount.")
+
+    @model_validator(mode="after")
+    def _has_one_policy(self) -> TaskRoleSettings:
+        if self._flat_policy and self.framework_attempt_completion_policy is not None:
+            raise ValueError("give frameworkAttemptCompletionPolicy, or attemptCompletionMinFailedTasks and "
+                             "attemptCompletionMinSucceededTasks as NNI 2.0 to 2.4 had them, not both")
+        return self
+
+    @property
+    def _flat_policy(self) -> dict[str, int]:
+        flat = {"min_failed_task_count": self.attempt_completion_min_failed_tasks,
+                "min_succeed_task_count": self.attempt_completion_min_succeeded_tasks}
+        return {name: count for name, count in flat.items() if count is not None}
+
+    @property
+    def completion_policy(self) -> CompletionPolicy | None:
+        """When this role ends the trial, however the file spells it; None where it does not say."""
+        return CompletionPolicy(**self._flat_policy) if self._flat_policy else self.framework_attempt_completion_policy
+
+
+def with_fitting_names(roles: tuple[TaskRoleSettings, ...]) -> tuple[TaskRoleSettings, ...]:
+    """The roles, if their pods can be named by them. Raises ValueError with the name of the role that does not fit."""
+    seen: set[str] = set()
+    for role in roles:
+        longest = longest_role_name(role.replicas)
+        if len(role.name) > longest:
+            raise ValueError(f"role {role.name}: its name may have {longest} characters at most, because pods are "
+                             "called by trial, role and number, and a host name has 63")
+        if role.name in seen:
+            raise ValueError(f"role {role.name} is named twice")
+        seen.add(role.name)
+    return roles
 
 
 class FrameworkControllerTrialOptions(KubernetesTrialOptions):
@@ -77,6 +116,8 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
     }
 
     task_roles: tuple[TaskRoleSettings, ...] = Field(default=(), description="The task roles, or configPath.")
+    api_version: Literal["v1"] | None = Field(
+        default=None, description="Accepted because NNI's files have it; there is one version of Frameworks.")
     config_path: Path | None = Field(
         default=None, description="YAML of a whole Framework on the server, used as a template: its roles, completion "
                                   "policies and pods; the keeper is put into each role's container.")
@@ -85,19 +126,7 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
             "With serviceAccountName and several tasks: the image that waits until all tasks have an address and tells "
             "them to the command (FB_<ROLE>_ADDRESSES). (Not in NNI.)"))
 
-    @field_validator("task_roles")
-    @classmethod
-    def _names_fit(cls, roles: tuple[TaskRoleSettings, ...]) -> tuple[TaskRoleSettings, ...]:
-        seen: set[str] = set()
-        for role in roles:
-            longest = longest_role_name(role.replicas)
-            if len(role.name) > longest:
-                raise ValueError(f"role {role.name}: its name may have {longest} characters at most, because pods are "
-                                 "called by trial, role and number, and a host name has 63")
-            if role.name in seen:
-                raise ValueError(f"role {role.name} is named twice")
-            seen.add(role.name)
-        return roles
+    _names_fit = field_validator("task_roles")(with_fitting_names)
 
     def template(self) -> dict[str, Any] | None:
         """The Framework of configPath. Raises ValueError with a sentence."""
@@ -119,7 +148,7 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
         roles = {role.name: role for role in in_use}
         first = next((name for name in REPORTING_NAMES if name in roles), None) or next(
             (role.name for role in in_use
-             if (policy := role.framework_attempt_completion_policy) and policy.min_succeed_task_count > 0),
+             if (policy := role.completion_policy) and policy.min_succeed_task_count > 0),
             in_use[0].name)
         return {first: roles[first], **roles}
 

@@ -120,7 +120,7 @@ def _add_barrier(template: Object, image: str, port: int) -> None:
 def _task_role(role: Role, template: Object, given: Object | None) -> Object:
     settings = role.settings
     assert isinstance(settings, TaskRoleSettings)
-    policy = settings.framework_attempt_completion_policy
+    policy = settings.completion_policy
     completion = ({"minFailedTaskCount": policy.min_failed_task_count,
                    "minSucceededTaskCount": policy.min_succeed_task_count} if policy is not None
                   else {"minFailedTaskCount": 1, "minSucceededTaskCount": 1 if role.reports else -1})

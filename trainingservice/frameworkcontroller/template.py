@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from trainingservice.frameworkcontroller.config import TaskRoleSettings
+from trainingservice.frameworkcontroller.config import TaskRoleSettings, with_fitting_names
 
 
 def read_template(path: Path) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _containers(role: Any) -> list[Any]:
 
 
 def roles_of_template(template: dict[str, Any]) -> tuple[TaskRoleSettings, ...]:
-    """What the template says of its roles. Raises ValueError."""
+    """What the template says of its roles; their resources stay in its pods. Raises ValueError."""
     roles = []
     for role in template["spec"]["taskRoles"]:
         container = _containers(role)[0]
@@ -54,10 +54,13 @@ def roles_of_template(template: dict[str, Any]) -> tuple[TaskRoleSettings, ...]:
         try:
             roles.append(TaskRoleSettings.model_validate({
                 "name": role.get("name"), "taskNumber": role.get("taskNumber", 1), "command": command or None,
-                "dockerImage": container.get("image"),
+                "dockerImage": container.get("image"), "gpuNumber": role["task"].get("gpuNum"),
                 **({"frameworkAttemptCompletionPolicy": policy} if policy else {})}))
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"configPath: role {role.get('name')}: {'.'.join(map(str, first['loc']))}: "
                              f"{first['msg']}") from error
-    return tuple(roles)
+    try:
+        return with_fitting_names(tuple(roles))
+    except ValueError as error:
+        raise ValueError(f"configPath: {error}") from error

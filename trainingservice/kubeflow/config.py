@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from trainingservice.kubernetes_base.config import KubernetesClusterSettings, KubernetesTrialOptions, RoleSettings
 
@@ -52,7 +52,9 @@ class KubeflowTrialOptions(KubernetesTrialOptions):
         f"trial.{role}.{v1}": f"{role}.{v2}" for role in ("worker", "ps", "master") for v1, v2 in _V1_ROLE.items()}
 
     worker: RoleSettings | None = Field(default=None, description="Workers.")
-    ps: RoleSettings | None = Field(default=None, description="Parameter servers; tf-operator only.")
+    ps: RoleSettings | None = Field(
+        default=None, validation_alias=AliasChoices("ps", "parameterServer"),
+        description="Parameter servers; tf-operator only. (NNI 2.0 to 2.3: parameterServer.)")
     chief: RoleSettings | None = Field(default=None, description="The chief; tf-operator only. (Not in NNI.)")
     master: RoleSettings | None = Field(default=None, description="The master; pytorch-operator only.")
     launcher: RoleSettings | None = Field(

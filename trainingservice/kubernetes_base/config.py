@@ -6,13 +6,13 @@ roles, images and limits are what one experiment asks of it.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
+from trainingservice.memory_size import Megabytes
 
 #: Longest name of an object that holds a trial: "nni" and the name of its job (15 characters with a retry's suffix).
 LONGEST_OBJECT_NAME = 18
@@ -23,27 +23,13 @@ Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}
 #: A name of a service account, secret or claim.
 ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(tb|gb|mb|kb|t|g|m|k)", re.IGNORECASE)
-_MEBIBYTES = {"t": 1024.0 ** 2, "g": 1024.0, "m": 1.0, "k": 1 / 1024}
-
-
-def memory_mebibytes(value: object) -> object:
-    """NNI's memory sizes: a number is MB, text has a unit ("4gb", "512 mb"). Gives whole mebibytes."""
-    if isinstance(value, str):
-        found = _SIZE.fullmatch(value.strip())
-        if found is None and not value.strip().isdecimal():
-            raise ValueError('expected megabytes, or a size with its unit such as "4gb" or "512mb"')
-        value = int(value) if found is None else float(found[1]) * _MEBIBYTES[found[2][0].lower()]
-    if isinstance(value, float):
-        value = max(1, round(value))
-    return value
-
 
 class StorageSettings(SettingsModel):
     """Shared storage that pods mount at /tmp/mount, as in NNI. Not needed: code and keeper come without it."""
 
     storage_type: Literal["nfs", "pvc", "azureStorage"] = Field(
-        default="nfs", description="Kind of storage.")
+        default="nfs", validation_alias=AliasChoices("storageType", "storage"),
+        description="Kind of storage. (NNI 2.0 to 2.3: storage.)")
     server: str | None = Field(default=None, description="nfs: host that exports the folder.")
     path: str | None = Field(default=None, description="nfs: the exported folder. pvc: as localMountPoint (NNI's v1 "
                                                        "name for it).")
@@ -53,8 +39,12 @@ class StorageSettings(SettingsModel):
     azure_account: str | None = Field(default=None, description="azureStorage: name of the account.")
     azure_share: str | None = Field(default=None, description="azureStorage: name of the file share.")
     key_vault_name: str | None = Field(
-        default=None, description="azureStorage: vault that holds the account's key; it is read with the command az.")
-    key_vault_key: str | None = Field(default=None, description="azureStorage: name of the vault's secret.")
+        default=None, validation_alias=AliasChoices("keyVaultName", "keyVault"),
+        description="azureStorage: vault that holds the account's key; it is read with the command az. (NNI 2.0 to "
+                    "2.3: keyVault.)")
+    key_vault_key: str | None = Field(
+        default=None, validation_alias=AliasChoices("keyVaultKey", "keyVaultSecret"),
+        description="azureStorage: name of the vault's secret. (NNI 2.0 to 2.3: keyVaultSecret.)")
     azure_account_key: SecretStr | None = Field(
         default=None, description="azureStorage: the account's key itself, instead of a vault.")
     azure_secret_name: ObjectName | None = Field(
@@ -122,8 +112,8 @@ class RoleSettings(SettingsModel):
         default="nvidia.com/gpu", min_length=1, description="What the cluster calls its GPUs. (Not in NNI.)")
     cpu_number: float | None = Field(
         default=None, gt=0, le=99_999, description="CPUs for each pod, requested and the limit. Default: not said.")
-    memory_size: int | None = Field(
-        default=None, gt=0, description='Memory for each pod: megabytes, or with a unit such as "4gb". '
+    memory_size: Megabytes | None = Field(
+        default=None, ge=1, description='Memory for each pod: megabytes, or with a unit such as "4gb". '
                                         "Default: not said.")
     private_registry_auth_path: Path | None = Field(
         default=None, description="A docker config.json on the server: a Secret made of it opens the image's registry, "
@@ -132,11 +122,6 @@ class RoleSettings(SettingsModel):
         default=None, description="Accepted because NNI's files have it; all roles get trialCodeDirectory.")
     python: str = Field(default="python3", min_length=1, pattern=r"^\S+$",
                         description="How the image calls Python. (Not in NNI.)")
-
-    @field_validator("memory_size", mode="before")
-    @classmethod
-    def _reads_units(cls, value: object) -> object:
-        return memory_mebibytes(value)
 
     @field_validator("command")
     @classmethod
@@ -194,6 +179,9 @@ class KubernetesTrialOptions(TrialOptions):
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. It has no effect here: each trial has pods of "
                                   "its own.")
+    max_trial_number_per_gpu: int | None = Field(
+        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect here: a GPU that the "
+                                        "cluster gives to a pod is the pod's alone.")
 
     def roles(self) -> dict[str, RoleSettings]:
         """The roles by name, the reporting one first."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.collected_journals import CollectedJournals
-from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError, UnknownTrialJob
 from trainingservice.job_record import Observation
 from trainingservice.keeper_exit import observed_exit
 from trainingservice.kubernetes_base import names, pod_logs, pods
@@ -31,10 +31,11 @@ from trainingservice.kubernetes_base.config import KubernetesClusterSettings, Ku
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.mirror import Mirror
 from trainingservice.kubernetes_base.observing import observation, pods_that_run, reporting_pod
+from trainingservice.kubernetes_base.room import Room
 from trainingservice.kubernetes_base.storage import SharedStorage
 from trainingservice.kubernetes_base.submission import Submission
-from trainingservice.polling import MustWait, PollingTrainingService
-from trainingservice.trial_job import TrialJobDetail
+from trainingservice.polling import PollingTrainingService
+from trainingservice.trial_job import ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -74,6 +75,7 @@ class KubernetesService(PollingTrainingService):
         folder_here = settings.storage.folder_here if settings.storage is not None else None
         self.storage = None if folder_here is None else SharedStorage(folder_here, self.cluster)
         self.submission = Submission(self)
+        self._room = Room(settings.max_unfinished_objects, self._has_ended)
         self.collected = CollectedJournals(context.state_folder / "collected", context.relay_urls, self._log_source,
                                            context.clock, pod_logs.LOOK_EVERY)
         self._opening = threading.Lock()
@@ -142,15 +144,22 @@ class KubernetesService(PollingTrainingService):
 
     # --- the four methods ------------------------------------------------------------------
 
+    def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
+        super().resume_trial_jobs(jobs)
+        for job in jobs:
+            if job.submitted and not job.ended:
+                self._room.take(job.detail.id)
+
     def start_job(self, job: TrialJobDetail) -> Observation:
         trials, _ = self._mirrors()
         if trials.get(names.object_name(job.id)) is None:
-            self._wait_for_room(job)
+            self._room.check()
             try:
                 trial = self.submission.submit(job)
             except WasCanceled:
                 return Observation(TrialJobStatus.SYS_CANCELED, message=_CANCELED_BEFORE)
             trials.put(trial)
+        self._room.take(job.id)
         seen = self._observe(job)
         return seen if seen is not None else Observation(TrialJobStatus.WAITING)
 
@@ -163,6 +172,7 @@ class KubernetesService(PollingTrainingService):
         answers: dict[str, Observation | None] = {}
         for job in jobs:
             if trials.get(names.object_name(job.id)) is not None:
+                self._room.take(job.id)
                 seen = self._observe(job)
                 if seen is not None:
                     answers[job.id] = seen
@@ -198,7 +208,14 @@ class KubernetesService(PollingTrainingService):
         while self._pods_of_experiment(experiment_id) and self._monotonic() < deadline:
             time.sleep(0.05)
 
+    def _has_ended(self, job_name: str) -> bool:
+        try:
+            return self.get_trial_job(job_name).status.is_end
+        except UnknownTrialJob:  # of an experiment that was removed meanwhile
+            return True
+
     def job_ended(self, job: TrialJobDetail) -> None:
+        self._room.give_back(job.id)
         self.collected.finish(job.id)
         self._ends.pop(job.id, None)
         self._ended_since.pop(job.id, None)
@@ -210,13 +227,6 @@ class KubernetesService(PollingTrainingService):
             return options
         raise PermanentError(f"The trial carries no options of the platform {self.platform}; launch the experiment "
                              "again.")
-
-    def _wait_for_room(self, job: TrialJobDetail) -> None:
-        unfinished = sum(1 for other in self.list_trial_jobs()
-                         if other.platform_state.get("submitted") and not other.status.is_end)
-        if unfinished >= self.settings.max_unfinished_objects:
-            raise MustWait(f"Waits for room: {unfinished} trials are on the cluster, and maxUnfinishedObjects allows "
-                           f"{self.settings.max_unfinished_objects}.")
 
     def roles_of(self, job: TrialJobDetail) -> list[Role]:
         """The roles of a trial, the reporting one first."""
@@ -248,7 +258,7 @@ class KubernetesService(PollingTrainingService):
             of_object = replace(of_object, phase=phase, message="")
         seen = observation(of_object, of_trial, reporting, self.kind.container, end)
         url = self.api.address + self.kind.resource.path(self.namespace, trial["metadata"]["name"])
-        return replace(seen, url=url, platform_state={"submitted": True})
+        return replace(seen, url=url)
 
     def _is_settled(self, job: TrialJobDetail, seen: Seen, reporting: Object | None,
                     end: Mapping[str, Any] | None) -> bool:

@@ -103,6 +103,9 @@ class FieldWalk:
                 self.findings.add_raw((*raw, written), (hints or {}).get(fold(written), message), at_key=True)
                 continue
             if key in result:
+                before = str(self.findings.raw((*path, key))[-1])
+                if item == result[key] and fold(before) != fold(written):
+                    continue  # NNI's own classes write some fields under two names
                 self.findings.add_raw((*raw, written), f"is the same field as "
                                       f"{self.findings.spelling((*path, key))}, which is already given", at_key=True)
                 continue

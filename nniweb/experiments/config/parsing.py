@@ -21,6 +21,7 @@ from nniweb.experiments.config.platform_section import (
     PlatformSection,
     inheritable_of,
     load,
+    platform_of,
     read_platform_section,
     read_trial_options,
 )
@@ -94,6 +95,8 @@ class _Reading:
         self._cluster_platform = cluster_platform
         self._chosen_cluster = chosen_cluster
         self._mounts_storage = False
+        #: The section could not be read, and on its platform it may hold the trial's command.
+        self._command_is_unknown = False
         self.walk = FieldWalk(self.findings, paths)
 
     def read(self) -> ExperimentSettings:
@@ -169,9 +172,8 @@ class _Reading:
         canonical = self.walk.mapping(self._data, (ExperimentDocument,), (), hints=_V1_WORDS,
                                       others=[SECTION_KEY])
         if section is not None:
-            name = next((value for key, value in section.items() if fold(key) == "platform"), None)
-            platform = load(name, SECTION, Findings({}))
-            lifted = {key: section.pop(key) for key in inheritable_of(section, platform)}
+            lifted = {key: value for key in inheritable_of(section, platform_of(section))
+                      if (value := section.pop(key)) != ""}  # in NNI's files for Kubernetes they may be empty
             canonical |= self.walk.mapping(lifted, (ExperimentDocument,), (), raw=self.findings.raw(SECTION))
         secrets = frozenset(self.walk.secrets)
         document = validate(ExperimentDocument, canonical, (), self.findings, secrets)
@@ -198,6 +200,9 @@ class _Reading:
         if self.version == "v1" and self.findings.has_error((*SECTION, "platform")):
             return None  # said while converting
         result = read_platform_section(section, self.walk, context)
+        platform = platform_of(section) if result is None else None
+        if platform is not None:
+            self._command_is_unknown = platform.options_model.own_command is not TrialOptions.own_command
         if result is not None and document.trial_gpu_number and self.version == "v2":
             known = model_fields((type(result.settings), type(result.options)))
             given = result.settings.model_fields_set | result.options.model_fields_set
@@ -260,7 +265,7 @@ class _Reading:
         command = document.trial_command or ""
         if not command.strip() and options is not None:
             command = options.own_command()
-        if not command.strip() and not self.findings.has_error("trialCommand"):
+        if not command.strip() and not self._command_is_unknown and not self.findings.has_error("trialCommand"):
             self.findings.add("trialCommand", ("is required" if document.trial_command is None else "is empty")
                               + ": the shell command that runs one trial, such as python3 train.py")
         return command

@@ -105,6 +105,11 @@ def load(name: object, path: Path, findings: Findings) -> type[TrainingService] 
         return None
 
 
+def platform_of(section: dict[str, Any]) -> type[TrainingService] | None:
+    """The class of the platform that a section names; None, without a word, where there is none."""
+    return load(next((value for key, value in section.items() if fold(key) == "platform"), None), SECTION, Findings({}))
+
+
 def inheritable_of(section: dict[str, Any], platform: type[TrainingService] | None) -> list[str]:
     """Keys of the section, as written, that belong to the top level of the file."""
     models = (platform.settings_model, platform.options_model) if platform is not None else ()

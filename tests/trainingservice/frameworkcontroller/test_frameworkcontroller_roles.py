@@ -120,7 +120,9 @@ def test_a_framework_of_the_users_own_keeps_what_it_says(bench, cluster, tmp_pat
 @pytest.mark.parametrize(("text", "sentence"), [
     ("spec: {}", "has no spec.taskRoles"), ("{", "is not YAML"),
     (json.dumps({"spec": {"taskRoles": [{"name": "a"}]}}), "exactly one container"),
-    (None, "cannot be read")], ids=["empty", "broken", "no container", "missing"])
+    (json.dumps({"spec": {"taskRoles": [{"name": "w" * 45, "task": {"pod": {"spec": {"containers": [
+        {"name": "own", "image": "example/own:1"}]}}}}]}}), f"role {'w' * 45}: its name may have"),
+    (None, "cannot be read")], ids=["empty", "broken", "no container", "long name", "missing"])
 def test_a_template_that_cannot_be_used_is_said_before_the_launch(bench, tmp_path, text, sentence) -> None:
     path = tmp_path / "framework.yaml"
     if text is not None:
