@@ -24,7 +24,11 @@ PLURALS = ("jobs", "tfjobs", "pytorchjobs", "mpijobs", "trainjobs", "frameworks"
 
 
 class OnKubernetes(PlatformUnderTest):
-    """What is changed in ``more`` before a service is opened counts."""
+    """What is changed in ``more`` and ``roles`` before a service is opened counts."""
+
+    image = "example/trial:1"
+    #: What the options say of roles; None for the one role that is said of each platform.
+    roles: dict[str, Any] | None = None
 
     def __init__(self, folder: Path, cluster: KubernetesApiDouble) -> None:
         super().__init__(folder)
@@ -40,33 +44,33 @@ class OnKubernetes(PlatformUnderTest):
 
 
 class JobsUnderTest(OnKubernetes):
+    """One worker."""
+
     def new_service(self, context):
         return KubernetesTrainingService(JobClusterSettings(**self.settings()), context)
 
     def options(self):
-        return JobTrialOptions(worker=RoleSettings(docker_image="example/trial:1"))
+        return JobTrialOptions(**self.roles or {"worker": RoleSettings(docker_image=self.image)})
 
 
 class KubeflowUnderTest(OnKubernetes):
-    """tf-operator with one worker, unless the test says otherwise."""
+    """tf-operator with one worker."""
 
     operator = "tf-operator"
-    roles: dict[str, Any] = {"worker": RoleSettings(docker_image="example/trial:1")}
 
     def new_service(self, context):
         return KubeflowTrainingService(KubeflowClusterSettings(operator=self.operator, **self.settings()), context)
 
     def options(self):
-        return KubeflowTrialOptions(**self.roles)
+        return KubeflowTrialOptions(**self.roles or {"worker": RoleSettings(docker_image=self.image)})
 
 
 class FrameworksUnderTest(OnKubernetes):
-    """One task, unless the test says otherwise."""
-
-    roles: dict[str, Any] = {"task_roles": (TaskRoleSettings(name="worker", docker_image="example/trial:1"),)}
+    """One task."""
 
     def new_service(self, context):
         return FrameworkControllerTrainingService(FrameworkControllerClusterSettings(**self.settings()), context)
 
     def options(self):
-        return FrameworkControllerTrialOptions(**self.roles)
+        return FrameworkControllerTrialOptions(**self.roles or {
+            "task_roles": (TaskRoleSettings(name="worker", docker_image=self.image),)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import real_kubernetes
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes_under_test import FrameworksUnderTest
@@ -33,3 +34,10 @@ class TestFrameworkControllerWithServers(TrainingServiceConformance):
                 TaskRoleSettings(name="ps", docker_image="example/trial:1", command="sleep 600"),
                 TaskRoleSettings(name="worker", docker_image="example/trial:1"))}
             yield platform
+
+
+if real_kubernetes.IS_GIVEN:
+    class TestRealFrameworkController(real_kubernetes.OnRealClusterConformance):
+        @pytest.fixture
+        def platform(self, tmp_path):
+            return real_kubernetes.RealFrameworks(tmp_path / "platform")

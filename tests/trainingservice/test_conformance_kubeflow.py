@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import real_kubernetes
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_kubeflow import (
     KUBEFLOW_KINDS,
@@ -49,3 +50,10 @@ class TestKubeflowWithServers(TrainingServiceConformance):
             platform.roles = {"worker": RoleSettings(docker_image="example/trial:1"),
                               "ps": RoleSettings(docker_image="example/trial:1", command="sleep 600")}
             yield platform
+
+
+if real_kubernetes.IS_GIVEN:
+    class TestRealKubeflow(real_kubernetes.OnRealClusterConformance):
+        @pytest.fixture
+        def platform(self, tmp_path):
+            return real_kubernetes.RealKubeflow(tmp_path / "platform")
