@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.fakes.kubernetes_api_controllers import Controllers
 from tests.fakes.kubernetes_api_node import Node
 from tests.fakes.kubernetes_api_store import Object, Store, matches
-from tests.fakes.kubernetes_api_validation import metadata_causes, pruned, schema_causes
+from tests.fakes.kubernetes_api_validation import as_stored, metadata_causes, schema_causes
 
 #: plural -> (group, version, kind)
 BUILT_IN = {"pods": ("", "v1", "Pod"), "secrets": ("", "v1", "Secret"), "configmaps": ("", "v1", "ConfigMap"),
@@ -208,7 +208,7 @@ class ApiAnswers:
         self._validate(plural, item)
         schema = self.schemas.get(plural)
         if schema is not None and plural not in BUILT_IN:
-            body = pruned({key: value for key, value in item.items() if key != "metadata"}, schema)
+            body = as_stored({key: value for key, value in item.items() if key != "metadata"}, schema)
             item = {"apiVersion": item["apiVersion"], "kind": kind, "metadata": item["metadata"], **body}
         made = self.store.create(plural, namespace, self._stored(plural, item))
         if made is None:
@@ -317,6 +317,8 @@ class ApiAnswers:
         selector = self._selector(query)
         found = [item for item in self.store.all(plural, namespace) if matches(item, selector)]
         metadata: Object = {"continue": "", "resourceVersion": str(self.store.version)}
+        if query.get("resourceVersionMatch") == "Exact" and int(query["resourceVersion"]) < self.store.compacted:
+            raise Refused(410, "Expired", "The resourceVersion for the provided list is too old.")
         start = 0
         if query.get("continue"):
             try:

@@ -75,7 +75,9 @@ _REPLICAS = strict(replicas={"type": "integer", "minimum": 1}, template=POD_TEMP
 _SINGLE = {**_REPLICAS, "properties": {**_REPLICAS["properties"],
                                        "replicas": {"type": "integer", "minimum": 1, "maximum": 1}}}
 _RUN_POLICY = strict(cleanPodPolicy={"type": "string", "enum": ["None", "Running", "All"]},
-                     ttlSecondsAfterFinished=COUNT, activeDeadlineSeconds=COUNT, backoffLimit=COUNT, suspend=FLAG)
+                     ttlSecondsAfterFinished=COUNT, activeDeadlineSeconds=COUNT, backoffLimit=COUNT, suspend=FLAG,
+                     schedulingPolicy=strict(minAvailable=NUMBER, queue=TEXT, minResources=QUANTITIES,
+                                             priorityClass=TEXT, scheduleTimeoutSeconds=NUMBER), managedBy=TEXT)
 
 
 def _kubeflow(replica_specs: str, roles: dict[str, Schema], **more: Schema) -> Schema:
@@ -86,7 +88,8 @@ def _kubeflow(replica_specs: str, roles: dict[str, Schema], **more: Schema) -> S
 TFJOB = _kubeflow("tfReplicaSpecs", {"Worker": _REPLICAS, "PS": _REPLICAS, "Chief": _SINGLE, "Master": _SINGLE,
                                      "Evaluator": _REPLICAS},
                   successPolicy=TEXT)
-PYTORCHJOB = _kubeflow("pytorchReplicaSpecs", {"Master": _SINGLE, "Worker": _REPLICAS})
+PYTORCHJOB = _kubeflow("pytorchReplicaSpecs", {"Master": _SINGLE, "Worker": _REPLICAS}, nprocPerNode=TEXT,
+                       elasticPolicy=OPEN)
 MPIJOB = _kubeflow("mpiReplicaSpecs", {"Launcher": _SINGLE, "Worker": _REPLICAS}, slotsPerWorker=NUMBER,
                    mainContainer=TEXT)
 MPIJOB_V2 = _kubeflow("mpiReplicaSpecs", {"Launcher": _SINGLE, "Worker": _REPLICAS}, slotsPerWorker=NUMBER)
@@ -96,12 +99,15 @@ _NODE_PATCH = strict(template=strict(spec=strict(replicatedJobs=many(strict(
         **POD_SPEC, "required": [], "properties": {**POD_SPEC["properties"], "containers": many(
             {**CONTAINER, "required": ["name"]}), "initContainers": many({**CONTAINER, "required": ["name"]})}}))))))))
 TRAINJOB = _object(spec=strict(
-    ("runtimeRef",), runtimeRef=strict(("name",), name=TEXT, kind=TEXT, apiGroup=TEXT),
+    ("runtimeRef",), runtimeRef=strict(
+        ("name",), name=TEXT, kind={**TEXT, "default": "ClusterTrainingRuntime"},
+        apiGroup={**TEXT, "default": "trainer.kubeflow.org"}),
     trainer=strict(image=TEXT, command=many(TEXT), args=many(TEXT), env=CONTAINER["properties"]["env"],
                    numNodes={"type": "integer", "minimum": 1},
                    resourcesPerNode=CONTAINER["properties"]["resources"], numProcPerNode=OPEN),
-    runtimePatches=many(strict(("manager",), manager=TEXT, trainingRuntimeSpec=_NODE_PATCH)), suspend=FLAG,
-    activeDeadlineSeconds={"type": "integer", "minimum": 1}, managedBy=TEXT))
+    runtimePatches=many(strict(("manager",), manager=TEXT, trainingRuntimeSpec=_NODE_PATCH)),
+    suspend={**FLAG, "default": False}, activeDeadlineSeconds={"type": "integer", "minimum": 1},
+    managedBy={**TEXT, "default": "trainer.kubeflow.org/trainjob-controller"}))
 
 
 def _framework() -> Schema:

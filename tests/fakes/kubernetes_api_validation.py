@@ -95,13 +95,14 @@ def _join(field: str, name: str) -> str:
     return f"{field}.{name}" if field else name
 
 
-def pruned(value: Any, schema: Object) -> Any:
-    """The value without the fields that a structural schema does not know, as the real server stores it."""
+def as_stored(value: Any, schema: Object) -> Any:
+    """The value as the real server stores it: without fields that a structural schema does not know, with defaults."""
     if isinstance(value, dict) and "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
         known = schema["properties"]
-        return {name: pruned(item, known[name]) for name, item in value.items() if name in known}
+        defaults = {name: item["default"] for name, item in known.items() if "default" in item}
+        return {**defaults, **{name: as_stored(item, known[name]) for name, item in value.items() if name in known}}
     if isinstance(value, dict) and isinstance(schema.get("additionalProperties"), dict):
-        return {name: pruned(item, schema["additionalProperties"]) for name, item in value.items()}
+        return {name: as_stored(item, schema["additionalProperties"]) for name, item in value.items()}
     if isinstance(value, list) and "items" in schema:
-        return [pruned(item, schema["items"]) for item in value]
+        return [as_stored(item, schema["items"]) for item in value]
     return value

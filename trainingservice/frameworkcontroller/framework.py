@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import gzip
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,7 +14,7 @@ from trainingservice.frameworkcontroller.config import FrameworkControllerTrialO
 from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
-from trainingservice.kubernetes_base.pods import end_in, seconds
+from trainingservice.kubernetes_base.pods import end_in, seconds, why_ended
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 #: Where the barrier leaves its script, and the variable that tells the command where.
@@ -65,7 +68,7 @@ class FrameworkKind(TrialKind):
                                        "does not run.")
         attempt = status.get("attemptStatus") or {}
         started = seconds(attempt.get("runTime") or status.get("runTime"))
-        task = _reporting_task(attempt, reporting)
+        task = _task(attempt, reporting, 0)
         end = _end_of(task)
         node = str((task.get("attemptStatus") or {}).get("podNodeName") or "")
         state = status.get("state")
@@ -75,9 +78,9 @@ class FrameworkKind(TrialKind):
             return Seen(Phase.RUNNING, "", started, end=end, node=node)
         completion = attempt.get("completionStatus") or {}
         succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
-        message = "" if succeeded else _text(completion)
+        message = "" if succeeded else _text(completion, attempt)
         return Seen(Phase.SUCCEEDED if succeeded else Phase.FAILED, message, started,
-                    seconds(status.get("completionTime")), end, node)
+                    seconds(status.get("completionTime")), end, node, _exit_code(task))
 
 
 def _has_barrier(options: FrameworkControllerTrialOptions, tasks: int) -> bool:
@@ -152,25 +155,52 @@ def _merged(given: Object, ours: Object) -> Object:
             "spec": spec}
 
 
-def _reporting_task(attempt: Mapping[str, Any], reporting: str) -> Mapping[str, Any]:
-    for role in attempt.get("taskRoleStatuses") or []:
-        if role.get("name") == reporting:
+def _task(attempt: Mapping[str, Any], role_name: object, index: object) -> Mapping[str, Any]:
+    """The status of one task; {} where the Framework does not tell."""
+    for role in _task_roles(attempt):
+        if role.get("name") == role_name:
             tasks: Sequence[Mapping[str, Any]] = role.get("taskStatuses") or []
-            return next((task for task in tasks if task.get("index") == 0), {})
+            return next((task for task in tasks if task.get("index") == index), {})
     return {}
 
 
-def _end_of(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _task_roles(attempt: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The roles' statuses, which a controller with largeFrameworkCompression packs."""
+    packed = attempt.get("taskRoleStatusesCompressed")
+    if packed:
+        roles: Sequence[Mapping[str, Any]] = json.loads(gzip.decompress(base64.b64decode(packed)))
+        return roles
+    return attempt.get("taskRoleStatuses") or []
+
+
+def _container_of(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the trial's container of a task ended; {} where that is not known."""
     completion = (task.get("attemptStatus") or {}).get("completionStatus") or {}
-    for container in (completion.get("pod") or {}).get("containers") or []:
-        if container.get("name") == FrameworkKind.container:
-            return end_in(container.get("message"))
-    return None
+    containers: Sequence[Mapping[str, Any]] = (completion.get("pod") or {}).get("containers") or []
+    return next((container for container in containers if container.get("name") == FrameworkKind.container), {})
 
 
-def _text(completion: Mapping[str, Any]) -> str:
+def _end_of(task: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return end_in(_container_of(task).get("message"))
+
+
+def _exit_code(task: Mapping[str, Any]) -> int | None:
+    code = _container_of(task).get("code")
+    return code if isinstance(code, int) else None
+
+
+def _text(completion: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
+    """Why a Framework failed. The pod is gone by now, so what the Framework kept of it is read like the pod itself."""
     if completion.get("code") in STOPPED_CODES:
         return "The Framework was stopped on the cluster by somebody else."
+    trigger = completion.get("trigger") or {}
+    task = _task(attempt, trigger.get("taskRoleName"), trigger.get("taskIndex"))
+    container = _container_of(task)
+    if container.get("code"):
+        state = {"exitCode": container["code"], "reason": container.get("reason"), "message": container.get("message")}
+        return why_ended({
+            "metadata": {"name": (task.get("attemptStatus") or {}).get("podName")}, "status": {"containerStatuses": [
+                {"name": FrameworkKind.container, "state": {"terminated": state}}]}}, FrameworkKind.container)
     said = f"{completion.get('phrase') or 'Failed'}: {completion.get('diagnostics') or ''}".strip().rstrip(":")
     return said if said.endswith(".") else said + "."
 

@@ -31,8 +31,9 @@ class Seen:
     start_time: float | None = None
     end_time: float | None = None
     end: Mapping[str, Any] | None = None
-    #: What the object says of pods of its own that are gone already; "" where the pods tell.
+    #: What the object says of the reporting pod, which may be gone already; "" and None where the pods tell.
     node: str = ""
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,10 @@ def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, conta
         failed = None
     ended = None if reporting is None else pods.termination_of(reporting, container)
     reasons = [*([pods.why_ended(failed, container)] if failed is not None else []), seen.message]
-    return Observation(TrialJobStatus.FAILED, message=" ".join(filter(None, reasons)) or "The trial failed.",
-                       exit_code=None if ended is None else ended.exit_code, start_time=seen.start_time,
+    return Observation(TrialJobStatus.FAILED,
+                       message=" ".join(dict.fromkeys(filter(None, reasons))) or "The trial failed.",
+                       exit_code=seen.exit_code if ended is None else ended.exit_code,
+                       start_time=(ended.started_at if ended is not None else None) or seen.start_time,
                        end_time=seen.end_time)
 
 

@@ -118,6 +118,12 @@ def why_ended(pod: Object, container: str) -> str:
         return f"Pod {name} was evicted from node {node_of(pod)}: {_sentence(status.get('message'))}"
     ended = termination_of(pod, container)
     if ended is None:
+        for init in status.get("initContainerStatuses") or []:
+            state = (init.get("state") or {}).get("terminated") or {}
+            if state.get("exitCode"):
+                said = f": {_sentence(str(state['message'])[-500:])}" if state.get("message") else "."
+                return (f"The init container {init.get('name')} of pod {name}, image {init.get('image')}, ended with "
+                        f"exit code {state['exitCode']}{said}")
         return f"Pod {name} failed: {_sentence(status.get('message') or status.get('reason') or 'no reason given')}"
     if ended.reason == "OOMKilled":
         return (f"Pod {name} was killed because it used more memory than it may (OOMKilled); raise memorySize, or use "
@@ -138,6 +144,10 @@ def why_waiting(pods: Iterable[Object]) -> str:
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
                 return (f"Pod {pod['metadata']['name']} waits for a node ({condition.get('reason')}): "
                         f"{_sentence(condition.get('message'))}")
+        for container in status.get("initContainerStatuses") or []:
+            if "running" in (container.get("state") or {}):
+                ordinary = (f"Pod {pod['metadata']['name']} waits for its init container {container.get('name')} on "
+                            f"node {node_of(pod)}.")
         for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
             waiting = (container.get("state") or {}).get("waiting") or {}
             reason = str(waiting.get("reason") or "")
@@ -146,7 +156,7 @@ def why_waiting(pods: Iterable[Object]) -> str:
                 advice = f" {_ADVICE[reason]}" if reason in _ADVICE else ""
                 return (f"Pod {pod['metadata']['name']} cannot start image {container.get('image')} "
                         f"({reason}){said}{advice}")
-            if reason:
+            if reason and not ordinary:
                 ordinary = f"Pod {pod['metadata']['name']} is being made on node {node_of(pod)}."
     return ordinary
 
