@@ -193,9 +193,12 @@ class Watch:
                     event = _json(line) if line.strip() else None
                     if event is not None:
                         yield event
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            if not self._closed:
-                raise self._away(error) from error
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
+            if self._closed:
+                return  # by another thread, while we read: urllib3 then misses its file
+            if isinstance(error, AttributeError):
+                raise
+            raise self._away(error) from error
         finally:
             self.close()
 

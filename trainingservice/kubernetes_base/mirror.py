@@ -34,7 +34,8 @@ SILENCE = WATCH_SECONDS + 30.0
 RELIST_EVERY = 600.0
 #: First and longest pause after a fault, in seconds.
 PAUSES = (0.5, 30.0)
-#: A watch that lasted so many seconds, or brought something, was a good one: the next follows at once.
+#: A watch that lasted so many seconds, or told of an object, was a good one: the next follows at once. Bookmarks do not
+#: count: a server that shuts down may end each new watch at once with one.
 GOOD_WATCH = 10.0
 #: Objects per page of a list.
 PAGE = 500
@@ -212,7 +213,7 @@ class Mirror:
             self._on_synced()
         try:
             for event in watch.events():
-                count += 1
+                count += event.get("type") != "BOOKMARK"
                 self._take(event)
         except ApiAway:
             if not self._was_good(began, count):

@@ -139,6 +139,21 @@ def test_watches_that_are_cut_all_the_time_lose_nothing(bench, cluster, lasting,
     assert count(cluster, "list") <= 2 + count(cluster, "watch") // 10
 
 
+def test_watches_that_end_at_once_with_a_bookmark_are_no_reason_to_hurry(bench, cluster, lasting) -> None:
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    real, cluster._watch = cluster._watch, lambda plural, namespace, query: iter([
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": query["resourceVersion"]}}}])
+    before, began = count(cluster, "watch"), time.monotonic()
+    cluster.break_connections()
+    bench.wait("it has watched five times", lambda: count(cluster, "watch") >= before + 5)
+    assert time.monotonic() - began >= 0.75 * (0.1 + 0.2 + 0.4 + 0.8)  # pauses that grow, as far as chance goes
+    cluster._watch = real
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+
+
 def test_connections_that_break_are_made_again(bench, cluster, lasting) -> None:
     service = bench.open_service()
     form, go = running(bench, service, lasting)
