@@ -5,12 +5,13 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # Two at a time: that is what a small machine has, and the tests are written for it.
 PYTEST_JOBS = 2
 
-.PHONY: help run test test-all chaos bench lint packages constraints
+.PHONY: help run test test-all test-postgresql chaos bench lint packages constraints
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
 	@echo "make test         install what the tests need, run the linters and the tests"
 	@echo "make test-all     the same with the slow tests; run it before you call a piece of work done"
+	@echo "make test-postgresql  the server's tests on PostgreSQL instead of SQLite"
 	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (hours)"
 	@echo "make bench        measure what we claim about speed (minutes; on a quiet machine)"
 	@echo "make lint         only the linters: ruff, mypy, import-linter"
@@ -33,6 +34,11 @@ test: lint
 
 test-all: lint
 	$(PYTEST) -n $(PYTEST_JOBS) tests
+	$(MAKE) test-postgresql
+
+# All that touches the database once more, on a PostgreSQL server that is started for it.
+test-postgresql: packages
+	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" -p tests.on_postgresql tests/nniweb
 
 chaos: packages
 	$(PYTEST) -n $(PYTEST_JOBS) -m kill_table --kill-table-seeds 5 --kill-table-report docs/reliability.md tests

@@ -3,6 +3,7 @@
 Every variable read here is explained in docs/settings.md.
 """
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ def boolean(name: str, default: bool) -> bool:
 
 def names(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+def _needs_package(module: str, variable: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise ImproperlyConfigured(f"{variable} is set, which needs further packages. Install them: "
+                                   "python -m pip install -r requirements/scale.txt")
 
 
 # --- where things are ------------------------------------------------------------------------
@@ -162,7 +169,16 @@ _database_url = text("NNIWEB_DATABASE_URL")
 if _database_url:
     DATABASES: dict[str, Any] = {"default": dj_database_url.parse(_database_url)}
     if "postgresql" in DATABASES["default"]["ENGINE"]:
-        DATABASES["default"].setdefault("OPTIONS", {})["pool"] = True
+        _needs_package("psycopg_pool", "NNIWEB_DATABASE_URL")
+        # Threads hold a connection while they work with it, not in between, and there are more of them than
+        # connections. Who waits longer than the timeout gets an error, and does later what it was about to do. A server
+        # that is away is tried each few seconds: after the pool's own 5 minutes of growing pauses it would be back for
+        # long before anybody noticed.
+        DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
+            "min_size": 1, "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20)), "timeout": 10,
+            "reconnect_timeout": 4}
+        # one empty query each time a connection is taken: those that a restart of the server broke are never seen
+        DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 else:
     DATABASES = {
         "default": {
@@ -180,6 +196,17 @@ else:
     }
 # 0: a request's thread gives its connection back; kept ones leak descriptors under ASGI
 DATABASES["default"]["CONN_MAX_AGE"] = 0
+
+# --- the bell between processes ----------------------------------------------------------------
+REDIS_URL = text("NNIWEB_REDIS_URL")
+if REDIS_URL:
+    _needs_package("channels_redis", "NNIWEB_REDIS_URL")
+    if not REDIS_URL.startswith(("redis://", "rediss://", "unix://")):
+        raise ImproperlyConfigured("NNIWEB_REDIS_URL must begin with redis://, rediss:// or unix://, such as "
+                                   "redis://host:6379/0.")
+    # not "default": each websocket would then listen at Redis for messages that nobody sends, and fail without it
+    CHANNEL_LAYERS = {"bell": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {
+        "hosts": [{"address": REDIS_URL}], "prefix": f"nniweb-{INSTALLATION_ID}"}}}
 
 # --- REST ------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
@@ -217,7 +244,17 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "filters": {
+        "database_away": {"()": "nniweb.outage_logs.NoTracebackWhileDatabaseIsAway"},
+        "once_a_minute": {"()": "nniweb.outage_logs.OnceAMinute"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain", "filters": ["database_away"]}},
     "root": {"handlers": ["console"], "level": "WARNING"},
-    "loggers": {name: {"level": LOG_LEVEL} for name in ("nniweb", "trainingservice")},
+    "loggers": {
+        **{name: {"level": LOG_LEVEL} for name in ("nniweb", "trainingservice")},
+        # while their servers are away both log each try. What that means is said by the bell, once; why PostgreSQL
+        # cannot be reached is said by its pool alone
+        "channels_redis": {"level": "CRITICAL"},
+        "psycopg.pool": {"filters": ["once_a_minute"]},
+    },
 }

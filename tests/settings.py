@@ -7,8 +7,9 @@ import tempfile
 
 _folder = tempfile.mkdtemp(prefix="nniweb-tests-")
 atexit.register(shutil.rmtree, _folder, ignore_errors=True)
-# the same tests on PostgreSQL: NNIWEB_TEST_DATABASE_URL=postgres://... (a user who may create databases)
-_database_url = os.environ.pop("NNIWEB_TEST_DATABASE_URL", "")
+# the same tests on PostgreSQL: NNIWEB_TEST_DATABASE_URL=postgres://... (a user who may create databases); a database
+# that is migrated already, NNIWEB_TEST_DATABASE_TEMPLATE, saves the migrations
+_database_url = os.environ.get("NNIWEB_TEST_DATABASE_URL", "")
 for _name in [name for name in os.environ if name.startswith("NNIWEB_") and not name.startswith("NNIWEB_TEST_")]:
     del os.environ[_name]  # what the developer's own server uses is none of the tests' business
 if _database_url:
@@ -16,5 +17,8 @@ if _database_url:
 os.environ["NNIWEB_DATA"] = os.path.join(_folder, "data")
 
 from nniweb.settings import *  # noqa: E402, F403
+
+if _database_url and "NNIWEB_TEST_DATABASE_TEMPLATE" in os.environ:
+    DATABASES["default"]["TEST"] = {"TEMPLATE": os.environ["NNIWEB_TEST_DATABASE_TEMPLATE"]}  # noqa: F405
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -17,8 +17,12 @@ from rest_framework.views import exception_handler, set_rollback
 from nniweb.experiments.clusters import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.intents import Refused
+from nniweb.outage_logs import first_line, is_database_away
 
 logger = logging.getLogger(__name__)
+
+DATABASE_AWAY = ("The database cannot be reached at the moment. What was stored is safe and running trials go on; try "
+                 "again in a few seconds.")
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
@@ -67,6 +71,11 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response:
         response = exception_handler(error, context)  # for its headers: WWW-Authenticate, Retry-After
         assert response is not None  # it answers every APIException
         response.data = {"errors": list(_items(error.detail, ""))}
+        return response
+    if is_database_away(error):
+        logger.warning("a request cannot be answered, the database says: %s", first_line(error))
+        response = _answer(503, [_item("", DATABASE_AWAY)])
+        response["Retry-After"] = "5"
         return response
     logger.error("%s failed", context["request"].path if context.get("request") else "a request", exc_info=error)
     return _answer(500, [_item("", "The server failed at this request. Its log has the reason; nothing you sent was "

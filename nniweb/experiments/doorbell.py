@@ -1,8 +1,9 @@
-"""Says "experiment X changed" to whoever listens in this process. Carries no data and may be lost.
+"""Says "experiment X changed" to whoever listens. Carries no data and may be lost.
 
 Who hears it reads the rows. A listener that was busy hears each experiment once, however often it
-was rung. What is rung in another process is found by the listeners' own looks at the database
-(every second in the worker, every two seconds for open pages).
+was rung. Where NNIWEB_REDIS_URL is set the bell is heard in the other processes of the installation
+too (``bell_between_processes``). What is rung elsewhere without it, or is lost, is found by the
+listeners' own looks at the database (every second in the worker, every two seconds for open pages).
 """
 
 import threading
@@ -10,7 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db import transaction
+
+from nniweb.experiments.bell_between_processes import BellBetweenProcesses
 
 
 class Listener:
@@ -50,6 +55,8 @@ def listening(callback: Callable[[int], None] | None = None) -> Iterator[Listene
     listener = Listener(callback)
     with _guard:
         _listeners.append(listener)
+    if _rings_carry():
+        _others.start()
     try:
         yield listener
     finally:
@@ -59,6 +66,12 @@ def listening(callback: Callable[[int], None] | None = None) -> Iterator[Listene
 
 def ring(experiment_pk: int) -> None:
     """Ring now. Inside a transaction use ``ring_on_commit``: a ring before the commit finds old rows."""
+    _ring_here(experiment_pk)
+    if _rings_carry():
+        _others.ring(experiment_pk)
+
+
+def _ring_here(experiment_pk: int) -> None:
     with _guard:
         listeners = list(_listeners)
     for listener in listeners:
@@ -67,3 +80,12 @@ def ring(experiment_pk: int) -> None:
 
 def ring_on_commit(experiment_pk: int) -> None:
     transaction.on_commit(lambda: ring(experiment_pk))
+
+
+#: The way to and from the other processes; without NNIWEB_REDIS_URL it is never started.
+_others = BellBetweenProcesses(lambda: get_channel_layer("bell"), _ring_here)
+
+
+def _rings_carry() -> bool:
+    """Whether there is a way to other processes."""
+    return "bell" in getattr(settings, "CHANNEL_LAYERS", {})

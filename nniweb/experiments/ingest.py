@@ -6,7 +6,8 @@ Used by the keeper endpoints and by whatever else brings journals home. Thread-s
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -123,7 +124,7 @@ def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
     attempts = {attempt.job_name: attempt for attempt in
                 Attempt.objects.filter(job_name__in=names).select_related("trial").defer("platform_state")}
     phases = _later_parameters([attempt.trial_id for attempt in attempts.values()])
-    revisions: dict[int, int] = {}
+    revisions = _revisions_of(deliveries, attempts)
     batch = _Batch()
     answers = []
     for delivery in deliveries:
@@ -138,6 +139,24 @@ def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
             answers.append(Answer(error.status, error.document(settings.INSTALLATION_ID)))
     _write(batch)
     return answers
+
+
+def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Attempt]) -> dict[int, int]:
+    """The next revision of each experiment that these reports will change.
+
+    Taken before any other row and in one order: two processes that store reports, or one and a worker, then never
+    wait for each other in a circle. A report that is refused afterwards has taken a revision for nothing.
+    """
+    changed = set()
+    for delivery in deliveries:
+        attempt, lines = attempts.get(delivery.job_name), delivery.report.lines
+        if attempt is None or delivery.report.replica:
+            continue
+        if (lines and lines[-1][0] > attempt.accepted) or attempt.trial.status == TrialJobStatus.UNKNOWN:
+            with suppress(RefusedReport):
+                authenticate(attempt, delivery.token_hash, delivery.received_at)
+                changed.add(attempt.trial.experiment_id)
+    return {pk: next_revision(pk) for pk in sorted(changed)}
 
 
 def authenticate(attempt: Attempt, token_hash: str | None, now: datetime) -> None:

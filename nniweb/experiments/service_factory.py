@@ -12,16 +12,18 @@ from nniweb.experiments.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Cluster
 from nniweb.experiments.sealing import unseal
 from trainingservice.base import ServiceContext, TrainingService
+from trainingservice.gpu_slots import GpuBook
 from trainingservice.platforms import load_platform
 
 
 def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda job_name: None, *,
-                  replacing: Mapping[str, str] | None = None) -> TrainingService:
+                  replacing: Mapping[str, str] | None = None, gpu_book: GpuBook | None = None) -> TrainingService:
     """A fresh service object with the cluster's settings, secrets and metadata; nothing is started.
 
     The metadata rows hold the values of the platform's metadata keys, and the secrets of its
     settings under their paths (``machineList[0].password``); ``replacing`` holds values that are
-    tried instead of stored ones (all of them, for a cluster that is not stored yet). Raises
+    tried instead of stored ones (all of them, for a cluster that is not stored yet). ``gpu_book`` is
+    where it books GPUs (default: the rows, for whoever asks). Raises
     trainingservice's errors (a missing library, wrong metadata), CannotOpen for a secret sealed
     with a lost key, ConfigInvalid for settings that no longer fit the platform.
     """
@@ -35,7 +37,7 @@ def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda jo
     folder = prepare(state_folder(cluster))
     service = platform(section.settings, ServiceContext(
         cluster_id=cluster.public_id, state_folder=folder, installation=settings.INSTALLATION_ID,
-        gpu_book=AttemptGpuBook(), on_change=on_change, relay_urls=addresses.server_urls,
+        gpu_book=gpu_book or AttemptGpuBook(), on_change=on_change, relay_urls=addresses.server_urls,
         public_urls=addresses.keeper_urls))
     for key in texts.keys() - secrets.keys():
         service.set_cluster_metadata(key, texts[key])

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 
 from nniweb.experiments import ingest
 from nniweb.experiments.models.account import hash_of
@@ -62,6 +63,10 @@ class KeeperApplication:
             await getattr(self, name)(match, hash_of(token.strip()), headers, receive, send)
         except RefusedReport as error:
             await _send(send, error.status, error.document(settings.INSTALLATION_ID))
+        except (OperationalError, InterfaceError) as error:
+            logger.warning("a keeper is asked to come again: the database says %s", error)
+            await _send(send, 503, _error(contract.ERROR_BUSY, "The server's database cannot be used at the moment."),
+                        retry_after=2)
         except _SenderGone:
             logger.debug("a keeper hung up in the middle of %s", path)
 

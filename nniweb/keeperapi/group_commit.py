@@ -17,6 +17,7 @@ import orjson
 from django.db import connection
 
 from nniweb.experiments import ingest
+from nniweb.experiments.idle_connections import give_connection_back
 from trainingservice.report_reading import ReadReport, RefusedReport, read_report
 
 logger = logging.getLogger(__name__)
@@ -106,7 +107,9 @@ class GroupCommit:
             except queue.Empty:
                 break
         if group:
-            self._answer(group, self._store(group))
+            answers = self._store(group)
+            give_connection_back()
+            self._answer(group, answers)
         return going_on
 
     def _store(self, group: list[_Waiting]) -> list[ingest.Answer]:

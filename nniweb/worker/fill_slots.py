@@ -179,10 +179,11 @@ def _submitted(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail) -> N
     work.failures.pop(attempt.pk, None)
     now = work.now()
     with work.lease.transaction():
+        # first, as everywhere: who takes the experiment's row and then the attempt's never waits in a circle
+        revision = next_revision(attempt.trial.experiment_id)
         if Attempt.objects.filter(pk=attempt.pk, stage=Attempt.Stage.SUBMITTING).update(
                 stage=Attempt.Stage.SUBMITTED, submitted_at=now, platform_state=detail.platform_state):
-            Trial.objects.filter(pk=attempt.trial_id, submitted_at=None).update(
-                submitted_at=now, revision=next_revision(attempt.trial.experiment_id))
+            Trial.objects.filter(pk=attempt.trial_id, submitted_at=None).update(submitted_at=now, revision=revision)
             Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
                 message=printable(detail.message))
 

@@ -75,7 +75,7 @@ def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
     for attempt, detail in due:
         by_experiment[attempt.trial.experiment_id].append((attempt, detail))
     with work.lease.transaction():
-        for experiment_pk, pairs in by_experiment.items():
+        for experiment_pk, pairs in sorted(by_experiment.items(), key=lambda item: item[0]):
             revision = next_revision(experiment_pk)
             for attempt, detail in pairs:
                 _write(work, attempt, detail, revision)

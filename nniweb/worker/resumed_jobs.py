@@ -8,15 +8,19 @@ from trainingservice.trial_job import KeeperAccess, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
 
-def resumed_jobs(cluster_pk: int) -> list[ResumedJob]:
-    """All unfinished attempts of a cluster. Their keepers have their tokens; the forms here hold none.
+def submit_unseen_again(cluster_pk: int) -> None:
+    """What nobody saw start may have waited in the memory of the object before, for a GPU or a machine.
 
-    What nobody saw start may have waited in the memory of the object before, for a GPU or a machine, and be nowhere
-    now: it is submitted again, which is harmless where it did arrive and brings a token where it did not.
+    It may be nowhere now: it is submitted again, which is harmless where it did arrive and brings a token where it
+    did not. Called inside the lease's transaction.
     """
     Attempt.objects.filter(trial__experiment__cluster=cluster_pk, trial__status=TrialJobStatus.WAITING.value,
                            stage=Attempt.Stage.SUBMITTED, journal_id="", started_at=None, observed_end__isnull=True,
                            ).update(stage=Attempt.Stage.SUBMITTING)
+
+
+def resumed_jobs(cluster_pk: int) -> list[ResumedJob]:
+    """All unfinished attempts of a cluster. Their keepers have their tokens; the forms here hold none."""
     platform = load_platform(Cluster.objects.get(pk=cluster_pk).platform)
     attempts = Attempt.objects.filter(trial__experiment__cluster=cluster_pk).exclude(
         stage=Attempt.Stage.ENDED).select_related("trial__experiment__code").prefetch_related("trial__parameter_sets")

@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 from django.db.models import Exists, OuterRef, Q
 
 from nniweb.experiments import doorbell, room_to_write
+from nniweb.experiments.idle_connections import give_connection_back
 from nniweb.experiments.models import Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
 from nniweb.experiments.service_factory import build_service
@@ -21,8 +22,9 @@ from nniweb.experiments.transitions import move_experiment
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import carry_out_stops, cluster_health, delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker.cluster_work import ClusterWork
+from nniweb.worker.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.lease import Lease, LeaseLost
-from nniweb.worker.resumed_jobs import resumed_jobs
+from nniweb.worker.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.service_host import ServiceHost
 from nniweb.worker.tuner_desk import TunerDesk
 from trainingservice.base import TrainingService
@@ -89,6 +91,7 @@ class ClusterRunner:
                     if not self._guarded_round(only):
                         with guard:
                             rung |= rung_now
+                    give_connection_back()
                     self._wake.wait(max(0.0, next_full_round - time.monotonic()))
         except LeaseLost:
             logger.warning("cluster %s: another worker has taken over", self._name)
@@ -175,7 +178,7 @@ class ClusterRunner:
         close_old_connections()
         cluster = Cluster.objects.prefetch_related("metadata").get(pk=self.cluster_pk)
         try:
-            return build_service(cluster, on_change)
+            return build_service(cluster, on_change, gpu_book=FencedGpuBook(self.lease))
         except (PermanentError, TemporaryError):
             raise
         except Exception as error:
@@ -183,4 +186,9 @@ class ClusterRunner:
             raise PermanentError(str(error)) from error
 
     def _resume(self) -> list:  # type: ignore[type-arg]
+        try:
+            with self.lease.transaction():
+                submit_unseen_again(self.cluster_pk)
+        except LeaseLost:
+            raise TemporaryError("Another worker has taken this cluster over.") from None
         return resumed_jobs(self.cluster_pk)

@@ -5,9 +5,11 @@ lease run out. ``serve`` runs a supervisor in a thread, ``manage.py worker`` in 
 """
 
 import logging
+import os
 import threading
 import time
 import uuid
+from collections import Counter
 from datetime import timedelta
 
 from django.db import DatabaseError, connection
@@ -16,17 +18,21 @@ from django.utils import timezone
 
 from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.code_archives import remove_unused
+from nniweb.experiments.idle_connections import give_connection_back
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
+from nniweb.experiments.worker_presence import ALIVE_FOR
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker.lease import RENEW_SECONDS, Lease, LeaseLost
-from nniweb.worker.process_identity import host_name, own_start_time
+from nniweb.worker.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.worker.runner import ClusterRunner
 
 logger = logging.getLogger(__name__)
 
 #: How often clusters without a holder are looked for, in seconds (sooner when a bell rings).
 LOOK_SECONDS = 1.0
+#: How long a free cluster is left to a worker that drives fewer, in seconds: two of its looks and a bit.
+COURTESY_SECONDS = 2.5
 #: How often code archives that nobody needs any more are removed, in seconds.
 TIDY_SECONDS = 3600.0
 #: Worker rows not heard of for so long are removed.
@@ -44,23 +50,30 @@ class Supervisor:
         self._renewing_over = threading.Event()
         self._tuners = TunerClient()
         self._next_tidying = 0.0
+        #: Cluster -> monotonic time since which it was seen without a worker.
+        self._free_since: dict[int, float] = {}
+        #: Whether this worker's row is there; written again by ``run`` where it is not.
+        self._registered = False
 
     def run(self) -> None:
         """Work until stopped; then finish the rounds, give the leases back and return. Trials go on."""
-        self._register()
         renewal = threading.Thread(target=self._renew, name="leases", daemon=True)
         renewal.start()
         try:
             with doorbell.listening() as listener:
                 while not self._stopping.is_set():
                     try:
+                        if not self._registered:
+                            self._register()
                         self.look()
                         self._tidy()
+                        give_connection_back()
                     except DatabaseError as error:
                         logger.warning("clusters cannot be looked after, the database says: %s", error)
                         connection.close()
                     listener.wait(LOOK_SECONDS)
         finally:
+            self._sign_off()  # first: nobody leaves a cluster to a worker that is ending
             self._close()
             self._renewing_over.set()
             renewal.join(timeout=10)
@@ -87,14 +100,33 @@ class Supervisor:
             elif cluster is None or cluster.settings_revision != runner.settings_revision:
                 runner.stop()
         for pk, cluster in wanted.items():
-            if pk not in self._runners and not self._stopping.is_set():
+            if pk not in self._runners and not self._stopping.is_set() and not self._leave_to_others(cluster):
                 self._take(cluster)
+
+    def _leave_to_others(self, cluster: Cluster) -> bool:
+        """Whether a free cluster is left, for a moment, to a living worker that drives fewer than this one.
+
+        Only those that nobody drives: one whose worker failed is taken at once by whoever comes first.
+        """
+        if cluster.lease_holder:
+            self._free_since.pop(cluster.pk, None)
+            return False
+        since = self._free_since.setdefault(cluster.pk, time.monotonic())
+        if time.monotonic() - since > COURTESY_SECONDS:
+            return False
+        others = Worker.objects.filter(heard_at__gte=timezone.now() - ALIVE_FOR).exclude(pk=self.worker_id)
+        if cluster.pinned_host:
+            others = others.filter(host=cluster.pinned_host)
+        driven = Counter(Cluster.objects.exclude(lease_holder="").values_list("lease_holder", flat=True))
+        return any(driven[worker.pk] < len(self._runners) for worker in others
+                   if is_alive_here(worker.host, worker.pid, worker.pid_started))
 
     def _take(self, cluster: Cluster) -> None:
         lease = Lease.acquire(cluster, self.worker_id)
         if lease is None:
             return
         logger.info("cluster %s: this worker drives it now (epoch %d)", cluster.name, lease.epoch)
+        self._free_since.pop(cluster.pk, None)
         runner = ClusterRunner(cluster, lease, self._tuners)
         with self._guard:
             self._runners[cluster.pk] = runner
@@ -107,15 +139,22 @@ class Supervisor:
     def _register(self) -> None:
         now = timezone.now()
         Worker.objects.filter(heard_at__lt=now - FORGET_WORKERS_AFTER).delete()
-        import os
+        Worker.objects.update_or_create(id=self.worker_id, defaults={
+            "host": host_name(), "pid": os.getpid(), "pid_started": own_start_time(), "started_at": now,
+            "heard_at": now})
+        self._registered = True
 
-        Worker.objects.create(id=self.worker_id, host=host_name(), pid=os.getpid(), pid_started=own_start_time(),
-                              started_at=now, heard_at=now)
+    def _sign_off(self) -> None:
+        try:
+            Worker.objects.filter(pk=self.worker_id).delete()
+        except DatabaseError:
+            logger.warning("the worker's row could not be removed")
 
     def _renew(self) -> None:
         try:
             while not self._renewing_over.wait(RENEW_SECONDS):
                 self.renew()
+                give_connection_back()
         finally:
             connection.close()
 
@@ -134,7 +173,8 @@ class Supervisor:
                 room_to_write.note_refused(error)
                 connection.close()
         try:
-            Worker.objects.filter(pk=self.worker_id).update(heard_at=timezone.now())
+            if not Worker.objects.filter(pk=self.worker_id).update(heard_at=timezone.now()):
+                self._registered = False  # somebody took it for gone, after a day of sleep
             room_to_write.note_written()
         except DatabaseError as error:
             room_to_write.note_refused(error)
@@ -149,10 +189,6 @@ class Supervisor:
         for runner in runners:
             runner.join(max(0.1, deadline - time.monotonic()))
         self._tuners.shutdown()
-        try:
-            Worker.objects.filter(pk=self.worker_id).delete()
-        except DatabaseError:
-            logger.warning("the worker's row could not be removed")
 
 
 def _wanted_clusters() -> list[Cluster]:

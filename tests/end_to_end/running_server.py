@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import requests
 
@@ -81,7 +81,7 @@ class RunningServer:
         return self._process is not None and self._process.poll() is None
 
     def start(self, *options: str, program: Sequence[str] = ("manage.py",),
-              env: Mapping[str, str] | None = None, wait: bool = True) -> RunningServer:
+              env: Mapping[str, str] | None = None, wait: bool = True) -> Self:
         """Start the server, with these options of ``serve``, and wait until it answers.
 
         ``program``: what Python runs in place of manage.py; ``env``: more variables, for this start alone.
@@ -89,12 +89,16 @@ class RunningServer:
         assert not self.is_alive, "it runs already"
         with open(self.log_file, "ab") as log:
             # a session of its own: Ctrl-C in the test's terminal is the test's business
-            self._process = subprocess.Popen([sys.executable, *program, "serve", *options], cwd=ROOT,
+            self._process = subprocess.Popen([*self.command(program), *options], cwd=ROOT,
                                              env={**self.environment, **(env or {})}, stdin=subprocess.DEVNULL,
                                              stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         if wait:
-            self.wait_until(self._answers, START_PATIENCE, "the server answers")
+            self.wait_until(self._is_up, START_PATIENCE, "the server answers")
         return self
+
+    def command(self, program: Sequence[str]) -> list[str]:
+        """What is started; processes of other kinds are subclasses."""
+        return [sys.executable, *program, "serve"]
 
     def wait_for_end(self, patience: float = PATIENCE) -> int:
         """Wait until the server ends by itself (a test made it die); returns its exit status."""
@@ -106,8 +110,13 @@ class RunningServer:
         finally:
             self._session.close()
 
-    def _answers(self) -> bool:
-        assert self.is_alive, f"the server ended by itself with {self._process and self._process.returncode}"
+    def _is_up(self) -> bool:
+        assert self.is_alive, (f"the server ended by itself with {self._process and self._process.returncode}\n"
+                               f"{self.log_tail()}")
+        return self.answers()
+
+    def answers(self) -> bool:
+        """Whether the process that was started is ready."""
         try:  # written when the server listens
             return bool(json.loads((self.data_folder / "server.json").read_text())["pid"] == self.pid)
         except (OSError, ValueError):
@@ -121,10 +130,15 @@ class RunningServer:
         """KILL, as when the power fails: the server alone, nothing else."""
         self._end(signal.SIGKILL)
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, and do not wait."""
+        assert self._process is not None, "the server was not started"
+        self._process.send_signal(number)
+
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None, "the server was not started"
         if self.is_alive:
-            self._process.send_signal(number)
+            self.send_signal(number)
         try:
             return self._process.wait(STOP_PATIENCE)
         except subprocess.TimeoutExpired:

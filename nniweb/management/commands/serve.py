@@ -67,6 +67,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"NNI's clients find experiment {opened.experiment_id} at port {opened.port} of this "
                                   "machine, without a token: every local user may steer this experiment.\n")
             self.stdout.flush()
+            connection.close()
             worker.start()
             threading.Thread(target=self._launch_demo, args=[user], name="demo", daemon=True).start()
 

@@ -1,0 +1,192 @@
+"""Carries rings to the other processes of the installation and theirs to this one, over a channel layer (Redis).
+
+A thread with an event loop of its own: whoever rings never waits, and it works the same in a web process and in a
+worker. Rings carry no data and may be lost. So while Redis is away they are dropped, which is logged once, as is its
+return; what changed meanwhile is found by the listeners' own looks at the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+#: The group that every process of the installation listens to.
+GROUP = "bell"
+#: Pause after a message, in seconds: what is rung meanwhile goes out together.
+GATHER_SECONDS = 0.02
+#: How often a process sends itself an empty message, in seconds: it must hear it.
+PROBE_SECONDS = 5.0
+#: Longest wait for Redis in one step, in seconds.
+PATIENCE = 10.0
+#: Longest wait for its connections to close, in seconds.
+CLOSE_SECONDS = 1.0
+#: Pause between two tries while Redis is away, in seconds.
+RETRY_SECONDS = 1.0
+
+
+class BellBetweenProcesses:
+    """``ring`` may be called from any thread and does not wait. Its thread starts with the first ``start``."""
+
+    def __init__(self, make_layer: Callable[[], Any], heard: Callable[[int], None]) -> None:
+        """``make_layer`` gives the channel layer; ``heard`` is called, in the bell's thread, for each experiment that
+        another process rang for, and must not block."""
+        self._make_layer = make_layer
+        self._heard = heard
+        self._name = secrets.token_hex(8)
+        self._guard = threading.Lock()
+        self._rung: set[int] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        # --- of the loop alone
+        self._wake = asyncio.Event()
+        self._probe_heard = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        #: Whether the last thing said about Redis was that it is there; None before anything was said.
+        self._connected: bool | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether other processes hear this one, as far as is known."""
+        return bool(self._connected)
+
+    def start(self) -> None:
+        """Hear the others from soon on. Harmless when repeated."""
+        with self._guard:
+            if self._thread is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._run, args=[self._loop], name="bell", daemon=True)
+                self._thread.start()
+                atexit.register(self.close)
+
+    def ring(self, experiment_pk: int) -> None:
+        """Tell the other processes, soon."""
+        self.start()
+        with self._guard:
+            first = not self._rung
+            self._rung.add(experiment_pk)
+            if first and self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # the process is ending and has closed the loop
+                    self._loop.call_soon_threadsafe(self._wake.set)
+
+    def close(self) -> None:
+        """End the thread; waits a few seconds at most. A later ring starts a new one."""
+        with self._guard:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            if loop is not None:
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._cancel)
+        if thread is not None:
+            thread.join(PATIENCE)
+            atexit.unregister(self.close)
+
+    # --- the thread ------------------------------------------------------------------------
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._wake, self._probe_heard, self._connected = asyncio.Event(), asyncio.Event(), None
+        self._task = loop.create_task(self._stay_connected())
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                loop.run_until_complete(self._task)
+        finally:
+            loop.close()  # closes the layer's connections of this loop as well
+
+    async def _stay_connected(self) -> None:
+        while True:
+            try:
+                await self._exchange(self._make_layer())
+            except Exception as error:  # of many kinds: the layer's, those of its client library, the system's
+                self._say_away(error)
+            self._take()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _exchange(self, layer: Any) -> None:
+        """Hear and speak until something fails."""
+        hearing: asyncio.Task[None] | None = None
+        try:
+            async with asyncio.timeout(PATIENCE):
+                channel = await layer.new_channel()
+                await layer.group_add(GROUP, channel)
+            hearing = asyncio.create_task(self._hear(layer, channel))
+            await self._probe(layer)
+            self._say_connected()
+            await self._speak(layer)
+        finally:
+            await _disconnect(layer)
+            if hearing is not None:
+                hearing.cancel()
+                await asyncio.gather(hearing, return_exceptions=True)
+
+    async def _speak(self, layer: Any) -> None:
+        loop = asyncio.get_running_loop()
+        next_probe = loop.time() + PROBE_SECONDS
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), max(0.0, next_probe - loop.time()))
+            if self._wake.is_set():
+                await self._send(layer, self._take())
+                await asyncio.sleep(GATHER_SECONDS)
+            if loop.time() >= next_probe:
+                await self._probe(layer)
+                next_probe = loop.time() + PROBE_SECONDS
+
+    async def _hear(self, layer: Any, channel: str) -> None:
+        while True:
+            message = await layer.receive(channel)
+            if message.get("by") == self._name:
+                self._probe_heard.set()
+                continue
+            for experiment_pk in message.get("experiments", ()):
+                self._heard(experiment_pk)
+
+    async def _probe(self, layer: Any) -> None:
+        self._probe_heard.clear()
+        await self._send(layer, [])
+        async with asyncio.timeout(PATIENCE):
+            await self._probe_heard.wait()
+
+    async def _send(self, layer: Any, experiments: list[int]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await layer.group_send(GROUP, {"type": "rung", "by": self._name, "experiments": experiments})
+
+    def _take(self) -> list[int]:
+        """What was rung since the last time."""
+        with self._guard:
+            rung, self._rung = self._rung, set()
+            self._wake.clear()
+        return sorted(rung)
+
+    def _say_connected(self) -> None:
+        if self._connected is False:
+            logger.warning("Redis is back: changes made by other processes are seen at once again")
+        self._connected = True
+
+    def _say_away(self, error: Exception) -> None:
+        if self._connected is not False:
+            logger.warning("Redis cannot be reached (%s): until it is back, changes made by other processes are seen "
+                           "one or two seconds later", str(error) or "it does not answer")
+        self._connected = False
+
+
+async def _disconnect(layer: Any) -> None:
+    """End connections and subscriptions: the next try begins from nothing.
+
+    Tried twice, because the layer waits for a task that it cancels, and under load that task was seen to miss it.
+    """
+    for _ in range(2):
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await layer.flush()
+                return

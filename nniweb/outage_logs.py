@@ -1,0 +1,51 @@
+"""What is logged while the database server is away: a line each, no traceback, and not the same line all the time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from django.db import InterfaceError, OperationalError
+
+#: Pause between two lines of the same kind from a logger that repeats itself, in seconds.
+REPEAT_SECONDS = 60.0
+
+
+def is_database_away(error: BaseException | None) -> bool:
+    """Whether an error says that PostgreSQL cannot be reached, not that something is wrong with what was asked."""
+    return isinstance(error, OperationalError | InterfaceError) \
+        and type(error.__cause__).__module__.partition(".")[0] in ("psycopg", "psycopg_pool")
+
+
+def first_line(error: BaseException) -> str:
+    """psycopg's texts go on with hints that are the same each time."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+class NoTracebackWhileDatabaseIsAway(logging.Filter):
+    """A filter of handlers: the reason is outside of this program, so its stack says nothing."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        if error is not None and is_database_away(error):
+            record.msg = f"{record.getMessage()} (the database says: {first_line(error)})"
+            record.args = None
+            record.exc_info = record.exc_text = None
+        return True
+
+
+class OnceAMinute(logging.Filter):
+    """A filter of loggers that try again and again and say so each time: one line a minute for each kind of text."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._monotonic = monotonic
+        self._next: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = self._monotonic()
+        if now < self._next.get(str(record.msg), 0.0):
+            return False
+        self._next[str(record.msg)] = now + REPEAT_SECONDS
+        return True

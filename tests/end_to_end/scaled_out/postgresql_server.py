@@ -1,0 +1,181 @@
+"""A real PostgreSQL server for tests: its own data folder, reached through a unix socket only.
+
+    def test_something(postgresql):                       # started once for all tests of a process
+        url = postgresql.new_database()                   # migrated and empty; for NNIWEB_DATABASE_URL
+        postgresql.kill(); postgresql.start()             # the same data again
+
+What is committed survives ``kill``; a power failure it would not (fsync is off, for speed).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from tests.end_to_end.scaled_out.unprivileged_folder import UnprivilegedFolder
+
+NO_POSTGRESQL = "no PostgreSQL server: apt-get install postgresql"
+ROOT = Path(__file__).resolve().parents[3]
+#: Seconds for the server to come up, crash recovery included, on a busy machine.
+PATIENCE = 60.0
+#: Its only role, a superuser without a password.
+ROLE = "nniweb"
+#: Of the user ``admin`` in migrated databases.
+PASSWORD = "of-the-tests"
+
+
+def programs_folder() -> Path:
+    """Where initdb and postgres are; the test is skipped where they are not installed."""
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    found = [path.parent for path in debian] or ([Path(on_path).resolve().parent] if on_path else [])
+    if not found:
+        pytest.skip(NO_POSTGRESQL)
+    return found[-1]
+
+
+class PostgresqlServer:
+    """``start``, ``stop`` and ``kill`` as often as wanted; ``close`` removes everything."""
+
+    def __init__(self) -> None:
+        self._programs = programs_folder()
+        self._folder = UnprivilegedFolder("pg")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._numbers = itertools.count(1)
+        self._migrated = False
+        #: Of the user ``admin`` in every database of ``new_database``; "" before the first of them is made.
+        self.token = ""
+        subprocess.run([self._programs / "initdb", "-D", self._data, "-U", ROLE, "-A", "trust", "-E", "UTF8",
+                        "--locale=C", "--no-sync"], check=True, cwd=self._folder.path, stdin=subprocess.DEVNULL,
+                       capture_output=True, **self._folder.run_as)
+
+    @property
+    def _data(self) -> Path:
+        return self._folder.path / "data"
+
+    @property
+    def log_file(self) -> Path:
+        return self._folder.path / "log"
+
+    @property
+    def pid(self) -> int:
+        """Of the server's first process."""
+        assert self._process is not None, "the server was not started"
+        return self._process.pid
+
+    def start(self) -> PostgresqlServer:
+        """Start it and wait until it answers. After ``kill`` its left-over processes are waited for."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            if self._process is None or self._process.poll() is not None:
+                # after a kill the first try may be refused: "pre-existing shared memory block is still in use"
+                with open(self.log_file, "ab") as log:
+                    self._process = subprocess.Popen(
+                        [self._programs / "postgres", "-D", self._data, "-k", self._folder.path, "-h", "",
+                         "-c", "fsync=off", "-c", "full_page_writes=off"], cwd=self._folder.path,
+                        stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                        **self._folder.run_as)
+            try:
+                self._connect("postgres").close()
+                return self
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, f"PostgreSQL does not answer:\n{self.log_file.read_text()[-2000:]}"
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        """A fast, clean shutdown: connections are ended."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """KILL its first process; the others notice and end by themselves."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+            self._process.wait(PATIENCE)
+
+    def close(self) -> None:
+        self._end(signal.SIGINT)
+        self._folder.remove()
+
+    # --- databases -------------------------------------------------------------------------
+
+    def url(self, database: str) -> str:
+        return f"postgres://{ROLE}@{quote(str(self._folder.path), safe='')}/{database}"
+
+    def new_database(self) -> str:
+        """Make a database and return its URL: migrated, with the first user, whose REST token is ``token``."""
+        if not self.token:
+            self.execute("DROP DATABASE IF EXISTS with_user")
+            self.execute(f"CREATE DATABASE with_user TEMPLATE {self.blank_template()}")
+            self.token = _in_django(self.url("with_user"), _MAKE_USER)
+        name = f"nniweb{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE with_user")
+        return self.url(name)
+
+    def blank_template(self) -> str:
+        """Name of a database that is migrated and empty, for ``CREATE DATABASE ... TEMPLATE``."""
+        if not self._migrated:
+            self.execute("DROP DATABASE IF EXISTS blank")
+            self.execute("CREATE DATABASE blank")
+            _in_django(self.url("blank"), _MIGRATE)
+            self._migrated = True
+        return "blank"
+
+    def execute(self, statement: str) -> None:
+        """One statement, outside of a transaction, in the database ``postgres``."""
+        with self._connect("postgres") as connection:
+            connection.execute(statement.encode())
+
+    def _connect(self, database: str) -> psycopg.Connection:
+        return psycopg.connect(host=str(self._folder.path), user=ROLE, dbname=database, autocommit=True,
+                               connect_timeout=5)
+
+
+_MIGRATE = "from django.core.management import call_command; call_command('migrate', verbosity=0)"
+_MAKE_USER = f"""
+from nniweb.experiments.models import ApiToken
+from nniweb.first_start import first_user
+user = first_user()
+user.set_password({PASSWORD!r})
+user.save()
+print(ApiToken.make(user, "tests"))
+"""
+
+
+def _in_django(url: str, program: str) -> str:
+    """Run a piece of Python with Django on a database; returns what it printed."""
+    with TemporaryDirectory() as folder:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "DJANGO_"))}
+        environment |= {"NNIWEB_DATA": folder, "NNIWEB_DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "nniweb.settings"}
+        done = subprocess.run([sys.executable, "-c", f"import django; django.setup()\n{program}"], cwd=ROOT, check=True,
+                              env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def postgresql_of_this_run() -> Iterator[PostgresqlServer]:
+    server = PostgresqlServer()
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def postgresql(postgresql_of_this_run: PostgresqlServer) -> PostgresqlServer:
+    """A server that answers; a test may kill it, the next one finds it started again."""
+    return postgresql_of_this_run.start()

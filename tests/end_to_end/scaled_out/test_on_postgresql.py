@@ -1,0 +1,27 @@
+"""What depends most on the database runs on PostgreSQL with every run; "make test-postgresql" all else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.end_to_end.running_server import ROOT
+from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
+
+#: Leases, the storing of reports, wishes of people, what pages are sent.
+REPRESENTATIVE = ["tests/nniweb/worker/test_lease.py", "tests/nniweb/experiments/test_ingest.py",
+                  "tests/nniweb/experiments/test_intents.py", "tests/nniweb/live/test_live_frames.py"]
+
+
+@pytest.mark.timeout(240)
+def test_leases_reports_wishes_and_frames_are_the_same_on_postgresql(postgresql: PostgresqlServer) -> None:
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith(("NNIWEB_", "DJANGO_", "PYTEST_"))}
+    environment |= {"NNIWEB_TEST_DATABASE_URL": postgresql.url("postgres"),
+                    "NNIWEB_TEST_DATABASE_TEMPLATE": postgresql.blank_template()}
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *REPRESENTATIVE], cwd=ROOT,
+                          env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
