@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Writes the folder secrets/ beside this file: keys and passwords, made once. Standard library only.
+
+Keep the folder: without secrets/seal-keys the secrets in the database cannot be opened again. It is not for git.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import sys
+from pathlib import Path
+
+
+def contents() -> dict[str, str]:
+    """File name -> what stands in it. Passwords are letters and digits, so that they need no quoting in addresses."""
+    database, redis = secrets.token_hex(24), secrets.token_hex(24)
+    return {
+        "database-password": database,
+        "database-url": f"postgres://nniweb:{database}@nniweb-postgresql:5432/nniweb",
+        "redis-password": redis,
+        "redis-url": f"redis://:{redis}@nniweb-redis:6379/0",
+        "installation": secrets.token_hex(8),
+        "seal-keys": base64.urlsafe_b64encode(os.urandom(32)).decode(),
+        "secret-key": secrets.token_urlsafe(50),
+    }
+
+
+def main(folder: Path) -> str:
+    """Why nothing was written, a sentence; "" where all is."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return f"{folder} is there already, and with new keys the database's secrets could not be opened any more."
+    for name, text in contents().items():
+        with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(__file__).resolve().parent / "secrets") or 0)
