@@ -61,6 +61,8 @@ class AzureMlWorkspace(HttpDouble):
         self.codes: dict[str, dict[str, Any]] = {}
         self.blobs: dict[str, bytes] = {}
         self.secret = SECRET
+        #: Client ids of the managed identities of the server's machine; "": the one that the machine itself has.
+        self.identities: set[str] = set()
         self.token_is_valid = True
         self._lock = threading.RLock()
 
@@ -92,6 +94,8 @@ class AzureMlWorkspace(HttpDouble):
         path = request.path
         if path.startswith(f"/{TENANT}/"):
             return self._log_in(request, path.removeprefix(f"/{TENANT}/"))
+        if path == "/metadata/identity/oauth2/token":
+            return self._identity(request)
         if path.startswith("/store/"):
             return self._blob(request)
         if path.startswith("/logs/"):
@@ -133,6 +137,15 @@ class AzureMlWorkspace(HttpDouble):
             return Answer(401, {"error": "invalid_client",
                                 "error_description": "AADSTS7000215: Invalid client secret provided."})
         return Answer(200, {"access_token": TOKEN, "token_type": "Bearer", "expires_in": 3600})
+
+    def _identity(self, request: Request) -> Answer:
+        """What the machine's own metadata service answers (no TLS and another address, on a real machine)."""
+        if request.headers.get("Metadata") != "true":
+            return Answer(400, {"error": "invalid_request", "error_description": "The header Metadata is missing"})
+        if request.query.get("client_id", "") not in self.identities:
+            return Answer(400, {"error": "invalid_request", "error_description": "Identity not found"})
+        return Answer(200, {"access_token": TOKEN, "expires_in": "3600", "expires_on": str(int(time.time()) + 3600),
+                            "resource": request.query.get("resource", ""), "token_type": "Bearer"})
 
     def _blob(self, request: Request) -> Answer:
         if request.query.get("sig") != "signed":

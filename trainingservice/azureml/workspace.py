@@ -254,6 +254,9 @@ class Workspace:
     def _what_to_renew(self) -> str:
         if self._settings.client_secret is not None:
             return "Renew the service principal's secret and put it into the cluster's settings (clientSecret)."
+        if self._settings.managed_identity:
+            return "Give the server's machine this managed identity (clientId names a user-assigned one), or put a " \
+                   "service principal into the cluster's settings (tenantId, clientId, clientSecret)."
         return "Run az login as the server's user, or give a service principal (tenantId, clientId, clientSecret)."
 
 

@@ -49,3 +49,17 @@ def test_on_several_machines_it_is_refused_without_shared_storage(api, pbt, code
     assert api.post("/api/v1/experiments/", {**body, "config": pbt + SHARE}).status_code == 201
     experiment = Experiment.objects.get()
     assert experiment.tuner["class_args"]["all_checkpoint_dir"] == f"/mnt/there/nni/{experiment.public_id}/checkpoint"
+
+
+def test_on_a_single_machine_elsewhere_the_folder_must_be_named(api, pbt, code_folder, ada) -> None:
+    machines = [{"host": "192.0.2.1", "user": "ann", "password": "sesame"}]
+    clusters.create_cluster("one", "remote", {"machineList": machines}, owner=ada, is_private=False, host="")
+    body = {"config": pbt, "base_directory": str(code_folder), "cluster": "one"}
+    answer = api.post("/api/v1/experiments/", body)
+    assert answer.status_code == 400, answer.content
+    [error] = answer.json()["errors"]
+    assert error["field"] == "tuner.classArgs"
+    assert error["message"] == "PBT needs a folder for checkpoints on the machine: give it as all_checkpoint_dir."
+    named = pbt.replace("  name: PBT\n", "  name: PBT\n  classArgs:\n    all_checkpoint_dir: /scratch/run\n")
+    assert api.post("/api/v1/experiments/", {**body, "config": named}).status_code == 201
+    assert Experiment.objects.get().tuner["class_args"]["all_checkpoint_dir"] == "/scratch/run"
