@@ -15,6 +15,7 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
+from nniweb.observability import probes  # noqa: E402
 from trialkeeper import contract  # noqa: E402
 
 keeper_application = KeeperApplication()
@@ -25,6 +26,8 @@ async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awa
                       send: Callable[[Any], Awaitable[None]]) -> None:
     if scope["type"] == "http" and scope["path"].startswith(contract.URL_PREFIX):
         await keeper_application(scope, receive, send)
+    elif scope["type"] == "http" and scope["path"] in probes.PATHS:
+        await probes.probe_application(scope, receive, send)
     elif scope["type"] == "http":
         await django_application(scope, receive, send)
     elif scope["type"] == "websocket":

@@ -240,15 +240,26 @@ SPECTACULAR_SETTINGS = {
 
 # --- logs ------------------------------------------------------------------------------------
 LOG_LEVEL = text("NNIWEB_LOG_LEVEL", "INFO").upper()
+LOG_FORMAT = text("NNIWEB_LOG_FORMAT", "text").lower()
+if LOG_FORMAT not in ("text", "json"):
+    raise ImproperlyConfigured(f"NNIWEB_LOG_FORMAT must be text or json, not {LOG_FORMAT!r}.")
+METRICS_TOKEN = text("NNIWEB_METRICS_TOKEN")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "pythonjsonlogger.json.JsonFormatter", "fmt": ["levelname", "name", "message"],
+                 "rename_fields": {"levelname": "level", "name": "logger", "exc_info": "exception"},
+                 "timestamp": "time"},
+    },
     "filters": {
         "database_away": {"()": "nniweb.outage_logs.NoTracebackWhileDatabaseIsAway"},
         "once_a_minute": {"()": "nniweb.outage_logs.OnceAMinute"},
+        "ids": {"()": "nniweb.observability.log_ids.AddIds"},
     },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain", "filters": ["database_away"]}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT,
+                             "filters": ["database_away", "ids"]}},
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
         **{name: {"level": LOG_LEVEL} for name in ("nniweb", "trainingservice")},

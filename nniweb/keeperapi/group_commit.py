@@ -9,8 +9,9 @@ import atexit
 import logging
 import queue
 import threading
+import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import orjson
@@ -18,6 +19,7 @@ from django.db import connection
 
 from nniweb.experiments import ingest
 from nniweb.experiments.idle_connections import give_connection_back
+from nniweb.observability import process_figures
 from trainingservice.report_reading import ReadReport, RefusedReport, read_report
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class _Waiting:
     received_at: datetime
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[ingest.Answer]"
+    arrived: float = field(default_factory=time.monotonic)
 
 
 class GroupCommit:
@@ -53,6 +56,13 @@ class GroupCommit:
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
+        #: Monotonic time at which the first report of the group under way arrived.
+        self._oldest: float | None = None
+        process_figures.show_queue(self._queue.qsize, self._oldest_seconds)
+
+    def _oldest_seconds(self) -> float:
+        oldest = self._oldest
+        return 0.0 if oldest is None else time.monotonic() - oldest
 
     async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> ingest.Answer:
         """Wait for the commit and return the answer. Raises TooManyWaiting."""
@@ -107,9 +117,11 @@ class GroupCommit:
             except queue.Empty:
                 break
         if group:
+            self._oldest = group[0].arrived
             answers = self._store(group)
             give_connection_back()
             self._answer(group, answers)
+            self._oldest = None
         return going_on
 
     def _store(self, group: list[_Waiting]) -> list[ingest.Answer]:
@@ -122,6 +134,7 @@ class GroupCommit:
                 deliveries.append(ingest.Delivery(waiting.job_name, waiting.token_hash, read, waiting.received_at))
             else:
                 answers.append(read)
+        began = time.monotonic()
         try:
             stored = iter(ingest.store(deliveries) if deliveries else [])
         except Exception:
@@ -129,6 +142,11 @@ class GroupCommit:
             connection.close()
             body = {"installation": self._installation, "error": "internal", "message": "The server failed."}
             return [answer or ingest.Answer(500, body) for answer in answers]
+        finally:
+            if deliveries:
+                process_figures.commit_seconds.observe(time.monotonic() - began)
+                process_figures.group_reports.observe(len(deliveries))
+        process_figures.entries.inc(sum(len(delivery.report.entries) for delivery in deliveries))
         return [answer or next(stored) for answer in answers]
 
     def _read(self, waiting: _Waiting) -> ReadReport | ingest.Answer:
@@ -140,7 +158,10 @@ class GroupCommit:
     @staticmethod
     def _answer(group: list[_Waiting], answers: list[ingest.Answer]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, ingest.Answer]]] = defaultdict(list)
+        now = time.monotonic()
         for waiting, answer in zip(group, answers, strict=True):
+            process_figures.reports.labels(str(answer.status)).inc()
+            process_figures.report_seconds.observe(now - waiting.arrived)
             by_loop[waiting.loop].append((waiting, answer))
         for loop, pairs in by_loop.items():
             try:

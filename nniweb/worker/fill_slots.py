@@ -23,6 +23,7 @@ from nniweb.experiments.retries import REFUSED
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment
 from nniweb.experiments.tuner_events import append_events
+from nniweb.observability.log_ids import log_ids
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
@@ -170,7 +171,8 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, to
 
 
 def _call_submit(service: TrainingService, form: JobApplicationForm) -> TrialJobDetail:
-    return service.submit_trial_job(form)
+    with log_ids(experiment=form.experiment_id, trial=form.trial_job_id):
+        return service.submit_trial_job(form)
 
 
 def _submitted(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail) -> None:

@@ -19,6 +19,8 @@ from nniweb.experiments.models import Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
 from nniweb.experiments.service_factory import build_service
 from nniweb.experiments.transitions import move_experiment
+from nniweb.observability import process_figures
+from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import carry_out_stops, cluster_health, delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker.cluster_work import ClusterWork
@@ -69,6 +71,10 @@ class ClusterRunner:
     # --- the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with log_ids(cluster=self._name):
+            self._make_rounds()
+
+    def _make_rounds(self) -> None:
         rung: set[int] = set()
         guard = threading.Lock()
 
@@ -102,7 +108,8 @@ class ClusterRunner:
         try:
             if not self.lease.is_good:
                 self.lease.renew()  # it is ours until another epoch has begun; where nobody can say so, nothing is done
-            self.round(only)
+            with process_figures.round_seconds.labels(self._name).time():
+                self.round(only)
             return True
         except LeaseLost:
             raise
@@ -113,6 +120,7 @@ class ClusterRunner:
             connection.close()
         except Exception:
             logger.exception("cluster %s: a round failed; the next one tries again", self._name)
+        process_figures.rounds_failed.labels(self._name).inc()
         # what fails each time must not fill the log or the processor
         self._stopping.wait(ROUND_SECONDS)
         return False
@@ -133,9 +141,10 @@ class ClusterRunner:
     def _steps(self, experiment: Experiment) -> None:
         """The steps of one experiment; what goes wrong in them harms no other experiment."""
         try:
-            teach_tuner.teach_tuner(self.work, experiment)
-            carry_out_stops.carry_out_stops(self.work, experiment)
-            fill_slots.fill_slots(self.work, experiment)
+            with log_ids(experiment=experiment.public_id):
+                teach_tuner.teach_tuner(self.work, experiment)
+                carry_out_stops.carry_out_stops(self.work, experiment)
+                fill_slots.fill_slots(self.work, experiment)
         except (LeaseLost, DatabaseError):
             raise
         except Exception:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from django.db import close_old_connections, connection
 
+from nniweb.observability.log_ids import log_ids
 from nniweb.worker.call_threads import CallThreads
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
@@ -128,7 +129,8 @@ class ServiceHost:
         def work() -> None:
             close_old_connections()
             try:
-                result = function()
+                with log_ids(cluster=self._name):
+                    result = function()
             except TrainingServiceError as error:
                 outcome: Callable[[], None] = lambda error=error: failed(error)  # type: ignore[misc]  # noqa: E731
             except Exception as error:
@@ -177,7 +179,8 @@ class ServiceHost:
 
     def _run(self, service: TrainingService) -> None:
         try:
-            service.run()
+            with log_ids(cluster=self._name):
+                service.run()
             reason = "The service of this cluster ended without being asked to."
         except TrainingServiceError as error:
             reason = str(error)

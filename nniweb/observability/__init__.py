@@ -1,0 +1,1 @@
+"""How the installation shows how it is: probes, figures for Prometheus, ids in logs."""

@@ -1,0 +1,102 @@
+"""Figures that are read from the rows, with each question anew: the same from every process of the installation.
+
+Six queries however much there is. None looks at metrics or output, and trials are counted in an index.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from django.db.models import Count, Min
+from django.utils import timezone
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, Worker
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.worker_presence import ALIVE_FOR
+from nniweb.worker.lease import LEASE_SECONDS
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+class DatabaseFigures(Collector):
+    """Raises DatabaseError when it is read."""
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # registering it asks nothing
+
+    def collect(self) -> Iterator[Metric]:
+        now = timezone.now()
+        clusters = {cluster.pk: cluster for cluster in Cluster.objects.only(
+            "name", "lease_holder", "lease_epoch", "lease_expires_at")}
+        places = {pk: (clusters[cluster].name, status) for pk, cluster, status in
+                  Experiment.objects.filter(deleted_at=None).values_list("pk", "cluster", "status")
+                  if cluster in clusters}
+        cluster_of = {pk: name for pk, (name, _) in places.items()}
+        yield from self._experiments(places)
+        yield from self._trials(cluster_of)
+        yield from self._ages(cluster_of, now)
+        yield from self._leases(clusters.values(), now)
+        alive = GaugeMetricFamily("nniweb_workers", "Workers heard of lately.")
+        alive.add_metric([], Worker.objects.filter(heard_at__gte=now - ALIVE_FOR).count())
+        yield alive
+
+    @staticmethod
+    def _experiments(places: dict[int, tuple[str, str]]) -> Iterator[Metric]:
+        counts = Counter(places.values())
+        family = GaugeMetricFamily("nniweb_experiments", "Experiments.", labels=["cluster", "status"])
+        for cluster in sorted({name for name, _ in counts}):
+            for status in ExperimentStatus:
+                family.add_metric([cluster, status.value], counts[cluster, status.value])
+        yield family
+
+    @staticmethod
+    def _trials(cluster_of: dict[int, str]) -> Iterator[Metric]:
+        counts: Counter[tuple[str, str]] = Counter()
+        for experiment, status, count in Trial.objects.order_by().values_list("experiment", "status").annotate(
+                Count("pk")):
+            if experiment in cluster_of:
+                counts[cluster_of[experiment], status] += count
+        family = GaugeMetricFamily("nniweb_trials", "Trials.", labels=["cluster", "status"])
+        for cluster in sorted(set(cluster_of.values())):
+            for status in TrialJobStatus:
+                family.add_metric([cluster, status.value], counts[cluster, status.value])
+        yield family
+
+    def _ages(self, cluster_of: dict[int, str], now: datetime) -> Iterator[Metric]:
+        waiting = Trial.objects.unfinished().filter(status=TrialJobStatus.WAITING.value)
+        yield self._oldest("nniweb_oldest_waiting_trial_seconds", "Age of the oldest trial that waits.",
+                           cluster_of, now, waiting.order_by().values_list("experiment").annotate(Min("created_at")))
+        under_way = Attempt.objects.filter(stage__in=["submitting", "submitted"], stage=Attempt.Stage.SUBMITTING)
+        yield self._oldest("nniweb_oldest_submission_seconds",
+                           "Age of the oldest attempt that its platform has not taken yet.", cluster_of, now,
+                           under_way.order_by().values_list("trial__experiment").annotate(Min("created_at")))
+
+    @staticmethod
+    def _oldest(name: str, what: str, cluster_of: dict[int, str], now: datetime,
+                found: Iterable[tuple[int, datetime]]) -> Metric:
+        """By cluster; 0 where there is none."""
+        oldest = dict.fromkeys(cluster_of.values(), 0.0)
+        for experiment, since in found:
+            if experiment in cluster_of:
+                cluster = cluster_of[experiment]
+                oldest[cluster] = max(oldest[cluster], (now - since).total_seconds())
+        family = GaugeMetricFamily(name, what, labels=["cluster"])
+        for cluster in sorted(oldest):
+            family.add_metric([cluster], oldest[cluster])
+        return family
+
+    def _leases(self, clusters: Iterable[Cluster], now: datetime) -> Iterator[Metric]:
+        held = GaugeMetricFamily("nniweb_lease_held", "1 while a worker holds the cluster.", labels=["cluster"])
+        epoch = GaugeMetricFamily("nniweb_lease_epoch", "How often the cluster has changed hands.", labels=["cluster"])
+        age = GaugeMetricFamily("nniweb_lease_renewed_seconds", "Time since the lease was renewed, while one is held.",
+                                labels=["cluster"])
+        for cluster in clusters:
+            expires = cluster.lease_expires_at
+            is_held = bool(cluster.lease_holder) and expires is not None and expires > now
+            held.add_metric([cluster.name], float(is_held))
+            epoch.add_metric([cluster.name], cluster.lease_epoch)
+            if cluster.lease_holder and expires is not None:
+                age.add_metric([cluster.name], max(0.0, LEASE_SECONDS - (expires - now).total_seconds()))
+        yield from (held, epoch, age)

@@ -1,0 +1,29 @@
+"""``/healthz`` and ``/readyz``, beside Django: who asks has no session, and often only an IP address as host name."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import orjson
+
+from nniweb.observability.readiness import readiness
+
+PATHS = ("/healthz", "/readyz")
+
+
+async def probe_application(scope: MutableMapping[str, Any], _receive: Callable[[], Awaitable[Any]],
+                            send: Callable[[Any], Awaitable[None]]) -> None:
+    """Answers GET and HEAD on PATHS. ``/healthz`` only says that the process and its event loop live."""
+    document: dict[str, Any]
+    if scope["method"] not in ("GET", "HEAD"):
+        status, document = 405, {"message": "Only GET is answered here."}
+    elif scope["path"] == "/healthz":
+        status, document = 200, {"alive": True}
+    else:
+        ready, document = await asyncio.to_thread(readiness)
+        status = 200 if ready else 503
+    body = orjson.dumps(document)
+    await send({"type": "http.response.start", "status": status, "headers": [
+        (b"content-type", b"application/json"), (b"cache-control", b"no-store"),
+        (b"content-length", str(len(body)).encode())]})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -1,0 +1,44 @@
+"""Figures that this process counts itself. Each process has its own; what they share is in ``database_figures``.
+
+Thread-safe, as prometheus_client is. Times in seconds.
+"""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+#: What /metrics shows, less what it asks the database for. Not the library's own: tests and processes make several.
+registry = CollectorRegistry()
+ProcessCollector(registry=registry)
+PlatformCollector(registry=registry)
+GCCollector(registry=registry)
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+reports = Counter("nniweb_reports", "Reports of keepers that were answered, by HTTP status.", ["status"],
+                  registry=registry)
+entries = Counter("nniweb_report_entries", "Journal entries in reports that were taken, repeated ones included.",
+                  registry=registry)
+report_seconds = Histogram("nniweb_report_seconds", "From the arrival of a whole report to its answer.",
+                           registry=registry, buckets=SECONDS)
+group_reports = Histogram("nniweb_commit_group_reports", "Reports that shared a commit.", registry=registry,
+                          buckets=(1, 2, 4, 8, 16, 32, 64))
+commit_seconds = Histogram("nniweb_commit_seconds", "Storing one group of reports, commit included.",
+                           registry=registry, buckets=SECONDS)
+reports_waiting = Gauge("nniweb_reports_waiting", "Reports that wait to be stored.", registry=registry)
+oldest_report_seconds = Gauge("nniweb_oldest_report_waiting_seconds",
+                              "How long the oldest report that is not answered yet has waited; 0 where none has.",
+                              registry=registry)
+round_seconds = Histogram("nniweb_round_seconds", "One round of the worker over a cluster's experiments.", ["cluster"],
+                          registry=registry, buckets=SECONDS)
+rounds_failed = Counter("nniweb_rounds_failed", "Rounds that were put off because something failed.", ["cluster"],
+                        registry=registry)
+
+
+def show_queue(waiting: Callable[[], float], oldest_seconds: Callable[[], float]) -> None:
+    """Ask these for the queue of reports whenever the figures are read."""
+    reports_waiting.set_function(waiting)
+    oldest_report_seconds.set_function(oldest_seconds)

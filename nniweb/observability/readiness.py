@@ -1,0 +1,80 @@
+"""Whether this process can do its work, check by check, in sentences for whoever looks after it.
+
+Anybody may ask, so a sentence names no host, no user and no path; those are in the log.
+"""
+
+import logging
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.utils import timezone
+
+from nniweb.experiments import room_to_write
+from nniweb.experiments.models import Experiment
+from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Check:
+    """``message`` says what is wrong and what to do, "" where all is well."""
+
+    name: str
+    ok: bool
+    message: str = ""
+
+
+#: Whether the database was once seen to be as new as this program; it does not grow older.
+_is_migrated = False
+
+
+def readiness() -> tuple[bool, dict[str, Any]]:
+    """Whether requests should come here, and the document that says why not. Blocking; gives its connection back."""
+    try:
+        checks = _checks()
+    finally:
+        connection.close()
+    warnings = {"refused": "The database takes nothing at the moment: reports wait on the trial machines and nothing "
+                           "new is started. It goes on by itself; every page says more.",
+                "little room": "The data folder's disk is nearly full. Make room; every page says more."}
+    warning = warnings.get(room_to_write.kind_of_trouble())
+    ready = all(check.ok for check in checks)
+    return ready, {"ready": ready, "checks": [asdict(check) for check in checks],
+                   "warnings": [warning] if warning else []}
+
+
+def _checks() -> list[Check]:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        checks = [Check("database", True), _migrations()]
+        if checks[-1].ok:
+            checks.append(_worker())
+        return checks
+    except DatabaseError as error:
+        logger.warning("not ready, the database says: %s", error)
+        return [Check("database", False, "The database cannot be reached; the log has what it says. Running trials go "
+                                         "on, and their reports wait with their keepers.")]
+
+
+def _migrations() -> Check:
+    global _is_migrated
+    if not _is_migrated:
+        executor = MigrationExecutor(connection)
+        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        if missing:
+            return Check("migrations", False, f"The database is older than this program: {len(missing)} changes are "
+                                              "missing. Run python manage.py migrate.")
+        _is_migrated = True
+    return Check("migrations", True)
+
+
+def _worker() -> Check:
+    """A worker is expected while an experiment has something to do."""
+    if worker_is_alive(timezone.now()) or not Experiment.objects.unfinished().filter(
+            deleted_at=None, cluster__enabled=True).exists():
+        return Check("worker", True)
+    return Check("worker", False, f"Experiments are under way and no worker is alive. {HOW_TO_START}")

@@ -1,0 +1,41 @@
+"""``/metrics``, for Prometheus: administrators, or whoever has NNIWEB_METRICS_TOKEN."""
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
+from django.views.decorators.http import require_GET
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from nniweb.api.authentication import TokenAuthentication
+from nniweb.experiments.models import User
+from nniweb.observability.database_figures import DatabaseFigures
+from nniweb.observability.process_figures import registry
+
+WHO_MAY_READ = ("The figures are for administrators (a session, or Authorization: Token ...) and for whoever has "
+                "NNIWEB_METRICS_TOKEN (Authorization: Bearer ...).\n")
+
+
+@require_GET
+@login_not_required  # it is asked for here: a scraper is shown no sign-in page
+def metrics(request: HttpRequest) -> HttpResponse:
+    if not _may_read(request):
+        return HttpResponse(WHO_MAY_READ, status=401, content_type="text/plain",
+                            headers={"WWW-Authenticate": "Bearer"})
+    of_database = CollectorRegistry()
+    of_database.register(DatabaseFigures())
+    return HttpResponse(generate_latest(registry) + generate_latest(of_database), content_type=CONTENT_TYPE_LATEST)
+
+
+def _may_read(request: HttpRequest) -> bool:
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return bool(settings.METRICS_TOKEN) and constant_time_compare(secret.strip(), settings.METRICS_TOKEN)
+    try:
+        found = TokenAuthentication().authenticate(Request(request))
+    except AuthenticationFailed:
+        return False
+    user = found[0] if found else request.user
+    return isinstance(user, User) and user.is_admin

@@ -1,0 +1,47 @@
+"""Logs as JSON: one object a line, with the ids of what was worked on."""
+
+import io
+import json
+import logging
+import logging.config
+from typing import Any
+
+from django.conf import settings
+
+from nniweb.observability.log_ids import log_ids
+
+
+def logged(write: Any) -> list[dict[str, Any]]:
+    """What the configured formatter and filters make of what ``write(logger)`` logs."""
+    config = logging.config.DictConfigurator(settings.LOGGING)
+    handler = logging.StreamHandler(stream := io.StringIO())
+    handler.setFormatter(config.configure_formatter(settings.LOGGING["formatters"]["json"]))
+    handler.addFilter(config.configure_filter(settings.LOGGING["filters"]["ids"]))
+    logger = logging.getLogger("test of logs")
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        write(logger)
+    finally:
+        logger.removeHandler(handler)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_is_an_object_with_its_ids_and_its_exception() -> None:
+    def write(logger: logging.Logger) -> None:
+        with log_ids(cluster="farm"):
+            with log_ids(experiment="abc"):
+                logger.warning("the %s\nhas two lines", "message", extra={"trial": "def"})
+            try:
+                raise ValueError("of a test")
+            except ValueError:
+                logger.exception("it failed")
+        logger.warning("nothing is known of this one")
+
+    first, second, third = logged(write)
+    assert first.pop("time").endswith("+00:00")
+    assert first == {"level": "WARNING", "logger": "test of logs", "message": "the message\nhas two lines",
+                     "cluster": "farm", "experiment": "abc", "trial": "def"}
+    assert (second["message"], second["cluster"], "experiment" in second) == ("it failed", "farm", False)
+    assert "ValueError: of a test" in second["exception"]
+    assert "cluster" not in third
