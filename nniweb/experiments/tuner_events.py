@@ -29,7 +29,8 @@ def intermediate_report(experiment: Experiment, trial: str, asked: int | None, s
                         value: str) -> dict[str, Any]:
     """What an assessor is told of one result; a class of the user's own gets it as it was reported."""
     report: dict[str, Any] = {"trial": trial, "sequence": sequence, "value": number}
-    return {**report, "number": asked, "result": value} if experiment.has_own_tuner else report
+    is_whole = experiment.has_own_tuner or experiment.has_own_assessor
+    return {**report, "number": asked, "result": value} if is_whole else report
 
 
 def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[dict[str, Any]]:

@@ -11,8 +11,8 @@ from nniweb.tuning.assessor import Assessor
 class _Curve:
     """One running trial. ``complete`` holds the judged prefix, without gaps and with a number at each place."""
 
-    reported: dict[int, float | None] = field(default_factory=dict)
-    complete: list[float] = field(default_factory=list)
+    reported: dict[int, Any] = field(default_factory=dict)
+    complete: list[Any] = field(default_factory=list)
     is_stopped: bool = False
 
 
@@ -50,7 +50,7 @@ class Assessment:
         if trial in self._ended:
             return False
         curve = self._curves.setdefault(trial, _Curve())
-        curve.reported[sequence] = report["value"]
+        curve.reported[sequence] = self._assessor.value_in(report)
         judged = len(curve.complete)
         curve.complete = _without_gaps(curve, sequence)
         for length in range(judged + 1, len(curve.complete) + 1):
@@ -60,7 +60,7 @@ class Assessment:
         return False
 
 
-def _without_gaps(curve: _Curve, changed: int) -> list[float]:
+def _without_gaps(curve: _Curve, changed: int) -> list[Any]:
     complete = curve.complete
     if changed < len(complete):
         complete = complete[:changed]
@@ -78,7 +78,7 @@ def _without_gaps(curve: _Curve, changed: int) -> list[float]:
     return complete
 
 
-def _first_number(reported: Mapping[int, float | None]) -> float | None:
+def _first_number(reported: Mapping[int, Any]) -> Any:
     """The first number of the gap-free start, None while there is none."""
     place = 0
     while place in reported:

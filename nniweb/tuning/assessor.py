@@ -1,6 +1,8 @@
 """What an assessor is: it judges from intermediate results whether a running trial is worth going on with."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 
 class Assessor(ABC):
@@ -8,12 +10,16 @@ class Assessor(ABC):
     of the calls, so replaying them restores it. Whatever an assessor raises breaks its own experiment only.
     """
 
+    def value_in(self, report: Mapping[str, Any]) -> Any:
+        """What of a report it wants to judge: the number; None where there is none."""
+        return report["value"]
+
     @abstractmethod
-    def should_stop(self, trial: str, values: list[float]) -> bool:
+    def should_stop(self, trial: str, values: list[Any]) -> bool:
         """Whether to stop this trial now. ``values`` are its intermediate results so far, the newest last.
 
         Called once for each new length; not again after it has returned True for the trial.
         """
 
-    def trial_end(self, trial: str, values: list[float], succeeded: bool) -> None:
+    def trial_end(self, trial: str, values: list[Any], succeeded: bool) -> None:
         """The trial is over and its results complete; ``succeeded`` is False for failed and for stopped ones."""

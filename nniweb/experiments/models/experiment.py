@@ -133,6 +133,11 @@ class Experiment(models.Model):
         return bool(self.tuner.get("class_name"))
 
     @property
+    def has_own_assessor(self) -> bool:
+        """Whether its assessor is a class of the user's own: it is told results as they were reported."""
+        return bool(self.assessor and self.assessor.get("class_name"))
+
+    @property
     def is_finished(self) -> bool:
         return self.status not in UNFINISHED_EXPERIMENTS
 

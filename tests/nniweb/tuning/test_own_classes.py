@@ -49,6 +49,15 @@ class Greedy(Climber):
     def import_data(self, data):
         self.calls += [["imported", entry["parameter"], entry["value"]] for entry in data]
 
+class Curious(Climber):
+    def __init__(self):
+        super().__init__()
+        self.accept_customized_trials()
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        self.calls.append([parameter_id, value, kwargs])
+    def trial_end(self, parameter_id, success, **kwargs):
+        pass
+
 class Broken(Climber):
     def generate_parameters(self, parameter_id, **kwargs):
         raise ValueError("the tuner's own fault")
@@ -64,6 +73,11 @@ class Below(Assessor):
     def assess_trial(self, trial_job_id, trial_history):
         good = extract_scalar_history(trial_history)[-1] >= self.least
         return AssessResult.Good if good else AssessResult.Bad
+
+class LossBelow(Assessor):
+    """Judges by another member than the default."""
+    def assess_trial(self, trial_job_id, trial_history):
+        return AssessResult.Good if trial_history[-1]["loss"] < 1 else AssessResult.Bad
 
 class Undecided(Assessor):
     def assess_trial(self, trial_job_id, trial_history):
@@ -188,6 +202,29 @@ def test_an_assessor_of_ones_own_stops_trials(client: TunerClient, folder: Path)
     result(client.open("e", spec({"name": "Random"}, own(folder, "mine.Undecided")), []))
     error = client.intermediate("e", reports).exception(WAIT)
     assert "AssessResult.Good or AssessResult.Bad, not None" in str(error)
+
+
+def test_an_assessor_of_ones_own_sees_whole_results(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec({"name": "Random"}, own(folder, "mine.LossBelow")), []))
+    reports = [{"trial": "a", "sequence": sequence, "value": 0.5, "result": f'{{"default": 0.5, "loss": {loss}}}'}
+               for sequence, loss in enumerate((0.25, 0.5))]
+    assert result(client.intermediate("e", reports)) == {"stop": []}
+    nothing = {"trial": "a", "sequence": 2, "value": None, "result": "NaN"}
+    worse = {"trial": "a", "sequence": 3, "value": 0.5, "result": '{"default": 0.5, "loss": 3}'}
+    assert result(client.intermediate("e", [nothing])) == {"stop": []}
+    assert result(client.intermediate("e", [worse])) == {"stop": ["a"]}
+
+
+def test_a_tuner_of_ones_own_gets_whole_results_and_those_of_trials_that_people_ran(
+    client: TunerClient, folder: Path
+) -> None:
+    result(client.open("e", spec(own(folder, "mine.Curious")), []))
+    [first] = result(client.ask("e", 0, 1))["parameters"]
+    result(client.tell("e", 0, first, 0.5, "SUCCEEDED", trial="t0", result='{"default": 0.5, "loss": 2}'))
+    result(client.tell("e", None, {"x": 9}, 0.25, "SUCCEEDED", trial="t1", result="0.25", customized=True))
+    [second] = result(client.ask("e", 1, 1))["parameters"]
+    assert second["calls"] == [[0, {"default": 0.5, "loss": 2}, {"customized": False, "trial_job_id": "t0"}],
+                               [None, 0.25, {"customized": True, "trial_job_id": "t1"}]]
 
 
 @pytest.mark.parametrize(
