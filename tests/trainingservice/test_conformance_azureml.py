@@ -4,9 +4,9 @@ import pytest
 
 from tests.fakes import azureml_workspace
 from tests.fakes.azureml_workspace import AzureMlWorkspace
+from tests.trainingservice.collected_conformance import CollectedConformance
 from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialOptions
 from trainingservice.azureml.service import AzureMlTrainingService
-from trainingservice.testing.cases.returning import as_stored
 from trainingservice.testing.conformance import PlatformUnderTest, TrainingServiceConformance
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -42,6 +42,9 @@ class AzureMlUnderTest(PlatformUnderTest):
     def left_behind(self, experiment_id):
         return [job.name for job in self.workspace.jobs.values() if experiment_id in job.name and not job.hidden]
 
+    def jobs_have_ended(self):
+        return all(job.status == "Completed" for job in self.workspace.jobs.values())
+
 
 @pytest.fixture
 def make_platform(tmp_path, monkeypatch):
@@ -72,7 +75,7 @@ class ThroughLog(AzureMlUnderTest):
 
 
 @pytest.mark.slow
-class TestAzureMlThroughLog(TrainingServiceConformance):
+class TestAzureMlThroughLog(CollectedConformance):
     @pytest.fixture
     def platform(self, make_platform):
         return make_platform(ThroughLog)
@@ -90,16 +93,3 @@ class TestAzureMlThroughLog(TrainingServiceConformance):
         detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
         assert "A trial runs once" in detail.message
         assert (starts.read_text(), job.starts) == ("start\n", 2)
-
-    def test_an_end_while_nobody_looked_is_found(self, bench, service):
-        """The log is read by a service: what is reported meanwhile comes with the next one."""
-        form, starts, go = self.waiting_job(bench)
-        service.submit_trial_job(form)
-        bench.wait_for_file(starts)
-        detail = bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
-        bench.close_service(service)
-        go.touch()
-        bench.wait("the job has ended", lambda: all(job.status == "Completed"
-                                                    for job in bench.platform.workspace.jobs.values()))
-        assert bench.wait_for_end(bench.open_service([as_stored(detail)]), form).exit_code == 0
-        assert bench.output(form) == "worked\n"

@@ -1,8 +1,10 @@
-"""The dlts platform passes the suite that every platform passes."""
+"""The dlts platform passes the suite that every platform passes, by both of its channels."""
 
 import pytest
 
+from tests.fakes.container_process import ContainerProcess
 from tests.fakes.dlts_dashboard import DltsDashboard
+from tests.trainingservice.collected_conformance import StorageConformance
 from trainingservice.dlts.config import DltsClusterSettings, DltsTrialOptions
 from trainingservice.dlts.service import DltsTrainingService
 from trainingservice.testing.conformance import PlatformUnderTest, TrainingServiceConformance
@@ -16,6 +18,8 @@ class QuickDlts(DltsTrainingService):
 
 
 class DltsUnderTest(PlatformUnderTest):
+    channel = "auto"
+
     def __init__(self, folder):
         super().__init__(folder)
         self.dashboard = DltsDashboard(folder).start()
@@ -30,15 +34,36 @@ class DltsUnderTest(PlatformUnderTest):
         return QuickDlts(self.settings(), context)
 
     def options(self):
-        return DltsTrialOptions()
+        return DltsTrialOptions(channel=self.channel)
 
     def left_behind(self, experiment_id):
         return [str(path) for path in self.dashboard.home.rglob("*") if experiment_id in path.parts]
+
+    def jobs_have_ended(self):
+        return all(job.status == "finished" for job in self.dashboard.jobs.values())
+
+    def second_container(self, form, folder, ended):
+        body = next(job.body for job in self.dashboard.jobs.values() if job.body["jobName"].endswith(form.job_name))
+        return ContainerProcess(["bash", "-c", body["cmd"]], folder,
+                                {entry["name"]: entry["value"] for entry in body["envs"]}, ended)
+
+
+class ThroughStorage(DltsUnderTest):
+    channel = "storage"
 
 
 class TestDlts(TrainingServiceConformance):
     @pytest.fixture
     def platform(self, tmp_path):
         platform = DltsUnderTest(tmp_path / "platform")
+        yield platform
+        platform.dashboard.end()
+
+
+@pytest.mark.slow
+class TestDltsThroughStorage(StorageConformance):
+    @pytest.fixture
+    def platform(self, tmp_path):
+        platform = ThroughStorage(tmp_path / "platform")
         yield platform
         platform.dashboard.end()
