@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,10 +34,10 @@ class KubernetesApiDouble(ApiAnswers):
     """One cluster with one node. ``port`` 0 takes a free one, which is kept over ``go_away`` and ``come_back``."""
 
     def __init__(self, folder: Path, *, controllers: list[Controller] | None = None,
-                 kinds: dict[str, tuple[str, str, str]] | None = None) -> None:
-        """``kinds``: further plurals -> (group, version, kind)."""
+                 kinds: dict[str, tuple[str, str, str]] | None = None, tls: ssl.SSLContext | None = None) -> None:
+        """``kinds``: further plurals -> (group, version, kind). ``tls``: speak TLS with this certificate."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        self.folder, self._tls = folder, tls
         self.store = Store()
         self.node = Node(self.store, folder / "pods")
         self.controllers = Controllers(self.store, self.node, [JobController(), *(controllers or [])])
@@ -89,6 +90,8 @@ class KubernetesApiDouble(ApiAnswers):
 
         server = _Server(("127.0.0.1", self._port), Handler)
         self._port = server.server_port
+        if self._tls is not None:
+            server.socket = self._tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         self._server = server
         threading.Thread(target=server.serve_forever, args=[0.05], name="kubernetes api", daemon=True).start()
 
@@ -113,7 +116,7 @@ class KubernetesApiDouble(ApiAnswers):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http{'' if self._tls is None else 's'}://127.0.0.1:{self._port}"
 
     def write_kubeconfig(self, token: str) -> None:
         """The kubeconfig as a person would have it."""

@@ -19,7 +19,8 @@ from tests.fakes.kubernetes_api_validation import as_stored, metadata_causes, sc
 
 #: plural -> (group, version, kind)
 BUILT_IN = {"pods": ("", "v1", "Pod"), "secrets": ("", "v1", "Secret"), "configmaps": ("", "v1", "ConfigMap"),
-            "jobs": ("batch", "v1", "Job"), "resourcequotas": ("", "v1", "ResourceQuota")}
+            "jobs": ("batch", "v1", "Job"), "resourcequotas": ("", "v1", "ResourceQuota"),
+            "events": ("", "v1", "Event")}
 _PATH = re.compile(r"(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))/namespaces/(?P<namespace>[^/]+)/"
                    r"(?P<plural>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?")
 
@@ -73,7 +74,7 @@ class ApiAnswers:
 
     def _authenticate(self, headers: Any) -> None:
         scheme, _, token = str(headers.get("Authorization") or "").partition(" ")
-        if scheme != "Bearer" or token not in self.tokens:
+        if scheme.lower() != "bearer" or token not in self.tokens:
             raise Refused(401, "Unauthorized", "Unauthorized")
 
     def _fault(self, method: str, path: str, query: dict[str, str]) -> None:
@@ -315,7 +316,9 @@ class ApiAnswers:
 
     def _list(self, plural: str, namespace: str, query: dict[str, str]) -> Object:
         selector = self._selector(query)
-        found = [item for item in self.store.all(plural, namespace) if matches(item, selector)]
+        fields = dict(part.split("=") for part in filter(None, query.get("fieldSelector", "").split(",")))
+        found = [item for item in self.store.all(plural, namespace)
+                 if matches(item, selector) and all(str(item.get(name)) == value for name, value in fields.items())]
         metadata: Object = {"continue": "", "resourceVersion": str(self.store.version)}
         if query.get("resourceVersionMatch") == "Exact" and int(query["resourceVersion"]) < self.store.compacted:
             raise Refused(410, "Expired", "The resourceVersion for the provided list is too old.")

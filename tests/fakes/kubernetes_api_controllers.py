@@ -37,6 +37,8 @@ class Controllers:
         self.store, self.node = store, node
         self._controllers = {controller.plural: controller for controller in controllers}
         self.paused: set[str] = set()
+        #: Why no pods may be made, as the API would say it to a controller; "" while they may.
+        self.no_pods_because = ""
         self._seen = 0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="controllers", daemon=True)
@@ -58,6 +60,9 @@ class Controllers:
         """Create a pod from a template, owned by the trial's object."""
         import copy
 
+        if self.no_pods_because:
+            self.complain(trial, "FailedCreate", f"Error creating: {self.no_pods_because}")
+            return
         template = copy.deepcopy(template)
         owner = owner or trial
         metadata = template.get("metadata") or {}
@@ -75,6 +80,15 @@ class Controllers:
         made = self.store.create("pods", trial["metadata"]["namespace"], pod)
         if made is not None:
             self.node.take(made)
+
+    def complain(self, item: Object, reason: str, message: str) -> None:
+        """A warning about an object, as an event; said once."""
+        metadata = item["metadata"]
+        self.store.create("events", metadata["namespace"], {
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{metadata['name']}.{reason.lower()}"},
+            "involvedObject": {"kind": item["kind"], "namespace": metadata["namespace"], "name": metadata["name"],
+                               "uid": metadata["uid"], "apiVersion": item["apiVersion"]},
+            "reason": reason, "message": message, "type": "Warning", "count": 1, "lastTimestamp": now_text()})
 
     def delete_pod(self, pod: Object) -> None:
         """Begin to delete a pod, as the API does: it goes when its processes have."""

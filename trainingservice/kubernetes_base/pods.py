@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -74,6 +74,11 @@ def is_running(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") == "Running"
 
 
+def is_pending(pod: Object) -> bool:
+    """Whether it has not begun."""
+    return bool((pod.get("status") or {}).get("phase", "Pending") == "Pending")
+
+
 def replica_index(pod: Object) -> int:
     """Its number among the pods of its role."""
     metadata = pod["metadata"]
@@ -135,30 +140,44 @@ def why_ended(pod: Object, container: str) -> str:
     return f"Pod {name} ended with exit code {ended.exit_code} ({ended.reason or 'no reason given'}).{said}"
 
 
-def why_waiting(pods: Iterable[Object]) -> str:
+def why_waiting(of_trial: Sequence[Object]) -> str:
     """Why pods have not started, the gravest first; "" where nothing is wrong."""
-    ordinary = ""
-    for pod in pods:
-        status = pod.get("status") or {}
-        for condition in status.get("conditions") or []:
-            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-                return (f"Pod {pod['metadata']['name']} waits for a node ({condition.get('reason')}): "
-                        f"{_sentence(condition.get('message'))}")
-        for container in status.get("initContainerStatuses") or []:
-            if "running" in (container.get("state") or {}):
-                ordinary = (f"Pod {pod['metadata']['name']} waits for its init container {container.get('name')} on "
-                            f"node {node_of(pod)}.")
-        for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-            waiting = (container.get("state") or {}).get("waiting") or {}
-            reason = str(waiting.get("reason") or "")
-            if reason and reason not in _NORMAL:
-                said = f": {_sentence(waiting.get('message'))}" if waiting.get("message") else "."
-                advice = f" {_ADVICE[reason]}" if reason in _ADVICE else ""
-                return (f"Pod {pod['metadata']['name']} cannot start image {container.get('image')} "
-                        f"({reason}){said}{advice}")
-            if reason and not ordinary:
-                ordinary = f"Pod {pod['metadata']['name']} is being made on node {node_of(pod)}."
-    return ordinary
+    return next(filter(None, [*map(trouble_of, of_trial), *map(_progress_of, of_trial)]), "")
+
+
+def trouble_of(pod: Object) -> str:
+    """What keeps a pod from starting, as far as it says so itself; "" for nothing."""
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return (f"Pod {pod['metadata']['name']} waits for a node ({condition.get('reason')}): "
+                    f"{_sentence(condition.get('message'))}")
+    for container, reason, message in _waiting_containers(pod):
+        if reason not in _NORMAL:
+            said = f": {_sentence(message)}" if message else "."
+            advice = f" {_ADVICE[reason]}" if reason in _ADVICE else ""
+            return f"Pod {pod['metadata']['name']} cannot start image {container.get('image')} ({reason}){said}{advice}"
+    return ""
+
+
+def _progress_of(pod: Object) -> str:
+    """How far a pod has come that goes its ordinary way; "" where it runs."""
+    for container in (pod.get("status") or {}).get("initContainerStatuses") or []:
+        if "running" in (container.get("state") or {}):
+            return (f"Pod {pod['metadata']['name']} waits for its init container {container.get('name')} on node "
+                    f"{node_of(pod)}.")
+    if any(True for _ in _waiting_containers(pod)):
+        return f"Pod {pod['metadata']['name']} is being made on node {node_of(pod)}."
+    return ""
+
+
+def _waiting_containers(pod: Object) -> Iterator[tuple[Object, str, str]]:
+    """Containers that say why they wait: (status, reason, message)."""
+    status = pod.get("status") or {}
+    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason"):
+            yield container, str(waiting["reason"]), str(waiting.get("message") or "")
 
 
 def _sentence(text: object) -> str:

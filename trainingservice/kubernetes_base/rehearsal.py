@@ -6,8 +6,11 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from kubernetes.utils.quantity import parse_quantity
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
@@ -144,13 +147,26 @@ def _quota(service: KubernetesService, timeout: tuple[float, float]) -> Iterator
             return  # it shows when a trial is submitted
         raise
     for quota in found.get("items") or []:
-        status = quota.get("status") or {}
-        used = status.get("used") or {}
+        status, name = quota.get("status") or {}, quota["metadata"]["name"]
+        is_full, told = False, []
         for resource, hard in (status.get("hard") or {}).items():
-            if used.get(resource) == hard and hard not in ("0", 0):
-                yield RehearsalFinding("quota", False, f"The namespace's quota {quota['metadata']['name']} is used up: "
-                                       f"{used[resource]} of {hard} {resource}. Trials wait until something ends.",
-                                       temporary=True)
+            used = (status.get("used") or {}).get(resource, "0")
+            told.append(f"{used} of {hard} {resource}")
+            if 0 < _amount(hard) <= _amount(used):
+                is_full = True
+                yield RehearsalFinding("quota", False, f"The namespace's quota {name} is used up: {used} of {hard} "
+                                       f"{resource}. Trials wait until something ends.", temporary=True)
+        if told and not is_full:
+            yield RehearsalFinding("quota", True, f"The namespace's quota {name} has room; used are {', '.join(told)}.")
+
+
+def _amount(text: object) -> Decimal:
+    """A quantity ("2500m", "16Gi") as a number; 0 for one that the official client does not know."""
+    try:
+        amount: Decimal = parse_quantity(text)  # type: ignore[no-untyped-call]
+    except ValueError:
+        return Decimal(0)
+    return amount
 
 
 def _gpus(service: KubernetesService, options: KubernetesTrialOptions | None,

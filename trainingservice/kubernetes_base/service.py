@@ -27,6 +27,7 @@ from trainingservice.kubernetes_base.api import (
     error_of,
 )
 from trainingservice.kubernetes_base.belongings import Belongings, WasCanceled, remove
+from trainingservice.kubernetes_base.complaints import Complaints, unexplained
 from trainingservice.kubernetes_base.config import KubernetesClusterSettings, KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.mirror import Mirror
@@ -78,6 +79,7 @@ class KubernetesService(PollingTrainingService):
         self._room = Room(settings.max_unfinished_objects, self._has_ended)
         self.collected = CollectedJournals(context.state_folder / "collected", context.relay_urls, self._log_source,
                                            context.clock, pod_logs.LOOK_EVERY)
+        self._complaints = Complaints(self.api, self.namespace, monotonic)
         self._opening = threading.Lock()
         self._kind: TrialKind | None = None
         self._trials: Mirror | None = None
@@ -169,6 +171,9 @@ class KubernetesService(PollingTrainingService):
             if not mirror.is_fresh and not (mirror.lists == 0 and mirror.wait_until_fresh(FIRST_LIST)) \
                     and not mirror.wait_until_fresh(0.5):
                 raise TemporaryError(mirror.problem)
+        self._complaints.ask([uid for job in jobs if job.status is TrialJobStatus.WAITING
+                              and (trial := trials.get(names.object_name(job.id))) is not None
+                              for uid in unexplained(trial, self._pods_of_job(job.id))])
         answers: dict[str, Observation | None] = {}
         for job in jobs:
             if trials.get(names.object_name(job.id)) is not None:
@@ -257,6 +262,8 @@ class KubernetesService(PollingTrainingService):
             phase = Phase.RUNNING if job.status is TrialJobStatus.RUNNING else Phase.WAITING
             of_object = replace(of_object, phase=phase, message="")
         seen = observation(of_object, of_trial, reporting, self.kind.container, end)
+        if seen.status is TrialJobStatus.WAITING:
+            seen = replace(seen, message=self._complaints.about(unexplained(trial, of_trial)) or seen.message)
         url = self.api.address + self.kind.resource.path(self.namespace, trial["metadata"]["name"])
         return replace(seen, url=url)
 

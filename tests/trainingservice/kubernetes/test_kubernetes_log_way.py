@@ -8,7 +8,8 @@ import pytest
 
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
-from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest
+from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
+from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
 from trainingservice.errors import PermanentError
 from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubernetes_base import mirror, pod_logs
@@ -26,8 +27,10 @@ print("done, grün")
 """
 
 
-@pytest.fixture(params=[(JobsUnderTest, [], {}), (FrameworksUnderTest, [FrameworkController()], FRAMEWORK_KINDS)],
-                ids=["kubernetes", "frameworkcontroller"])
+@pytest.fixture(params=[
+    pytest.param((JobsUnderTest, [], {}), id="kubernetes"),
+    pytest.param((KubeflowUnderTest, kubeflow_controllers(), KUBEFLOW_KINDS), id="kubeflow", marks=pytest.mark.slow),
+    pytest.param((FrameworksUnderTest, [FrameworkController()], FRAMEWORK_KINDS), id="frameworkcontroller")])
 def bench(request, tmp_path, monkeypatch):
     monkeypatch.setattr(mirror, "PAUSES", (0.1, 1.0))
     monkeypatch.setattr(pod_logs, "LOOK_EVERY", 0.3)

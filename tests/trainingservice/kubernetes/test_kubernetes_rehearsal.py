@@ -84,6 +84,24 @@ def test_a_quota_that_is_used_up_is_told_and_may_pass(bench, cluster) -> None:
     assert "4 of 4 pods" in finding.message
 
 
+def test_what_is_left_of_a_quota_is_told_whatever_its_units(bench, cluster) -> None:
+    cluster.store.create("resourcequotas", "default", {
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "large"}, "spec": {},
+        "status": {"hard": {"pods": "4", "requests.cpu": "8"}, "used": {"pods": "1", "requests.cpu": "2500m"}}})
+    finding = only(findings(bench), "quota")
+    assert finding.ok
+    assert finding.message == "The namespace's quota large has room; used are 1 of 4 pods, 2500m of 8 requests.cpu."
+
+
+def test_a_quota_is_used_up_also_where_its_units_differ(bench, cluster) -> None:
+    cluster.store.create("resourcequotas", "default", {
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {},
+        "status": {"hard": {"requests.cpu": "2", "pods": "0"}, "used": {"requests.cpu": "2000m", "pods": "0"}}})
+    finding = only(findings(bench), "quota")
+    assert (finding.ok, finding.temporary) == (False, True)
+    assert "2000m of 2 requests.cpu" in finding.message
+
+
 @pytest.mark.parametrize(("gpus", "ok"), [(0, False), (2, True)])
 def test_gpus_are_looked_for_on_the_nodes(bench, cluster, gpus: int, ok: bool) -> None:
     cluster.node.gpus = gpus

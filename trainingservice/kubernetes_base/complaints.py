@@ -1,0 +1,94 @@
+"""Why a trial waits where neither its object nor its pods say it: what controllers and nodes wrote into events.
+
+A used-up quota keeps a controller from making pods, a storage that cannot be mounted keeps a pod in its making; only
+events tell. Watching them all would cost more than all the rest, so one question is asked for all trials that have
+waited for a while without a reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from trainingservice.errors import TrainingServiceError
+from trainingservice.kubernetes_base import pods
+from trainingservice.kubernetes_base.api import ApiRefusal, KubernetesApi, Object, Resource
+
+logger = logging.getLogger(__name__)
+
+EVENTS = Resource("", "v1", "events", "Event")
+#: Seconds that something may wait without a reason before events are asked for, and from one question to the next.
+PATIENCE, ASK_EVERY = 10.0, 30.0
+#: Seconds until the next question where our account may not ask.
+ASK_AGAIN = 600.0
+#: Events for each page, and the most pages of one question.
+PAGE, MOST_PAGES = 500, 4
+#: Warnings that are no reason to wait, or that the pod itself tells better.
+_OTHERS = frozenset({"SettedPodTemplateRestartPolicy", "FailedScheduling", "BackOff", "Failed", "Unhealthy"})
+
+
+class Complaints:
+    """The last warning about an object, by its uid. From any thread; ``ask`` from one at a time."""
+
+    def __init__(self, api: KubernetesApi, namespace: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._namespace, self._monotonic = api, namespace, monotonic
+        self._since: dict[str, float] = {}
+        self._next = float("-inf")
+        self._lock = threading.Lock()
+        self._sentences: dict[str, str] = {}
+
+    def about(self, uids: Collection[str]) -> str:
+        """A warning about one of these objects, a sentence; "" for none."""
+        with self._lock:
+            return next((self._sentences[uid] for uid in uids if uid in self._sentences), "")
+
+    def ask(self, unexplained: Collection[str]) -> bool:
+        """Ask, if it is time to, for objects (uids) that nothing explains. True where something new was heard."""
+        now = self._monotonic()
+        self._since = {uid: self._since.get(uid, now) for uid in unexplained}
+        if now < self._next or not any(now - since >= PATIENCE for since in self._since.values()):
+            return False
+        self._next = now + ASK_EVERY
+        try:
+            found = self._warnings()
+        except ApiRefusal as refusal:
+            if refusal.code == 403:
+                self._next = now + ASK_AGAIN
+            logger.info("events cannot be read, so some trials wait without a reason: %s", refusal)
+            return False
+        except TrainingServiceError:
+            return False  # the watches tell what is wrong
+        sentences = {uid: text for uid, text in found.items() if uid in self._since}
+        with self._lock:
+            changed, self._sentences = sentences != self._sentences, sentences
+        return changed
+
+    def _warnings(self) -> dict[str, str]:
+        latest: dict[str, tuple[str, str]] = {}
+        query = {"fieldSelector": "type=Warning", "limit": str(PAGE)}
+        for _ in range(MOST_PAGES):
+            page = self._api.call("GET", EVENTS.path(self._namespace), query=query)
+            for event in page.get("items") or []:
+                about = event.get("involvedObject") or {}
+                at = str(event.get("lastTimestamp") or event.get("eventTime") or "")
+                if event.get("reason") not in _OTHERS and at >= latest.get(str(about.get("uid")), ("", ""))[0]:
+                    latest[str(about.get("uid"))] = (at, _sentence(event, about))
+            following = (page.get("metadata") or {}).get("continue")
+            if not following:
+                break
+            query = {**query, "continue": following}
+        return {uid: text for uid, (_, text) in latest.items()}
+
+
+def _sentence(event: Object, about: Object) -> str:
+    said = " ".join(str(event.get("message") or "").split())[:500].rstrip(".")
+    return f"{about.get('kind')} {about.get('name')} cannot go on ({event.get('reason')}): {said}."
+
+
+def unexplained(trial: Object, of_trial: Sequence[Object]) -> list[str]:
+    """Uids of what of a waiting trial might be complained about: its object without pods, or pods in their making."""
+    if not of_trial:
+        return [str(trial["metadata"].get("uid"))]
+    return [str(pod["metadata"].get("uid")) for pod in of_trial if pods.is_pending(pod) and not pods.trouble_of(pod)]
