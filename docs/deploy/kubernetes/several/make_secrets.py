@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the folder secrets/ beside this file: keys and passwords, made once. Standard library only.
+"""Writes the folder secrets/ beside this file, or the folder that is named: keys and passwords, made once.
+
+Standard library only.
 
 Keep the folder: without secrets/seal-keys the secrets in the database cannot be opened again. It is not for git.
 """
@@ -40,4 +42,5 @@ def main(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(__file__).resolve().parent / "secrets") or 0)
+    named = sys.argv[1:2]
+    sys.exit(main(Path(named[0]) if named else Path(__file__).resolve().parent / "secrets") or 0)
