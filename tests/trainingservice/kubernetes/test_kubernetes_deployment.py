@@ -15,6 +15,7 @@ import yaml
 from cryptography.fernet import Fernet
 from kubernetes import client
 
+from nniweb.observability import probes
 from trainingservice.frameworkcontroller.framework import FRAMEWORKS
 from trainingservice.kubeflow.replicated_job import MPIJobKind, PyTorchJobKind, TFJobKind
 from trainingservice.kubeflow.train_job import TRAIN_JOBS
@@ -147,6 +148,14 @@ def test_services_and_ingress_lead_to_pods_and_ports_that_are_there() -> None:
     backend = path["backend"]["service"]
     assert backend["port"]["name"] in {port["name"] for port in services[backend["name"]]["ports"]}
     assert settings_of_several()["NNIWEB_PUBLIC_URL"] == f"https://{rule['host']}"
+
+
+@pytest.mark.parametrize("name", ["nniweb.yaml", "several/web.yaml"])
+def test_probes_ask_for_what_the_server_answers(name: str) -> None:
+    [deployment] = [document for document in documents(name) if document["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    asked = [container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
+    assert asked == list(probes.PATHS)
 
 
 def test_the_image_is_the_users_to_set_and_all_our_pods_use_it() -> None:
