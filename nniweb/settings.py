@@ -174,7 +174,11 @@ if _database_url:
         # connections. Who waits longer than the timeout gets an error, and does later what it was about to do. A server
         # that is away is tried each few seconds: after the pool's own 5 minutes of growing pauses it would be back for
         # long before anybody noticed.
-        DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
+        _options = DATABASES["default"].setdefault("OPTIONS", {})
+        # a process that is frozen in the middle of a transaction, or whose host lost its power, holds rows no longer
+        # than it holds its leases
+        _options.setdefault("options", "-c idle_in_transaction_session_timeout=10000")
+        _options["pool"] = {
             "min_size": 1, "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20)), "timeout": 10,
             "reconnect_timeout": 4}
         # one empty query each time a connection is taken: those that a restart of the server broke are never seen

@@ -23,8 +23,9 @@ def keeper_urls(callback_url: str = "") -> tuple[str, ...]:
 
 
 def own_urls() -> tuple[str, ...]:
-    """Addresses that work on this machine."""
-    return tuple(read_address_file(address_file()).get("urls", ())) or (f"http://127.0.0.1:{settings.PORT}",)
+    """Addresses that work on this machine: what ``serve`` wrote down, where webs of another kind run the public one."""
+    return tuple(read_address_file(address_file()).get("urls", ())) or keeper_urls() \
+        or (f"http://127.0.0.1:{settings.PORT}",)
 
 
 def server_urls() -> tuple[str, ...]:

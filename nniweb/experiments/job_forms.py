@@ -18,7 +18,7 @@ from trainingservice.trial_job import (
 def keeper_access(experiment: Experiment, service: type[TrainingService], token: str) -> KeeperAccess:
     """How the keeper of a new submission calls home: on this machine by its file, elsewhere by public addresses."""
     if service.pinned_to_host:
-        return KeeperAccess(urls=addresses.own_urls(), token=token, url_file=addresses.address_file())
+        return KeeperAccess(urls=addresses.server_urls(), token=token, url_file=addresses.address_file())
     # never our loopback address: on another machine somebody else may listen there and would be sent the token
     return KeeperAccess(urls=addresses.keeper_urls(experiment.callback_url), token=token)
 

@@ -100,8 +100,10 @@ class ClusterRunner:
                     give_connection_back()
                     self._wake.wait(max(0.0, next_full_round - time.monotonic()))
         except LeaseLost:
-            logger.warning("cluster %s: another worker has taken over", self._name)
+            pass  # as if the thread that renews it had found out first
         finally:
+            if self.lease.is_lost:
+                logger.warning("cluster %s: another worker has taken over", self._name)
             self._close()
 
     def _guarded_round(self, only: set[int] | None) -> bool:

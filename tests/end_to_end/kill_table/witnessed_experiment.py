@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from nniweb.tuning.algorithms import build_tuner
 from nniweb.tuning.search_space_parser import parse_search_space
 from tests.end_to_end.running_server import RunningServer
@@ -140,7 +142,7 @@ class WitnessedExperiment:
 
     def _same_tuner_state(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """The recorded history has each question and each answer once, and the tuner gives the same answers again."""
-        events = [json.loads(row[0]) for row in self._query(
+        events = [json.loads(row[0]) if isinstance(row[0], str) else row[0] for row in self._query(
             "SELECT data FROM experiments_tunerevent WHERE experiment_id = "
             "(SELECT id FROM experiments_experiment WHERE public_id = ?) ORDER BY id", self.id)]
         asks = [event for event in events if event["event"] == "ask"]
@@ -156,6 +158,9 @@ class WitnessedExperiment:
                 undisturbed.tell(event["number"], event["parameters"], event["value"], event["status"])
 
     def _query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """From the database file itself (SQLite)."""
+        """From the database itself."""
+        if url := self.server.environment.get("NNIWEB_DATABASE_URL"):
+            with psycopg.connect("postgresql" + url.removeprefix("postgres")) as connection:
+                return connection.execute(sql.replace("?", "%s").encode(), values).fetchall()
         with closing(sqlite3.connect(f"file:{self.server.data_folder}/nniweb.sqlite3?mode=ro", uri=True)) as database:
             return database.execute(sql, values).fetchall()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,11 +32,24 @@ PLATFORMS = (f"{SCRIPTED_PLATFORMS},scripted_anywhere="
              "tests.end_to_end.scaled_out.scripted_anywhere:ScriptedAnywhereTrainingService")
 
 
+#: A trigger on each table that writes down whose connection changed a row, in the same transaction.
+_NOTE_WRITERS = """
+CREATE TABLE noted_writes (writer text, changed text);
+CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO noted_writes VALUES (current_setting('application_name'), TG_TABLE_NAME); RETURN NULL; END $$;
+DO $$ DECLARE t text; BEGIN
+  FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename LIKE 'experiments%' LOOP
+    EXECUTE format('CREATE TRIGGER note_write AFTER INSERT OR UPDATE OR DELETE ON %I'
+                   ' FOR EACH ROW EXECUTE FUNCTION note_write()', t);
+  END LOOP; END $$;
+"""
+
+
 class OneOfSeveral(RunningServer):
     """A process of an installation. ``name`` tells its log apart from the others'."""
 
     def __init__(self, name: str, data_folder: Path, env: Mapping[str, str], token: str) -> None:
-        super().__init__(data_folder, env)
+        super().__init__(data_folder, {**env, "PGAPPNAME": name})  # by which PostgreSQL tells them apart
         self.name = name
         self.token = token
         self.log_file = data_folder.with_name(f"{name}.log")
@@ -146,6 +160,16 @@ class Installation:
         [(found,)] = worker.wait_until(
             lambda: self.rows("SELECT id FROM experiments_worker WHERE pid = %s", worker.pid), what="it is registered")
         return str(found)
+
+    def note_writers(self) -> None:
+        """From now on PostgreSQL notes who changes which rows; see ``writes_of``."""
+        with psycopg.connect(self._database, autocommit=True) as connection:
+            connection.execute(_NOTE_WRITERS)
+
+    def writes_of(self, process: OneOfSeveral) -> Counter[str]:
+        """How many rows of which tables this process has changed, committed ones only."""
+        return Counter(dict(self.rows("SELECT changed, count(*) FROM noted_writes WHERE writer = %s GROUP BY changed",
+                                      process.name)))
 
     def close(self) -> None:
         for process in self._processes:

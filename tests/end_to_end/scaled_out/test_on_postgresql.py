@@ -13,6 +13,7 @@ from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 
 #: Leases, the storing of reports, wishes of people, what pages are sent.
 REPRESENTATIVE = ["tests/nniweb/worker/test_lease.py", "tests/nniweb/experiments/test_ingest.py",
+                  "tests/nniweb/experiments/test_two_writers.py",
                   "tests/nniweb/experiments/test_intents.py", "tests/nniweb/live/test_live_frames.py"]
 
 

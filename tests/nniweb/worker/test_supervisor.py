@@ -99,3 +99,24 @@ def test_a_clean_stop_hands_everything_over_at_once(supervisor: Supervisor) -> N
     supervisor.thread.join(20)
     assert held() == set()
     assert not Worker.objects.exists()
+
+
+def test_a_worker_whose_row_was_taken_away_writes_it_again(supervisor: Supervisor) -> None:
+    until(worker_is_alive)
+    Worker.objects.all().delete()
+    supervisor.renew()
+    until(worker_is_alive)
+
+
+def test_a_free_cluster_is_left_for_a_moment_to_a_worker_that_drives_fewer(supervisor: Supervisor,
+                                                                           monkeypatch) -> None:
+    monkeypatch.setattr("nniweb.worker.supervisor.COURTESY_SECONDS", 3600.0)
+    until(worker_is_alive)
+    Cluster.objects.create(name="one", platform="docile")
+    until(lambda: held() == {"one"})
+    Worker.objects.create(id="idle", host="elsewhere", pid=1, started_at=timezone.now(), heard_at=timezone.now())
+    two = Cluster.objects.create(name="two", platform="docile")
+    until(lambda: two.pk in supervisor._free_since)
+    assert held() == {"one"}, "the other one may take it"
+    monkeypatch.setattr("nniweb.worker.supervisor.COURTESY_SECONDS", 0.0)
+    until(lambda: held() == {"one", "two"})

@@ -1,0 +1,90 @@
+"""Rows of the kill table with two workers: one is killed while many trials run, one sleeps past its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
+from tests.end_to_end.scaled_out.several_processes import Installation, is_traceback_free
+from tests.fakes.ssh_machine import SshMachine
+
+
+@pytest.fixture
+def make_remote_cluster(tmp_path: Path) -> Iterator[Callable[[str, int], dict[str, Any]]]:
+    """A ``trainingService`` section of one machine behind a real sshd: no cluster is pinned to a worker's host."""
+    with ExitStack() as stack:
+
+        def make(name: str, room: int) -> dict[str, Any]:
+            machine = stack.enter_context(SshMachine(tmp_path / name, name))
+            return {"platform": "remote", "machineList": [{
+                "host": machine.host, "port": machine.port, "user": machine.user, "hostKey": machine.fingerprint,
+                "sshKeyFile": str(machine.key), "maxTrialNumber": room}]}
+
+        yield make
+
+
+def running(installation: Installation) -> int:
+    [(count,)] = installation.rows("SELECT count(*) FROM experiments_trial WHERE status = 'RUNNING'")
+    return int(count)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.slow
+@pytest.mark.parametrize("trials", [100])
+@pytest.mark.kill_table("kill -9 of one of two workers (PostgreSQL, Redis) while 200 trials run")
+def test_a_worker_that_is_killed_while_200_trials_run_loses_none(
+        installation: Installation, make_remote_cluster: Callable[[str, int], dict[str, Any]], tmp_path: Path,
+        trials: int) -> None:
+    web = installation.web("web").start()
+    workers = [installation.worker(name, NNIWEB_DATABASE_CONNECTIONS="4").start() for name in ("one", "two")]
+    go = tmp_path / "go"
+    experiments = []
+    for index, name in enumerate(("ada", "bob")):
+        experiments.append(WitnessedExperiment(
+            web, tmp_path / f"experiment{index}", trials=trials, concurrency=trials, steps=20, pause=0.2, go=go,
+            platform=make_remote_cluster(name, trials)).launch())
+        web.wait_until(lambda wanted=index + 1: len(installation.holders()) == wanted, what="somebody drives it")
+    assert len(set(installation.holders().values())) == 2, "one each"
+    web.wait_until(lambda: running(installation) == 2 * trials, 300, "all run")
+    workers[0].kill()
+    heir = installation.worker_id(workers[1])
+    web.wait_until(lambda: list(installation.holders().values()) == [heir] * 2, what="the other one drives both")
+    go.touch()
+    for experiment in experiments:
+        experiment.nothing_is_lost(patience=400)
+    for process in (web, *workers):
+        assert is_traceback_free(process.log()), process.log()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.slow
+@pytest.mark.kill_table("SIGSTOP of a worker past its lease, then SIGCONT (PostgreSQL)")
+def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes_up(
+        installation: Installation, make_remote_cluster: Callable[[str, int], dict[str, Any]], tmp_path: Path) -> None:
+    web, sleeper = installation.web("web").start(), installation.worker("sleeper").start()
+    installation.note_writers()
+    experiment = WitnessedExperiment(web, tmp_path / "experiment", trials=12, concurrency=3, steps=20, pause=0.1,
+                                     platform=make_remote_cluster("ada", 3)).launch()
+    web.wait_until(lambda: experiment.begun() >= 3, what="trials run")  # and end, while it falls asleep
+    sleeper.pause()
+    other = installation.worker("other").start()
+    web.wait_until(lambda: list(installation.holders().values()) == [installation.worker_id(other)],
+                   what="the other one takes over when the lease has run out")
+    before = installation.writes_of(sleeper)
+    assert before["experiments_attempt"], "it did write while it had the lease"
+    begun = experiment.begun()
+    web.wait_until(lambda: experiment.begun() > begun or experiment.begun() == 12, what="the other one goes on")
+    sleeper.go_on()
+    sleeper.wait_until(lambda: "another worker has taken over" in sleeper.log(), what="it has noticed")
+    experiment.nothing_is_lost()
+    assert sleeper.stop() == 0
+    after = installation.writes_of(sleeper)
+    del before["experiments_worker"], after["experiments_worker"]  # that it lives it may say
+    assert after == before, "it wrote nothing else after it woke up"
+    assert installation.writes_of(other)["experiments_attempt"]
+    assert is_traceback_free(sleeper.log()), sleeper.log()

@@ -1,0 +1,84 @@
+"""Two processes store reports, or one and a worker: they take rows in one order and never wait in a circle."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from nniweb.experiments import ingest
+from nniweb.experiments.models import Attempt, Experiment, Metric
+from nniweb.experiments.revisions import next_revision
+from trainingservice.report_reading import read_report
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = 20
+
+
+def metric(attempt: Attempt, n: int) -> ingest.Delivery:
+    entry: dict[str, Any] = {"n": n, "at": 1.0, "type": "metric", "kind": "PERIODICAL", "parameter_id": 0,
+                             "sequence": n, "value": "1"}
+    return ingest.Delivery(attempt.job_name, None, read_report(
+        {"keeper": {"version": 1, "journal_id": f"of {attempt.pk}"}, "entries": [entry]}), timezone.now())
+
+
+def at_once(*works: Callable[[int], None]) -> None:
+    """Run them side by side, round by round, each in a thread and with a connection of its own."""
+    gate = threading.Barrier(len(works))
+    failures: list[BaseException] = []
+
+    def run(work: Callable[[int], None]) -> None:
+        try:
+            for number in range(1, ROUNDS + 1):
+                gate.wait(30)
+                work(number)
+        except BaseException as error:
+            failures.append(error)
+            gate.abort()
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=[work]) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures, failures
+
+
+def test_groups_of_reports_about_the_same_experiments_in_other_orders_are_all_stored(
+        make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt]) -> None:
+    experiments = [make_experiment(name=name) for name in ("one", "two")]
+    here, there = ([make_attempt(experiment) for experiment in experiments] for _ in range(2))
+
+    def store(attempts: list[Attempt]) -> Callable[[int], None]:
+        def work(number: int) -> None:
+            answers = ingest.store([metric(attempt, number) for attempt in attempts])
+            assert [answer.status for answer in answers] == [200, 200], answers
+
+        return work
+
+    at_once(store(here), store(there[::-1]))
+    assert Metric.objects.count() == 4 * ROUNDS
+
+
+def test_a_worker_that_writes_about_the_trial_of_a_report_does_not_get_into_its_way(
+        make_attempt: Callable[..., Attempt]) -> None:
+    attempt = make_attempt()
+
+    def store(number: int) -> None:
+        [answer] = ingest.store([metric(attempt, number)])
+        assert answer.status == 200, answer
+
+    def observe(number: int) -> None:
+        with transaction.atomic():
+            next_revision(attempt.trial.experiment_id)
+            Attempt.objects.filter(pk=attempt.pk).update(url=f"round {number}")
+
+    at_once(store, observe)
+    assert Metric.objects.count() == ROUNDS

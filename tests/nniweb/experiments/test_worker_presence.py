@@ -1,0 +1,57 @@
+"""Why nothing goes on where no worker drives a cluster, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils import timezone
+
+from nniweb.experiments.models import Cluster, Experiment, Worker
+from nniweb.experiments.worker_presence import absence_of, alive_hosts
+
+
+@pytest.fixture
+def cluster(make_experiment: Callable[..., Experiment]) -> Cluster:
+    cluster = make_experiment().cluster
+    cluster.pinned_host = "ada"
+    cluster.save()
+    return cluster
+
+
+def worker(host: str, heard_at: datetime) -> Worker:
+    return Worker.objects.create(id=host, host=host, pid=1, started_at=heard_at, heard_at=heard_at)
+
+
+def test_a_cluster_of_a_host_says_that_the_worker_there_is_away(cluster: Cluster) -> None:
+    now = timezone.now()
+    worker("bob", now)
+    worker("ada", now - timedelta(seconds=16))
+    assert absence_of(cluster, alive_hosts(now), now) == (
+        "The worker on host ada is away, and only it can run trials on local. Start the server there.")
+
+
+def test_nothing_is_said_while_the_worker_there_lives_or_its_lease_does(cluster: Cluster) -> None:
+    now = timezone.now()
+    worker("bob", now)
+    cluster.lease_holder, cluster.lease_expires_at = "somebody", now + timedelta(seconds=1)
+    assert absence_of(cluster, alive_hosts(now), now) == ""
+    cluster.lease_holder, cluster.lease_expires_at = "", None
+    worker("ada", now)
+    assert absence_of(cluster, alive_hosts(now), now) == ""
+
+
+def test_a_cluster_of_no_host_needs_any_worker(cluster: Cluster) -> None:
+    now = timezone.now()
+    cluster.pinned_host = ""
+    assert "No worker is alive" in absence_of(cluster, alive_hosts(now), now)
+    worker("bob", now)
+    assert absence_of(cluster, alive_hosts(now), now) == ""
+
+
+def test_a_disabled_cluster_says_so_whoever_lives(cluster: Cluster) -> None:
+    cluster.enabled = False
+    now = timezone.now()
+    worker("ada", now)
+    assert "is disabled" in absence_of(cluster, alive_hosts(now), now)
