@@ -11,6 +11,7 @@ from tests.fakes.kubernetes_api_store import Object, now_text
 
 KUBEFLOW_KINDS = {"tfjobs": ("kubeflow.org", "v1", "TFJob"), "pytorchjobs": ("kubeflow.org", "v1", "PyTorchJob")}
 MPI_KINDS = {"mpijobs": ("kubeflow.org", "v1", "MPIJob")}
+MPI_V2_KINDS = {"mpijobs": ("kubeflow.org", "v2beta1", "MPIJob")}
 TRAINER_KINDS = {"trainjobs": ("trainer.kubeflow.org", "v1alpha1", "TrainJob")}
 
 

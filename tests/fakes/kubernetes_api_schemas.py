@@ -92,7 +92,9 @@ PYTORCHJOB = _kubeflow("pytorchReplicaSpecs", {"Master": _SINGLE, "Worker": _REP
                        elasticPolicy=OPEN)
 MPIJOB = _kubeflow("mpiReplicaSpecs", {"Launcher": _SINGLE, "Worker": _REPLICAS}, slotsPerWorker=NUMBER,
                    mainContainer=TEXT)
-MPIJOB_V2 = _kubeflow("mpiReplicaSpecs", {"Launcher": _SINGLE, "Worker": _REPLICAS}, slotsPerWorker=NUMBER)
+MPIJOB_V2 = _kubeflow("mpiReplicaSpecs", {"Launcher": _SINGLE, "Worker": _REPLICAS}, slotsPerWorker=NUMBER,
+                      runLauncherAsWorker=FLAG, sshAuthMountPath=TEXT, launcherCreationPolicy=TEXT,
+                      mpiImplementation={"type": "string", "enum": ["OpenMPI", "Intel", "MPICH"]})
 
 _NODE_PATCH = strict(template=strict(spec=strict(replicatedJobs=many(strict(
     name=TEXT, template=strict(spec=strict(template=strict(metadata=METADATA, spec={

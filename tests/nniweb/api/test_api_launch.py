@@ -57,6 +57,16 @@ def test_a_config_may_be_an_object(api, code_folder) -> None:
     assert api.post("/api/v1/experiments/", {"config": config}).status_code == 201
 
 
+def test_a_role_whose_pods_could_not_be_named_is_refused_by_its_name(api, code_folder) -> None:
+    name = "w" * 45
+    errors = refused(api.post("/api/v1/experiments/", {"config": {
+        "searchSpace": json.loads(SPACE), "trialCommand": "true", "trialConcurrency": 1,
+        "trialCodeDirectory": str(code_folder), "tuner": {"name": "Random"}, "trainingService": {
+            "platform": "frameworkcontroller", "taskRoles": [{"name": name, "taskNumber": 1}]}}}))
+    assert [error["field"] for error in errors] == ["trainingService.taskRoles"]
+    assert f"role {name}: its name may have" in errors[0]["message"]
+
+
 def test_fields_in_snake_case_are_launched(api, code_folder) -> None:
     answer = api.post("/api/v1/experiments/", {
         "name": "by fields", "search_space": json.loads(SPACE), "trial_command": "true", "trial_concurrency": 3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -149,6 +150,30 @@ def test_watches_that_end_at_once_with_a_bookmark_are_no_reason_to_hurry(bench, 
     bench.wait("it has watched five times", lambda: count(cluster, "watch") >= before + 5)
     assert time.monotonic() - began >= 0.75 * (0.1 + 0.2 + 0.4 + 0.8)  # pauses that grow, as far as chance goes
     cluster._watch = real
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert_whole(bench, form)
+
+
+@pytest.mark.slow
+def test_bookmarks_keep_a_quiet_watch_from_growing_too_old(bench, cluster, lasting, monkeypatch) -> None:
+    monkeypatch.setattr(mirror, "WATCH_SECONDS", 1)
+    service = bench.open_service()
+    form, go = running(bench, service, lasting)
+    cluster.store.create("jobs", "default", {  # somebody else's: only a bookmark tells of the new version
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "foreign"}, "spec": {"suspend": True}})
+    version = int(cluster.store.get("jobs", "default", "foreign")["metadata"]["resourceVersion"])
+
+    def watches() -> list[int]:
+        found = [re.search(r"/jobs\?.*resourceVersion=(\d+).*watch=true", path) for _, path, _ in cluster.requests]
+        return [int(match[1]) for match in found if match]
+
+    bench.wait("it watches from there", lambda: watches()[-1] >= version)
+    lists = count(cluster, "list")
+    cluster.store.compacted = version
+    before = len(watches())
+    bench.wait("it watches again", lambda: len(watches()) > before + 1)
+    assert count(cluster, "list") == lists
     go.touch()
     bench.wait_for_end(service, form)
     assert_whole(bench, form)

@@ -17,8 +17,8 @@ import pytest
 from nniweb.experiments.config import parse_experiment_config
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS
-from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, MPI_KINDS, TRAINER_KINDS
-from tests.fakes.kubernetes_api_schemas import SCHEMAS
+from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, MPI_KINDS, MPI_V2_KINDS, TRAINER_KINDS
+from tests.fakes.kubernetes_api_schemas import MPIJOB_V2, SCHEMAS
 from tests.fakes.kubernetes_api_validation import metadata_causes, schema_causes
 from trainingservice.base import ServiceContext
 from trainingservice.platforms import load_platform
@@ -44,7 +44,8 @@ def manifest(case: str, folder: Path) -> dict:
     settings = parse_experiment_config(text, base).settings
     section = settings.training_service
     assert section is not None
-    kinds = TRAINER_KINDS if "trainer" in case else KUBEFLOW_KINDS | MPI_KINDS | FRAMEWORK_KINDS
+    kinds = TRAINER_KINDS if "trainer" in case else KUBEFLOW_KINDS | FRAMEWORK_KINDS | (
+        MPI_V2_KINDS if "v2beta1" in case else MPI_KINDS)
     path, os.environ["PATH"] = os.environ["PATH"], f"{az.parent}:{os.environ['PATH']}"
     try:
         with KubernetesApiDouble(folder / "cluster", kinds=kinds) as cluster:
@@ -76,7 +77,8 @@ def test_the_approved_object_is_right_by_the_schema_and_fits_the_names(case: str
     approved = json.loads((CASES / f"{case}.json").read_text())
     plural = f"{approved['kind'].lower()}s"
     assert metadata_causes(approved) == []
-    assert schema_causes(approved, SCHEMAS[plural]) == []
+    schema = MPIJOB_V2 if approved["apiVersion"] == "kubeflow.org/v2beta1" else SCHEMAS[plural]
+    assert schema_causes(approved, schema) == []
 
 
 @pytest.mark.parametrize("case", NAMES)
