@@ -1,8 +1,9 @@
-"""What is logged while the database server is away: a line each, no traceback, and not the same line all the time."""
+"""What is logged while the database is away, or takes nothing: a line each, no traceback, not the same all the time."""
 
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from collections.abc import Callable
 
@@ -10,12 +11,22 @@ from django.db import InterfaceError, OperationalError
 
 #: Pause between two lines of the same kind from a logger that repeats itself, in seconds.
 REPEAT_SECONDS = 60.0
+#: SQLite's result codes for what passes by itself, or when somebody makes room.
+_SQLITE_TAKES_NOTHING = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN})
 
 
 def is_database_away(error: BaseException | None) -> bool:
-    """Whether an error says that PostgreSQL cannot be reached, not that something is wrong with what was asked."""
-    return isinstance(error, OperationalError | InterfaceError) \
-        and type(error.__cause__).__module__.partition(".")[0] in ("psycopg", "psycopg_pool")
+    """Whether an error says that PostgreSQL cannot be reached, or that SQLite takes nothing now (a full disk, another
+    program's lock), not that something is wrong with what was asked.
+    """
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    cause = error.__cause__
+    if isinstance(cause, sqlite3.OperationalError):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _SQLITE_TAKES_NOTHING
+    return type(cause).__module__.partition(".")[0] in ("psycopg", "psycopg_pool")
 
 
 def first_line(error: BaseException) -> str:

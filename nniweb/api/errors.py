@@ -21,8 +21,8 @@ from nniweb.outage_logs import first_line, is_database_away
 
 logger = logging.getLogger(__name__)
 
-DATABASE_AWAY = ("The database cannot be reached at the moment. What was stored is safe and running trials go on; try "
-                 "again in a few seconds.")
+DATABASE_AWAY = ("The database cannot be reached, or takes nothing, at the moment. What was stored is safe and running "
+                 "trials go on; try again in a few seconds.")
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
