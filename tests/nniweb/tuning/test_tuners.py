@@ -51,6 +51,10 @@ TUNERS: list[tuple[str, dict[str, Any]]] = [
     ("Metis", {"cold_start_num": 12, "selection_num_starting_points": 100, "no_resampling": False}),
     ("DNGO", {"trials_per_update": 8, "sample_size": 60, "num_epochs_per_training": 100}),
 ]  # fmt: skip
+#: The dearest ones, whose kin is tried in the fast suite.
+DEAR = [("GP", "ucb"), ("Metis", None)]
+TRIED = [pytest.param(name, args, marks=[pytest.mark.slow] if (name, args.get("utility")) in DEAR else [])
+         for name, args in TUNERS]
 Events = list[dict[str, Any]]
 
 
@@ -123,7 +127,7 @@ def as_stored(events: Iterable[dict[str, Any]]) -> Events:
     ]
 
 
-@pytest.mark.parametrize(("name", "args"), TUNERS)
+@pytest.mark.parametrize(("name", "args"), TRIED)
 def test_a_tuner_rebuilt_from_its_events_goes_on_like_one_that_never_died(name: str, args: dict[str, Any]) -> None:
     narrower = {**MIXED, "x": {"_type": "quniform", "_value": [-1, 5, 0.5]}}
     driver = Driver(make(name, args, MIXED), mixed)
@@ -147,7 +151,7 @@ def test_a_tuner_rebuilt_from_its_events_goes_on_like_one_that_never_died(name: 
     assert all(event["parameters"]["x"] >= -1 for event in driver.asked[25:])
 
 
-@pytest.mark.parametrize(("name", "args"), TUNERS)
+@pytest.mark.parametrize(("name", "args"), TRIED)
 def test_a_finite_space_is_tried_completely_without_repeats_and_then_ends(name: str, args: dict[str, Any]) -> None:
     driver = Driver(make(name, args, FINITE), lambda point: float(point["n"]))
     driver.tell(None, {"a": "p", "n": 1, "c": {"_name": "one"}}, 0.5, "SUCCEEDED")
