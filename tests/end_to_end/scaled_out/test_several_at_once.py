@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.scaled_out.gated_trials import GatedTrials
-from tests.end_to_end.scaled_out.several_processes import Installation, WebProcess, is_traceback_free
+from tests.end_to_end.scaled_out.several_processes import Installation, WebProcess, WorkerProcess, is_traceback_free
 from tests.end_to_end.scaled_out.watched_page import watched_experiment
 
 TRIALS = 2
@@ -37,18 +36,23 @@ def everything_is_there_once(installation: Installation, web: WebProcess, experi
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.kill_table("TERM of one of two workers, then kill -9 of the other (PostgreSQL, Redis, two webs)")
 def test_clusters_spread_and_are_handed_over_and_taken_over_while_trials_run(installation: Installation,
                                                                             tmp_path: Path) -> None:
     web, other_web = installation.web("web1").start(), installation.web("web2").start()
     one, two = installation.worker("worker1").start(), installation.worker("worker2").start()
     web.wait_until(lambda: len(installation.rows("SELECT id FROM experiments_worker")) == 2, what="both are there")
     ids = {installation.worker_id(one), installation.worker_id(two)}
-    # launched here and there, one after the other, so that who has fewer clusters takes the next one
-    launched = []
-    for index, where in enumerate((web, other_web)):
-        launched.append(launch(where, tmp_path / f"experiment{index}"))
-        web.wait_until(lambda wanted=index + 1: len(installation.holders()) == wanted, what="somebody drives it")
-    assert Counter(installation.holders().values()) == dict.fromkeys(ids, 1), "one each"
+    # one after the other: who drives fewer takes the next one, unless it is too busy for some seconds
+    launched: list[tuple[str, GatedTrials]] = []
+    while len(launched) < 2 or (set(installation.holders().values()) != ids and len(launched) < 5):
+        where = (web, other_web)[len(launched) % 2]
+        launched.append(launch(where, tmp_path / f"experiment{len(launched)}"))
+        web.wait_until(lambda: len(installation.holders()) == len(launched), what="somebody drives it")
+    assert set(installation.holders().values()) == ids, "each drives some"
+
+    def all_driven_by(worker: WorkerProcess) -> bool:
+        return list(installation.holders().values()) == [installation.worker_id(worker)] * len(launched)
     for experiment, gated in launched:
         web.wait_until(lambda gated=gated: len(gated.starts()) == TRIALS, what="its trials run")
         # keepers report to the first web, the page is open at the second
@@ -61,16 +65,14 @@ def test_clusters_spread_and_are_handed_over_and_taken_over_while_trials_run(ins
     # a clean stop hands everything over, and not because the lease ran out
     gone = installation.worker_id(one)
     assert one.stop() == 0
-    web.wait_until(lambda: list(installation.holders().values()) == [installation.worker_id(two)] * 2,
-                   what="the other one drives both")
+    web.wait_until(lambda: all_driven_by(two), what="the other one drives all")
     assert installation.rows("SELECT id FROM experiments_worker WHERE id = %s", gone) == []
 
     # one that is killed hands nothing over: it is replaced
     one.start()
     killed = installation.worker_id(two)
     two.kill()
-    web.wait_until(lambda: list(installation.holders().values()) == [installation.worker_id(one)] * 2,
-                   what="the clusters of the killed one are taken over")
+    web.wait_until(lambda: all_driven_by(one), what="the clusters of the killed one are taken over")
     assert killed not in installation.holders().values()
     for experiment, gated in launched:
         gated.step(1)

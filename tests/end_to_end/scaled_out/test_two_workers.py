@@ -49,10 +49,11 @@ def test_a_worker_that_is_killed_while_200_trials_run_loses_none(
             web, tmp_path / f"experiment{index}", trials=trials, concurrency=trials, steps=20, pause=0.2, go=go,
             platform=make_remote_cluster(name, trials)).launch())
         web.wait_until(lambda wanted=index + 1: len(installation.holders()) == wanted, what="somebody drives it")
-    assert len(set(installation.holders().values())) == 2, "one each"
     web.wait_until(lambda: running(installation) == 2 * trials, 300, "all run")
-    workers[0].kill()
-    heir = installation.worker_id(workers[1])
+    victim, other = sorted(workers, key=lambda worker: installation.worker_id(worker) not in
+                           installation.holders().values())
+    victim.kill()
+    heir = installation.worker_id(other)
     web.wait_until(lambda: list(installation.holders().values()) == [heir] * 2, what="the other one drives both")
     go.touch()
     for experiment in experiments:

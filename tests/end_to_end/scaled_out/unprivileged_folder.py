@@ -14,7 +14,8 @@ class UnprivilegedFolder:
     """Short, because the path of a unix socket may have 107 characters. ``remove`` it in the end."""
 
     def __init__(self, name: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=f"nniweb-{name}-"))
+        # not below TMPDIR, which may be long, and closed to other users
+        self.path = Path(tempfile.mkdtemp(prefix=f"nniweb-{name}-", dir="/tmp"))
         #: For ``subprocess``: who runs the server. Empty where this process is no root: then it does itself.
         self.run_as: dict[str, Any] = {}
         if os.geteuid() == 0:
