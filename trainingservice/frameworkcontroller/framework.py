@@ -77,10 +77,14 @@ class FrameworkKind(TrialKind):
         if state != "Completed":
             return Seen(Phase.RUNNING, "", started, end=end, node=node)
         completion = attempt.get("completionStatus") or {}
+        ended = seconds(status.get("completionTime"))
+        if completion.get("code") in STOPPED_CODES:
+            return Seen(Phase.CANCELED, "The Framework was stopped on the cluster by somebody else; rerun the trial if "
+                        "it is still wanted.", started, ended, end, node)
         succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
         message = "" if succeeded else _text(completion, attempt)
-        return Seen(Phase.SUCCEEDED if succeeded else Phase.FAILED, message, started,
-                    seconds(status.get("completionTime")), end, node, _exit_code(task))
+        return Seen(Phase.SUCCEEDED if succeeded else Phase.FAILED, message, started, ended, end, node,
+                    _exit_code(task))
 
 
 def _has_barrier(options: FrameworkControllerTrialOptions, tasks: int) -> bool:
@@ -191,8 +195,6 @@ def _exit_code(task: Mapping[str, Any]) -> int | None:
 
 def _text(completion: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
     """Why a Framework failed. The pod is gone by now, so what the Framework kept of it is read like the pod itself."""
-    if completion.get("code") in STOPPED_CODES:
-        return "The Framework was stopped on the cluster by somebody else."
     trigger = completion.get("trigger") or {}
     task = _task(attempt, trigger.get("taskRoleName"), trigger.get("taskIndex"))
     container = _container_of(task)

@@ -20,6 +20,12 @@ class Phase(Enum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    #: Somebody stopped it on the cluster.
+    CANCELED = "canceled"
+
+    @property
+    def is_end(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELED)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def observation(seen: Seen, of_trial: Sequence[Object], reporting: Object | None
     end = seen.end or (ended.end if ended is not None else None) or end
     machine = seen.node or ("" if reporting is None else pods.node_of(reporting))
     place = "" if reporting is None else f"{reporting['metadata']['name']}:{ATTEMPT_FOLDER}/{contract.CODE_FOLDER}"
-    if seen.phase in (Phase.SUCCEEDED, Phase.FAILED):
+    if seen.phase.is_end:
         result = _end(seen, of_trial, reporting, container, end)
     else:
         runs = seen.phase is Phase.RUNNING or (reporting is not None and pods.is_running(reporting))
@@ -65,6 +65,9 @@ def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, conta
     if said is not None and said.status is TrialJobStatus.SYS_CANCELED and reporting is not None \
             and (reporting.get("status") or {}).get("reason") == "Evicted":
         return replace(said, message=pods.why_ended(reporting, container))
+    if seen.phase is Phase.CANCELED and (said is None or said.status is TrialJobStatus.SYS_CANCELED):
+        return replace(said or Observation(TrialJobStatus.SYS_CANCELED, start_time=seen.start_time,
+                                           end_time=seen.end_time), message=seen.message)
     culprit = _culprit(of_trial, reporting, container) if seen.phase is Phase.FAILED else None
     failed_elsewhere = said is not None and (
         seen.phase is Phase.FAILED and said.status is TrialJobStatus.SUCCEEDED

@@ -258,7 +258,7 @@ class KubernetesService(PollingTrainingService):
         reporting = reporting_pod(of_trial, self._reporting_role(job))
         end = self._ends.get(job.id)
         of_object = self.kind.see(trial, self._reporting_role(job))
-        if of_object.phase in (Phase.SUCCEEDED, Phase.FAILED) and not self._is_settled(job, of_object, reporting, end):
+        if of_object.phase.is_end and not self._is_settled(job, of_object, reporting, end):
             phase = Phase.RUNNING if job.status is TrialJobStatus.RUNNING else Phase.WAITING
             of_object = replace(of_object, phase=phase, message="")
         seen = observation(of_object, of_trial, reporting, self.kind.container, end)

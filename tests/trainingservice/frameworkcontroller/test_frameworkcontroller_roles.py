@@ -63,7 +63,7 @@ def test_failed_tasks_are_a_failure_whatever_the_controller_calls_it(bench) -> N
     assert framework["status"]["attemptStatus"]["completionStatus"]["type"]["name"] == "Succeeded"
 
 
-def test_a_framework_that_somebody_stops_says_so(bench, cluster) -> None:
+def test_a_framework_that_somebody_stops_is_canceled_by_the_system_and_says_so(bench, cluster) -> None:
     service = bench.open_service()
     form = bench.form("echo here; sleep 600")
     service.submit_trial_job(form)
@@ -71,8 +71,8 @@ def test_a_framework_that_somebody_stops_says_so(bench, cluster) -> None:
     [framework] = cluster.store.all("frameworks")
     cluster.store.change("frameworks", "default", framework["metadata"]["name"],
                          lambda item: item["spec"].__setitem__("executionType", "Stop"))
-    bench.wait("its end is seen", lambda: service.get_trial_job(form.job_name).status.is_end)
-    assert service.get_trial_job(form.job_name).status in (TrialJobStatus.SYS_CANCELED, TrialJobStatus.FAILED)
+    detail = bench.wait_for_status(service, form, TrialJobStatus.SYS_CANCELED)
+    assert "stopped on the cluster by somebody else" in detail.message
 
 
 def test_the_barrier_brings_the_addresses_of_all_roles(bench, cluster, tmp_path) -> None:

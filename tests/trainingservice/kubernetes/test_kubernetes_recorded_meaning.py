@@ -24,7 +24,8 @@ RECORDINGS = Path(__file__).parents[2] / "recordings" / "kubernetes"
 KINDS: dict[str, tuple[TrialKind, str]] = {"tfjob": (TFJobKind("v1"), "worker"),
                                            "pytorchjob": (PyTorchJobKind("v1"), "master"),
                                            "framework": (FrameworkKind(), "worker")}
-W, R, S, F = TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.SUCCEEDED, TrialJobStatus.FAILED
+W, R, S, F, C = (TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.SUCCEEDED, TrialJobStatus.FAILED,
+                 TrialJobStatus.SYS_CANCELED)
 
 
 def recorded(name: str) -> Any:
@@ -75,7 +76,7 @@ def told(name: str, document: dict[str, Any] | None = None) -> Observation:
     ("framework/two-roles-ps-never-stops/30-completed", S, ""),
     ("framework/failed/30-completed", F, "worker-0 ended with exit code 3 (Error)."),
     ("framework/framework-retried/30-completed", F, "worker-0 ended with exit code 1 (Error)."),
-    ("framework/stopped-by-execution-type/30-completed", F, "stopped on the cluster by somebody else."),
+    ("framework/stopped-by-execution-type/30-completed", C, "stopped on the cluster by somebody else; rerun"),
 ])
 def test_a_recorded_object_is_told_in_a_sentence(name: str, status: TrialJobStatus, words: str) -> None:
     observed = told(name)
