@@ -292,6 +292,11 @@ class AzureMlWorkspace(HttpDouble):
             mounted = folder / "inputs" / name
             mounted.mkdir(parents=True)
             command = command.replace(f"${{{{inputs.{name}}}}}", str(mounted))
+        for name, output in (job.properties.get("outputs") or {}).items():
+            if output.get("mode") == "ReadWriteMount":
+                store = self.folder / "datastores" / output["uri"].removeprefix("azureml://").strip("/")
+                store.mkdir(parents=True, exist_ok=True)
+                command = command.replace(f"${{{{outputs.{name}}}}}", str(store))
         temporary = folder / "tmp"
         temporary.mkdir(parents=True, exist_ok=True)
         job.log = folder / "std_log.txt"

@@ -15,6 +15,8 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
 HttpsAddress = Annotated[str, StringConstraints(pattern=r"^https://[^\s/?#]+/?$")]
+ContainerPath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)+/?$")]
+Datastore = Annotated[str, StringConstraints(pattern=r"^azureml://\S+$")]
 InputName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -90,6 +92,10 @@ class AzureMlTrialOptions(TrialOptions):
         default={}, description="Data that each job mounts, read-only: a name and an address such as "
                                 "azureml://datastores/store/paths/folder/. The trial finds the folder in the variable "
                                 "NNI_DATA_ and the name. (Not in NNI.)")
+    writable_mounts: dict[ContainerPath, Datastore] = Field(
+        default={}, description="Folders of datastores that each job can write to: the path in the job, and an address "
+                                "such as azureml://datastores/store/paths/folder/. Here a datastore is what "
+                                "sharedStorage describes. (Not in NNI.)")
     shm_size: str | None = Field(default=None, pattern=r"^\d+[kmgKMG]?b?$",
                                  description='Shared memory of each job, such as "2g". (Not in NNI.)')
     docker_args: str | None = Field(default=None, description="Further arguments of docker run. (Not in NNI.)")

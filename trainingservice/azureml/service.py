@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar, cast
 
 from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialOptions
@@ -156,7 +157,8 @@ class AzureMlTrainingService(PollingTrainingService):
                 display_name=f"trial {form.sequence_id} ({form.trial_job_id})", variables=variables,
                 tags={INSTALLATION_TAG: self.context.installation, EXPERIMENT_TAG: form.experiment_id,
                       TRIAL_TAG: form.job_name},
-                inputs=options.data_mounts, shm_size=options.shm_size, docker_args=options.docker_args))
+                inputs=options.data_mounts, outputs=dict(_outputs(options).values()), shm_size=options.shm_size,
+                docker_args=options.docker_args))
             if seen.code:
                 self._uploaded[key] = seen.code
             if seen.environment and options.environment is None:
@@ -201,7 +203,16 @@ def _job_name(experiment_id: str, job_name: str) -> str:
 
 def _command(options: AzureMlTrialOptions) -> str:
     exports = [f'export NNI_DATA_{name}="${{{{inputs.{name}}}}}"' for name in options.data_mounts]
-    return " && ".join([*exports, COMMAND])
+    links = [f'mkdir -p {shlex.quote(str(PurePosixPath(path).parent))} && '
+             f'ln -sfn "${{{{outputs.{name}}}}}" {shlex.quote(path.rstrip("/"))}'
+             for path, (name, _) in _outputs(options).items()]
+    return " && ".join([*exports, *links, COMMAND])
+
+
+def _outputs(options: AzureMlTrialOptions) -> dict[str, tuple[str, str]]:
+    """Path in the job -> name of the output and address. The service chooses where it mounts them: they are linked."""
+    return {path: (f"mount_{number}", address)
+            for number, (path, address) in enumerate(options.writable_mounts.items())}
 
 
 def _urls(form: JobApplicationForm, options: AzureMlTrialOptions) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ class JobRequest:
     variables: Mapping[str, str]
     tags: Mapping[str, str]
     inputs: Mapping[str, str] = field(default_factory=dict)
+    #: Folders of datastores that are mounted to be written to.
+    outputs: Mapping[str, str] = field(default_factory=dict)
     shm_size: str | None = None
     docker_args: str | None = None
 
@@ -84,7 +86,7 @@ class Workspace:
     def submit(self, request: JobRequest) -> SeenJob:
         """Raises PermanentError, MustWait (quota), TemporaryError."""
         client = self._client()
-        from azure.ai.ml import Input, command
+        from azure.ai.ml import Input, Output, command
         from azure.ai.ml.entities import Environment
 
         with self._sentences(f"the job {request.name}"):
@@ -96,6 +98,8 @@ class Workspace:
                 docker_args=request.docker_args,
                 inputs={name: Input(type="uri_folder", path=path, mode="ro_mount")
                         for name, path in request.inputs.items()},
+                outputs={name: Output(type="uri_folder", path=path, mode="rw_mount")
+                         for name, path in request.outputs.items()},
                 properties=dict(_NO_GIT))
             return _seen(client.jobs.create_or_update(job))
 

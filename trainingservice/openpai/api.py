@@ -162,10 +162,9 @@ class OpenPaiApi:
         names = document.get("virtualCluster")
         return [str(name) for name in names] if isinstance(names, list) else []
 
-    def storage(self, timeout: tuple[float, float] = TIMEOUT) -> dict[str, Any] | None:
-        """The configured storage; None where the account may not use it or there is none. Holds secrets: never log."""
-        answer = self._call("GET", f"api/v2/storages/{quote(self._settings.storage_config_name, safe='')}",
-                            timeout=timeout)
+    def storage(self, name: str, timeout: tuple[float, float] = TIMEOUT) -> dict[str, Any] | None:
+        """One storage; None where the account may not use it or there is none. Holds secrets: never log."""
+        answer = self._call("GET", f"api/v2/storages/{quote(name, safe='')}", timeout=timeout)
         return None if answer.status in (403, 404) else self._dict(answer)
 
     # --- how -------------------------------------------------------------------------------

@@ -115,6 +115,9 @@ class OpenPaiTrialOptions(TrialOptions):
     virtual_cluster: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9_]+$",
         description="The cluster's queue. Default: the queue default.")
+    storages: dict[Name, ContainerPath] = Field(
+        default={}, description="Further storages of the cluster that each job mounts: the storage's name, and the "
+                                "path in the job. Here the cluster mounts what sharedStorage describes. (Not in NNI.)")
     openpai_config: dict[str, Any] | None = Field(
         default=None, description="A whole job document (protocol version 2) to be used instead of the fields above; "
                                   "name and storage are put in. The first task role reports the metrics.")

@@ -50,8 +50,10 @@ def job_document(form: JobApplicationForm, options: OpenPaiTrialOptions, start: 
             own = [str(line) for line in role.get("commands") or []] if options.openpai_config is not None else []
             role["commands"] = _commands(form, start, number, name, own)
     extras = document.get("extras") if isinstance(document.get("extras"), dict) else {}
-    storages = [entry for entry in (extras or {}).get("storages") or [] if entry.get("name") != storage]
-    document["extras"] = {**(extras or {}), "storages": [*storages, {"name": storage, "mountPath": storage_mount}],
+    ours = {**options.storages, storage: storage_mount}
+    storages = [entry for entry in (extras or {}).get("storages") or [] if entry.get("name") not in ours]
+    storages += [{"name": name, "mountPath": path} for name, path in ours.items()]
+    document["extras"] = {**(extras or {}), "storages": storages,
                           "submitFrom": "submit-job-v2",
                           "nniweb": {"installation": installation, "job": form.job_name}}
     if start.urls:

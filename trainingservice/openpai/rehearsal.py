@@ -52,7 +52,12 @@ def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPai
                                                f"may be used: {', '.join(queues)}. Correct virtualCluster.")
     else:
         yield RehearsalFinding("queue", True, f"Jobs go to the virtual cluster {wanted}.")
-    yield from _storage(api.storage(timeout), settings)
+    yield from _storage(api.storage(settings.storage_config_name, timeout), settings)
+    for name in options.storages if options is not None else ():
+        is_there = api.storage(name, timeout) is not None
+        yield RehearsalFinding("storage", is_there, f"Jobs mount the storage {name!r}." if is_there else
+                               f"The cluster has no storage {name!r} that user {settings.username} may use; correct "
+                               "storages.")
 
 
 def _expiry(settings: OpenPaiClusterSettings, now: float) -> Iterator[RehearsalFinding]:

@@ -73,6 +73,8 @@ def test_a_service_principal_is_sealed_and_no_other_log_in_is_for_everybody(fold
     ("  clientSecret: x\n", "tenantId"),
     ("  tenantId: t\n  clientId: c\n  clientSecret: x\n  managedIdentity: true\n", "exclude each other"),
     ("  environment: torch\n", "environment"),
+    ("  writableMounts: {relative: 'azureml://x'}\n", "writableMounts"),
+    ("  writableMounts: {/mnt/x: 'https://x'}\n", "writableMounts"),
     ("  dataMounts: {'a-b': 'azureml://x'}\n", "dataMounts"),
     ("  resourceManager: http://x\n", "resourceManager"),
     ("  channel: mlflow\n", "auto"),

@@ -67,6 +67,21 @@ def test_a_registered_environment_is_used_instead_of_an_image(bench, workspace):
     assert workspace.count("PUT", "/environments/") == 0
 
 
+def test_trials_share_a_folder_of_a_datastore_at_one_path(bench, workspace, tmp_path):
+    """So a share that all trials write to is at one path, as sharedStorage has it."""
+    there = tmp_path / "mnt" / "shared"
+    options = AzureMlTrialOptions(writable_mounts={str(there): "azureml://datastores/lab/paths/nni/"})
+    service = bench.open_service()
+    for command in (f"echo first > {there}/word", f"cat {there}/word"):
+        form = replace(bench.form(command), options=options)
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
+    assert bench.output(form) == "first\n"
+    for job in workspace.jobs.values():
+        sent = job.properties["outputs"]["mount_0"]
+        assert (sent["uri"], sent["mode"]) == ("azureml://datastores/lab/paths/nni/", "ReadWriteMount")
+
+
 @pytest.mark.parametrize("channel", ["http", "log"])
 def test_code_is_uploaded_once_for_an_experiment(bench, workspace, channel):
     service = bench.open_service()

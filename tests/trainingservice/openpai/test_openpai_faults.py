@@ -136,6 +136,26 @@ def test_a_document_that_would_be_refused_is_not_sent(bench, cluster):
     assert cluster.count("POST", "/v2/jobs") == 0
 
 
+def test_jobs_mount_further_storages_where_they_are_wanted(bench, platform, cluster, tmp_path):
+    """So a share that all trials write to is at one path, as sharedStorage has it."""
+    (tmp_path / "lab").mkdir()
+    cluster.storages["lab"] = tmp_path / "lab"
+    service = bench.open_service()
+    options = OpenPaiTrialOptions(storages={"lab": str(tmp_path / "there")})
+    for command in (f"echo first > {tmp_path}/there/word", f"cat {tmp_path}/there/word"):
+        form = replace(bench.form(command), options=options)
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
+    assert bench.output(form) == "first\n"
+    assert cluster.job(name_of(form)).document["extras"]["storages"] == [
+        {"name": "lab", "mountPath": str(tmp_path / "there")},
+        {"name": "shared", "mountPath": str(cluster.mount)}]
+    assert [finding.message for finding in service.rehearse(options=options) if not finding.ok] == []
+    [missing] = [finding for finding in service.rehearse(options=OpenPaiTrialOptions(storages={"nowhere": "/n"}))
+                 if finding.blocks]
+    assert "no storage 'nowhere'" in missing.message
+
+
 def test_a_missing_image_is_said(bench, cluster):
     cluster.images_missing.add("no/such:image")
     form = replace(bench.form(), options=OpenPaiTrialOptions(docker_image="no/such:image"))
