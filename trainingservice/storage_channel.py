@@ -8,25 +8,12 @@ from dataclasses import replace
 
 from trainingservice.base import ServiceContext
 from trainingservice.collected_journals import CollectedJournals
-from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.errors import TemporaryError
 from trainingservice.job_record import Observation
 from trainingservice.shared_folder import FolderJournal, SharedFolder
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
-
-
-def keeper_urls(form: JobApplicationForm, channel: str, others: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The addresses that the keeper calls; () where its journal is collected from the storage.
-
-    ``channel``: "auto", "http" or "storage"; ``others``: addresses that the platform itself has found.
-    """
-    urls = form.keeper.urls or others
-    if channel == "http" and not urls:
-        raise PermanentError("channel is http, but only the server's loopback address is known. Set NNIWEB_PUBLIC_URL "
-                             "to an address that the cluster can reach, or nniManagerIp in the file, or let the "
-                             "channel be storage.")
-    return () if channel == "storage" else urls
 
 
 class StorageChannel:

@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.container_path import ContainerPath
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
 HttpsAddress = Annotated[str, StringConstraints(pattern=r"^https://[^\s/?#]+/?$")]
-ContainerPath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)+/?$")]
 Datastore = Annotated[str, StringConstraints(pattern=r"^azureml://\S+$")]
 InputName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 

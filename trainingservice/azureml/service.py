@@ -22,6 +22,7 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code_archive import archive_of
 from trainingservice.collected_journals import CollectedJournals
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.keeper_channel import keeper_urls
 from trainingservice.keeper_exit import observed_exit
 from trainingservice.polling import Observation, PollingTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail, job_document
@@ -129,7 +130,7 @@ class AzureMlTrainingService(PollingTrainingService):
 
     def _submit(self, form: JobApplicationForm, name: str) -> SeenJob:
         options = cast(AzureMlTrialOptions, form.options)
-        urls = _urls(form, options)
+        urls = keeper_urls(form, options.channel, otherwise="log")
         image = form.image or options.docker_image
         variables = {contract.ENV_JOB: form.job_name, "NNI_EXP_ID": form.experiment_id}
         if urls:
@@ -213,12 +214,3 @@ def _outputs(options: AzureMlTrialOptions) -> dict[str, tuple[str, str]]:
     """Path in the job -> name of the output and address. The service chooses where it mounts them: they are linked."""
     return {path: (f"mount_{number}", address)
             for number, (path, address) in enumerate(options.writable_mounts.items())}
-
-
-def _urls(form: JobApplicationForm, options: AzureMlTrialOptions) -> tuple[str, ...]:
-    """The addresses that the keeper calls; () where its journal is read from the job's log."""
-    if options.channel == "http" and not form.keeper.urls:
-        raise PermanentError("channel is http, but only the server's loopback address is known. Set NNIWEB_PUBLIC_URL "
-                             "to an address that the compute can reach, or nniManagerIp in the file, or let the "
-                             "channel be log.")
-    return () if options.channel == "log" else form.keeper.urls

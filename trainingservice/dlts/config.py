@@ -9,14 +9,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.container_path import ContainerPath
+from trainingservice.web_address import web_address
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
-ContainerPath = Annotated[str, StringConstraints(pattern=r"^/[^\s'\"]*$")]
 
 #: Inside a job of DLTS these say who and where one is; a server that runs as a job needs no settings for it.
 TEAM_VARIABLE, EMAIL_VARIABLE, PASSWORD_VARIABLE = "DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"
@@ -53,11 +53,8 @@ class DltsClusterSettings(ClusterSettings):
     @field_validator("dashboard")
     @classmethod
     def _is_address(cls, value: str) -> str:
-        address = value.strip() if "://" in value else f"http://{value.strip()}"
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-            raise ValueError("must be the address of the dashboard, such as https://dlts.lab.example/")
-        return address.rstrip("/") + "/"
+        return web_address(value, "http", what="the address of the dashboard,",
+                           example="https://dlts.lab.example/") + "/"
 
     @field_validator("team", "email", mode="before")
     @classmethod

@@ -17,9 +17,10 @@ from trainingservice.dlts.job_body import job_body, job_name
 from trainingservice.dlts.rehearsal import rehearse_cluster
 from trainingservice.dlts.states import PAUSED, observed_record
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.keeper_channel import keeper_urls
 from trainingservice.polling import Observation, PollingTrainingService
 from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_channel import StorageChannel, keeper_urls
+from trainingservice.storage_channel import StorageChannel
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import attempt_folder
@@ -155,7 +156,7 @@ class DltsTrainingService(PollingTrainingService):
 
     def _body(self, form: JobApplicationForm) -> dict[str, Any]:
         options = cast(DltsTrialOptions, form.options)
-        urls = keeper_urls(form, options.channel, self._own_addresses(form, options))
+        urls = keeper_urls(form, options.channel, others=self._own_addresses(form, options))
         keeper, folder = self._channel.prepare(form, self.platform, urls)
         token_file = self._storage.attempt(form.experiment_id, form.job_name) / TOKEN_FILE
         if urls:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 import yaml
 from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.container_path import ContainerPath
 from trainingservice.memory_size import Megabytes
+from trainingservice.web_address import web_address
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
-ContainerPath = Annotated[str, StringConstraints(pattern=r"^/[^\s'\"]*$")]
 
 
 def _with_http(host: Any) -> Any:
@@ -65,11 +65,7 @@ class OpenPaiClusterSettings(ClusterSettings):
     @field_validator("host")
     @classmethod
     def _is_address(cls, value: str) -> str:
-        address = value.rstrip("/") if "://" in value else f"https://{value.rstrip('/')}"
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-            raise ValueError("must be a host name or an address such as https://pai.lab.example")
-        return address
+        return web_address(value, "https", what="a host name or an address", example="https://pai.lab.example")
 
     @field_validator("local_storage_mount_point")
     @classmethod

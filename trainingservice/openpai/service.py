@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.keeper_channel import keeper_urls
 from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
 from trainingservice.openpai.job_document import (
@@ -24,7 +25,7 @@ from trainingservice.openpai.rehearsal import rehearse_cluster
 from trainingservice.openpai.states import observed_detail, observed_row
 from trainingservice.polling import Observation, PollingTrainingService
 from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_channel import StorageChannel, keeper_urls
+from trainingservice.storage_channel import StorageChannel
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

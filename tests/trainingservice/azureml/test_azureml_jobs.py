@@ -9,6 +9,7 @@ import pytest
 from tests.fakes import azureml_workspace
 from tests.fakes.azureml_workspace import Job, error
 from tests.fakes.http_double import Answer
+from tests.trainingservice.jobs_of_tests import check_that_an_outage_of_a_minute_loses_nothing, failed_with, lasting
 from trainingservice.azureml.config import AzureMlTrialOptions
 from trainingservice.azureml.states import STATUSES, observed_status
 from trainingservice.trial_job_status import TrialJobStatus
@@ -21,17 +22,6 @@ pytestmark = pytest.mark.slow
 def only_job(workspace):
     assert len(workspace.jobs) == 1
     return next(iter(workspace.jobs.values()))
-
-
-def lasting(bench, **more):
-    starts, go = bench.witness / "starts", bench.witness / "go"
-    return bench.form(f'echo start >> "{starts}"; until [ -e "{go}" ]; do sleep 0.05; done; echo worked', **more), \
-        starts, go
-
-
-def failed_with(bench, service, form):
-    service.submit_trial_job(form)
-    return bench.wait_for_status(service, form, FAILED).message
 
 
 # --- what is sent --------------------------------------------------------------------------
@@ -244,25 +234,7 @@ def test_nothing_is_lost_while_the_service_is_away(bench, workspace):
 
 @pytest.mark.timeout(400)
 def test_an_outage_of_a_minute_loses_nothing(bench, workspace):
-    service = bench.open_service()
-    form, starts, go = lasting(bench)
-    service.submit_trial_job(form)
-    bench.wait_for_file(starts)
-    bench.wait_for_status(service, form, RUNNING)
-    workspace.close()
-    later = bench.form("echo later")
-    service.submit_trial_job(later)
-    until = time.monotonic() + 60
-    bench.wait("a minute is over", lambda: time.monotonic() > until, patience=90)
-    assert service.get_trial_job(form.job_name).status is RUNNING
-    bench.wait("the cluster says so", lambda: "cannot be reached" in service.trouble, patience=60)
-    workspace.start()
-    go.touch()
-    # it is asked again after a pause that has grown to a minute at most, and the SDK has pauses of its own
-    bench.wait("the second one has run", lambda: bench.output(later) == "later\n", patience=150)
-    bench.wait_for_end(service, form)
-    bench.wait_for_end(service, later)
-    assert (starts.read_text(), len(workspace.jobs)) == ("start\n", 2)
+    check_that_an_outage_of_a_minute_loses_nothing(bench, workspace)
 
 
 def test_a_job_that_the_service_starts_again_runs_its_trial_once(bench, workspace):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.trainingservice import jobs_of_tests
 from tests.trainingservice.test_conformance_dlts import DltsUnderTest
 from trainingservice.dlts import api
 from trainingservice.keeper_receiver import KeeperReceiver
@@ -34,5 +35,4 @@ def bench(platform, tmp_path):
 @pytest.fixture
 def lasting(bench):
     """A job that notes its start and works until it is let go: form, file of starts, file to let it go."""
-    starts, go = bench.witness / "starts", bench.witness / "go"
-    return bench.form(f'echo start >> "{starts}"; until [ -e "{go}" ]; do sleep 0.05; done; echo worked'), starts, go
+    return jobs_of_tests.lasting(bench)

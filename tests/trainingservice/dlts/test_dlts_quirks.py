@@ -1,13 +1,13 @@
 """What is special about DLTS: refusals that answer 200, names that are not unique, and other traps."""
 
 import logging
-import time
 from dataclasses import replace
 
 import pytest
 
 from tests.fakes.dlts_dashboard import json_as_text, text
 from tests.fakes.http_double import Answer
+from tests.trainingservice.jobs_of_tests import check_that_an_outage_of_a_minute_loses_nothing, failed_with
 from trainingservice.dlts.config import DltsTrialOptions
 from trainingservice.dlts.job_body import job_body
 from trainingservice.dlts.states import observed_record
@@ -20,11 +20,6 @@ SUBMIT = {"method": "POST", "part": "/jobs"}
 def only_job(dashboard):
     assert len(dashboard.jobs) == 1
     return next(iter(dashboard.jobs.values()))
-
-
-def failed_with(bench, service, form):
-    service.submit_trial_job(form)
-    return bench.wait_for_status(service, form, FAILED).message
 
 
 # --- refusals that arrive as 200 -----------------------------------------------------------
@@ -334,23 +329,5 @@ def test_a_fault_while_asking_changes_nothing_and_is_said(bench, dashboard, last
 
 
 @pytest.mark.slow
-def test_an_outage_of_a_minute_loses_nothing(bench, dashboard, lasting):
-    form, starts, go = lasting
-    service = bench.open_service()
-    service.submit_trial_job(form)
-    bench.wait_for_file(starts)
-    bench.wait_for_status(service, form, RUNNING)
-    dashboard.close()
-    later = bench.form("echo later")
-    service.submit_trial_job(later)
-    until = time.monotonic() + 60
-    bench.wait("a minute is over", lambda: time.monotonic() > until, patience=90)
-    assert service.get_trial_job(form.job_name).status is RUNNING
-    assert "cannot be reached" in service.trouble
-    dashboard.start()
-    go.touch()
-    # it is asked again after a pause that has grown to a minute at most
-    bench.wait("the second one has run", lambda: bench.output(later) == "later\n", patience=90)
-    bench.wait_for_end(service, form)
-    bench.wait_for_end(service, later)
-    assert (starts.read_text(), len(dashboard.jobs)) == ("start\n", 2)
+def test_an_outage_of_a_minute_loses_nothing(bench, dashboard):
+    check_that_an_outage_of_a_minute_loses_nothing(bench, dashboard)

@@ -1,13 +1,13 @@
 """What goes wrong on an OpenPAI cluster: a sentence each, nothing lost, nothing run twice."""
 
 import logging
-import time
 from dataclasses import replace
 
 import pytest
 
 from tests.fakes.http_double import Answer
 from tests.fakes.openpai_cluster import error
+from tests.trainingservice.jobs_of_tests import check_that_an_outage_of_a_minute_loses_nothing, failed_with, lasting
 from tests.trainingservice.openpai.conftest import name_of
 from trainingservice.openpai.config import OpenPaiTrialOptions
 from trainingservice.openpai.states import observed_detail, observed_row
@@ -15,18 +15,6 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING, RUNNING, FAILED = TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED
 SUBMIT = {"method": "POST", "part": "/v2/jobs"}
-
-
-def lasting(bench, **more):
-    """A job that notes its start and works until it is let go."""
-    starts, go = bench.witness / "starts", bench.witness / "go"
-    return bench.form(f'echo start >> "{starts}"; until [ -e "{go}" ]; do sleep 0.05; done; echo worked', **more), \
-        starts, go
-
-
-def failed_with(bench, service, form):
-    service.submit_trial_job(form)
-    return bench.wait_for_status(service, form, FAILED).message
 
 
 # --- the log-in ----------------------------------------------------------------------------
@@ -322,25 +310,7 @@ def test_the_exit_code_of_the_trial_itself_counts_and_others_are_explained(code,
 
 @pytest.mark.slow
 def test_an_outage_of_a_minute_loses_nothing(bench, cluster):
-    service = bench.open_service()
-    form, starts, go = lasting(bench)
-    service.submit_trial_job(form)
-    bench.wait_for_file(starts)
-    bench.wait_for_status(service, form, RUNNING)
-    cluster.close()
-    later = bench.form("echo later")
-    service.submit_trial_job(later)
-    until = time.monotonic() + 60
-    bench.wait("a minute is over", lambda: time.monotonic() > until, patience=90)
-    assert service.get_trial_job(form.job_name).status is RUNNING
-    assert "cannot be reached" in service.trouble
-    cluster.start()
-    go.touch()
-    # it is asked again after a pause that has grown to a minute at most
-    bench.wait("the second one has run", lambda: bench.output(later) == "later\n", patience=90)
-    bench.wait_for_end(service, form)
-    bench.wait_for_end(service, later)
-    assert (starts.read_text(), len(cluster.jobs)) == ("start\n", 2)
+    check_that_an_outage_of_a_minute_loses_nothing(bench, cluster)
 
 
 def test_on_the_storage_others_may_read_the_journal_and_find_no_token(bench, cluster):
