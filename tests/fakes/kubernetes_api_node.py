@@ -95,6 +95,7 @@ class _Pod:
         self.killed_because = self.evicted_because = ""
         self.closed = False
         self._deleted = threading.Event()
+        self._is_started = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._restarts = 0
@@ -102,6 +103,7 @@ class _Pod:
 
     def start(self) -> None:
         self.thread.start()
+        self._is_started.set()
 
     # --- its end by a word -----------------------------------------------------------------
 
@@ -116,6 +118,7 @@ class _Pod:
         threading.Thread(target=self._finish_deleting, args=[grace], daemon=True).start()
 
     def _finish_deleting(self, grace: float) -> None:
+        self._is_started.wait()  # a pod may be deleted the moment in which it is made
         self.thread.join(grace)
         if self.thread.is_alive():
             self.kill_all()
