@@ -30,7 +30,7 @@ _OTHERS = frozenset({"SettedPodTemplateRestartPolicy", "FailedScheduling", "Back
 
 
 class Complaints:
-    """The last warning about an object, by its uid. From any thread; ``ask`` from one at a time."""
+    """The last warning about an object, by its uid. From any thread."""
 
     def __init__(self, api: KubernetesApi, namespace: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._api, self._namespace, self._monotonic = api, namespace, monotonic
@@ -47,10 +47,11 @@ class Complaints:
     def ask(self, unexplained: Collection[str]) -> bool:
         """Ask, if it is time to, for objects (uids) that nothing explains. True where something new was heard."""
         now = self._monotonic()
-        self._since = {uid: self._since.get(uid, now) for uid in unexplained}
-        if now < self._next or not any(now - since >= PATIENCE for since in self._since.values()):
-            return False
-        self._next = now + ASK_EVERY
+        with self._lock:
+            waiting = self._since = {uid: self._since.get(uid, now) for uid in unexplained}
+            if now < self._next or not any(now - since >= PATIENCE for since in waiting.values()):
+                return False
+            self._next = now + ASK_EVERY
         try:
             found = self._warnings()
         except ApiRefusal as refusal:
@@ -60,7 +61,7 @@ class Complaints:
             return False
         except TrainingServiceError:
             return False  # the watches tell what is wrong
-        sentences = {uid: text for uid, text in found.items() if uid in self._since}
+        sentences = {uid: text for uid, text in found.items() if uid in waiting}
         with self._lock:
             changed, self._sentences = sentences != self._sentences, sentences
         return changed

@@ -32,6 +32,7 @@ from trainingservice.kubernetes_base.config import KubernetesClusterSettings, Ku
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.mirror import Mirror
 from trainingservice.kubernetes_base.observing import observation, pods_that_run, reporting_pod
+from trainingservice.kubernetes_base.pod_index import PodIndex
 from trainingservice.kubernetes_base.room import Room
 from trainingservice.kubernetes_base.storage import SharedStorage
 from trainingservice.kubernetes_base.submission import Submission
@@ -84,10 +85,9 @@ class KubernetesService(PollingTrainingService):
         self._kind: TrialKind | None = None
         self._trials: Mirror | None = None
         self._pods: Mirror | None = None
-        self._pods_of: dict[str, dict[str, Object]] = {}  # job name -> pod name -> pod
+        self._pod_index = PodIndex()
         self._ends: dict[str, Mapping[str, Any]] = {}  # job name -> what its reporting keeper left
         self._ended_since: dict[str, float] = {}  # job name -> monotonic time when its object was first seen ended
-        self._index_lock = threading.Lock()
 
     # --- what a platform says --------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class KubernetesService(PollingTrainingService):
                 raise TemporaryError(mirror.problem)
         self._complaints.ask([uid for job in jobs if job.status is TrialJobStatus.WAITING
                               and (trial := trials.get(names.object_name(job.id))) is not None
-                              for uid in unexplained(trial, self._pods_of_job(job.id))])
+                              for uid in unexplained(trial, self._pod_index.of_job(job.id))])
         answers: dict[str, Observation | None] = {}
         for job in jobs:
             if trials.get(names.object_name(job.id)) is not None:
@@ -181,7 +181,7 @@ class KubernetesService(PollingTrainingService):
                 seen = self._observe(job)
                 if seen is not None:
                     answers[job.id] = seen
-            elif not pods_that_run(self._pods_of_job(job.id), self.context.clock()):
+            elif not pods_that_run(self._pod_index.of_job(job.id), self.context.clock()):
                 end = self._ends.get(job.id)
                 ended_before = end is not None and end.get("reason") != contract.STOPPED
                 answers[job.id] = observed_exit(end) if end is not None and ended_before else None
@@ -210,7 +210,7 @@ class KubernetesService(PollingTrainingService):
                                 if job.form.code is not None and job.form.code.sha256 is not None
                                 and job.form.experiment_id != experiment_id})
         deadline = self._monotonic() + PODS_GONE
-        while self._pods_of_experiment(experiment_id) and self._monotonic() < deadline:
+        while self._pod_index.of_experiment(experiment_id) and self._monotonic() < deadline:
             time.sleep(0.05)
 
     def _has_ended(self, job_name: str) -> bool:
@@ -254,7 +254,7 @@ class KubernetesService(PollingTrainingService):
         trial = trials.get(names.object_name(job.id))
         if trial is None:
             return None
-        of_trial = self._pods_of_job(job.id)
+        of_trial = self._pod_index.of_job(job.id)
         reporting = reporting_pod(of_trial, self._reporting_role(job))
         end = self._ends.get(job.id)
         of_object = self.kind.see(trial, self._reporting_role(job))
@@ -283,7 +283,7 @@ class KubernetesService(PollingTrainingService):
 
     def _log_source(self, _experiment_id: str, job_name: str) -> pod_logs.PodLogSource:
         def reporting() -> Object | None:
-            return reporting_pod(self._pods_of_job(job_name), self._reporting_role(self.get_trial_job(job_name)))
+            return reporting_pod(self._pod_index.of_job(job_name), self._reporting_role(self.get_trial_job(job_name)))
 
         def stop() -> None:
             remove(self.api, self.kind.resource, self.namespace, names.object_name(job_name))
@@ -300,16 +300,7 @@ class KubernetesService(PollingTrainingService):
             self._tell(names.job_name_of(name))
 
     def _hear_pod(self, name: str, pod: Object | None) -> None:
-        with self._index_lock:
-            if pod is None:
-                job_name = next((job for job, of_job in self._pods_of.items() if name in of_job), "")
-                of_job = self._pods_of.get(job_name, {})
-                of_job.pop(name, None)
-                if not of_job:
-                    self._pods_of.pop(job_name, None)
-            else:
-                job_name = str((pod["metadata"].get("labels") or {}).get(names.TRIAL) or "")
-                self._pods_of.setdefault(job_name, {})[name] = pod
+        job_name = self._pod_index.take(name, pod)
         if pod is not None and job_name:
             self._note_end(job_name, pod)
         if job_name:
@@ -338,15 +329,6 @@ class KubernetesService(PollingTrainingService):
             self.ask_soon()
         else:
             self.note(job_name, seen)
-
-    def _pods_of_job(self, job_name: str) -> list[Object]:
-        with self._index_lock:
-            return list(self._pods_of.get(job_name, {}).values())
-
-    def _pods_of_experiment(self, experiment_id: str) -> list[str]:
-        with self._index_lock:
-            return [name for of_job in self._pods_of.values() for name, pod in of_job.items()
-                    if (pod["metadata"].get("labels") or {}).get(names.EXPERIMENT) == experiment_id]
 
 
 def _slim(trial: Object) -> Object:
