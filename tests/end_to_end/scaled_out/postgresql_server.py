@@ -55,7 +55,6 @@ class PostgresqlServer:
         self._folder = UnprivilegedFolder("pg")
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
-        self._migrated = False
         #: Of the user ``admin`` in every database of ``new_database``; "" before the first of them is made.
         self.token = ""
         subprocess.run([self._programs / "initdb", "-D", self._data, "-U", ROLE, "-A", "trust", "-E", "UTF8",
@@ -123,26 +122,28 @@ class PostgresqlServer:
 
     def new_database(self) -> str:
         """Make a database and return its URL: migrated, with the first user, whose REST token is ``token``."""
-        if not self.token:
-            self.execute("DROP DATABASE IF EXISTS with_user")
-            self.execute(f"CREATE DATABASE with_user TEMPLATE {self.blank_template()}")
-            self.token = _in_django(self.url("with_user"), _MAKE_USER)
         name = f"nniweb{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE with_user")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {self._prepared()}")
         return self.url(name)
 
     def blank_template(self) -> str:
         """Name of a database that is migrated and empty, for ``CREATE DATABASE ... TEMPLATE``."""
-        if not self._migrated:
-            self.execute("DROP DATABASE IF EXISTS blank")
-            self.execute("CREATE DATABASE blank")
-            _in_django(self.url("blank"), _MIGRATE)
-            self._migrated = True
+        self.execute("DROP DATABASE IF EXISTS blank")
+        self.execute(f"CREATE DATABASE blank TEMPLATE {self._prepared()}")
+        self.execute("TRUNCATE experiments_user CASCADE", "blank")
         return "blank"
 
-    def execute(self, statement: str) -> None:
-        """One statement, outside of a transaction, in the database ``postgres``."""
-        with self._connect("postgres") as connection:
+    def _prepared(self) -> str:
+        """Name of the database of which all others are copies: the migration runs once."""
+        if not self.token:
+            self.execute("DROP DATABASE IF EXISTS prepared")
+            self.execute("CREATE DATABASE prepared")
+            self.token = _prepare(self.url("prepared"))
+        return "prepared"
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        """One statement, outside of a transaction."""
+        with self._connect(database) as connection:
             connection.execute(statement.encode())
 
     def _connect(self, database: str) -> psycopg.Connection:
@@ -150,10 +151,13 @@ class PostgresqlServer:
                                connect_timeout=5)
 
 
-_MIGRATE = "from django.core.management import call_command; call_command('migrate', verbosity=0)"
-_MAKE_USER = f"""
+_PREPARE = f"""
+import django
+django.setup()
+from django.core.management import call_command
 from nniweb.experiments.models import ApiToken
 from nniweb.first_start import first_user
+call_command("migrate", verbosity=0)
 user = first_user()
 user.set_password({PASSWORD!r})
 user.save()
@@ -161,13 +165,13 @@ print(ApiToken.make(user, "tests"))
 """
 
 
-def _in_django(url: str, program: str) -> str:
-    """Run a piece of Python with Django on a database; returns what it printed."""
+def _prepare(url: str) -> str:
+    """Migrate a database and make its first user; returns a token."""
     with TemporaryDirectory() as folder:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "DJANGO_"))}
         environment |= {"NNIWEB_DATA": folder, "NNIWEB_DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "nniweb.settings"}
-        done = subprocess.run([sys.executable, "-c", f"import django; django.setup()\n{program}"], cwd=ROOT, check=True,
-                              env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        done = subprocess.run([sys.executable, "-c", _PREPARE], cwd=ROOT, check=True, env=environment, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     return done.stdout.strip()
 
 
