@@ -14,6 +14,8 @@ for _name in [name for name in os.environ if name.startswith("NNIWEB_") and not 
     del os.environ[_name]  # what the developer's own server uses is none of the tests' business
 if _database_url:
     os.environ["NNIWEB_DATABASE_URL"] = _database_url
+# As in the tuner process, and before numpy is loaded: for tables of this size more threads only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["NNIWEB_DATA"] = os.path.join(_folder, "data")
 
 from nniweb.settings import *  # noqa: E402, F403

@@ -6,11 +6,10 @@ Random search gets as many trials as the tuner that it is compared with.
 import functools
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from threadpoolctl import threadpool_limits
 
 from tests.nniweb.tuning.test_tuners import MIXED, QUADRATIC, make, mixed, quadratic
 
@@ -36,13 +35,6 @@ SLOW: list[tuple[str, dict[str, Any]]] = [
     ("Metis", {"selection_num_starting_points": 300, "no_resampling": False}),
     ("DNGO", {"trials_per_update": 3, "num_epochs_per_training": 100, "sample_size": 500}),
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As in the tuner process: for tables of this size more threads only wait for each other."""
-    with threadpool_limits(limits=1):
-        yield
 
 
 def best_of(name: str, args: dict[str, Any], problem: str, seed: int, trials: int) -> float:
