@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from channels.db import database_sync_to_async
 from channels.testing import WebsocketCommunicator
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
 from nniweb.asgi import application
-from nniweb.experiments import doorbell
+from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.models import Attempt, Experiment, Trial, User, Worker
 from nniweb.experiments.revisions import next_revision
 from nniweb.live import frames
@@ -232,6 +233,28 @@ def test_that_the_worker_went_is_told_although_no_row_of_the_experiment_changed(
             await database_sync_to_async(Worker.objects.all().delete)()
             while "No worker is alive" not in (await hear(page))["experiment"]["message"]:
                 pass
+
+    run(scenario())
+
+
+def test_that_the_disk_is_full_is_told_although_no_row_of_the_experiment_changed(
+        transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.05)
+    experiment = make_attempt().trial.experiment
+    cookie = cookie_of(transactional)
+    full = OperationalError("database or disk is full")
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            room_to_write.note_refused(full)
+            first = await watch(page, f"experiment/{experiment.public_id}")
+            assert str(full) in first["trouble"]
+            assert first["experiment"]["message"] == first["trouble"]
+            await hear(page)  # after the hub's first look, which has seen the same
+            room_to_write.note_written()
+            assert (await hear(page))["trouble"] == ""
+            room_to_write.note_refused(full)
+            assert str(full) in (await hear(page))["trouble"]
 
     run(scenario())
 
