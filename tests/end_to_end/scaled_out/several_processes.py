@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -27,6 +28,7 @@ from tests.end_to_end.running_server import SCRIPTED_PLATFORMS, RunningServer, f
 from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 from tests.end_to_end.scaled_out.redis_server import RedisServer
 from tests.fakes.ssh_machine import needs_root
+from trainingservice.testing.processes import end_processes, processes_of
 
 PLATFORMS = (f"{SCRIPTED_PLATFORMS},scripted_anywhere="
              "tests.end_to_end.scaled_out.scripted_anywhere:ScriptedAnywhereTrainingService")
@@ -174,8 +176,11 @@ class Installation:
     def close(self) -> None:
         for process in self._processes:
             process.end()
-        if self._processes:
-            self._processes[0].close()  # keepers and trials of the data folder
+        deadline = time.monotonic() + 30
+        while left := processes_of([str(self.folder)]):  # keepers and trials, of a test that failed
+            end_processes(left)
+            assert time.monotonic() < deadline, f"these processes could not be ended: {left}"
+            time.sleep(0.05)
 
     def logs(self) -> str:
         """The ends of all logs, for the message of a test that failed."""
