@@ -62,10 +62,21 @@ def _end(experiment: Experiment, trial: Trial, parameters: dict[str, Any], value
     event = {"event": "tell", "number": trial.ask_number, "parameters": parameters, "value": value,
              "status": trial.status}
     if experiment.has_own_tuner:
-        event |= {"trial": trial.public_id, "result": trial.final_value if trial.status in RESULTS else None}
+        event |= {"trial": trial.public_id, "result": _storable(trial.final_value) if trial.status in RESULTS else None}
         if trial.ask_number is None:
             event["customized"] = True
     return event
+
+
+def _storable(value: str | None) -> str | None:
+    """The text, where every database can keep it in JSON: not with NUL or half a character in it."""
+    if value is None or "\0" in value:
+        return None
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return None
+    return value
 
 
 def _count_failures(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:

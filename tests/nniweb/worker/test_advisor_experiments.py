@@ -61,6 +61,17 @@ def test_it_hears_all_results_and_stops_trials(rig, experiment) -> None:
     assert Trial.objects.get(pk=first.pk).message == "The experiment's own advisor gave it up."
 
 
+@pytest.mark.parametrize("odd", ['"\0"', '"\ud800"', "no JSON", "NaN"])
+def test_what_is_no_result_is_not_told(rig, experiment, odd) -> None:
+    [first] = rig.submitted(experiment, 1)
+    report(first, odd)
+    assert heard(rig.submitted(experiment, 2)[1]) == [["end", "p0", "SUCCEEDED"]]
+    [told] = TunerEvent.objects.filter(experiment=experiment, data__event="tell").values_list("data", flat=True)
+    assert told["value"] is None
+    assert told["result"] in (None, odd)
+    assert told["result"] is None or told["result"].isprintable()
+
+
 def test_after_a_restart_it_has_heard_the_same(rig, experiment) -> None:
     [first] = rig.submitted(experiment, 1)
     report(first, 0.5, 0.75)
