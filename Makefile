@@ -5,7 +5,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # Two at a time: that is what a small machine has, and the tests are written for it.
 PYTEST_JOBS = 2
 
-.PHONY: help run test test-all test-postgresql chaos bench lint packages constraints
+.PHONY: help run screenshots test test-all test-postgresql chaos bench lint packages constraints
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"

@@ -5,6 +5,7 @@
 Clones this checkout's last commit into a temporary folder, says ``make run`` there with an empty data
 folder, follows the link it prints in a browser, opens the demo and waits for the first intermediate
 result, then opens the newest running trial and waits for a curve of two points; no page is loaded again.
+At last the demo must end well: DONE, with a best accuracy above 0.9.
 Needs chromium, playwright, and the network for packages. What pip and npm have in their caches already makes it faster.
 """
 
@@ -37,6 +38,8 @@ SOMETHING_MOVES = r"""() => [...document.querySelectorAll("table")].some((table)
 #: Whether a trial's curve is drawn, of two points at least: how many it has is written above it.
 CURVE = r"""() => document.querySelector("#metric-chart canvas") !== null
     && Number(/latest of (\d+)/.exec(document.querySelector("[data-cell=latest]").textContent)?.[1] ?? 0) >= 2"""
+#: Whether the experiment has ended well.
+DONE = r"""() => /DONE/.test(document.querySelector("[data-cell=status]").textContent)"""
 
 
 def walk(folder: Path) -> None:
@@ -76,6 +79,12 @@ def walk(folder: Path) -> None:
             page.wait_for_url("**/trials/*/")
             page.wait_for_function(CURVE)
             reached("the first live curve: a running trial's, of two points or more")
+            page.go_back()
+            page.wait_for_function(DONE)
+            best = page.locator("[data-cell=best]").text_content() or ""
+            reached(f"the demo is DONE, its best accuracy is {best.strip()}")
+            if not float(best) > 0.9:
+                raise SystemExit("the demo learned nothing")
             browser.close()
     finally:
         if server.poll() is None:

@@ -123,14 +123,14 @@ class ReadReport:
         return NewEntries(new, accepted)
 
 
-def refuse_by_length(content_length: str | None) -> None:
-    """Raise RefusedReport (413) for a body that must not even be read; 400 for a length that is no number."""
+def refuse_by_length(content_length: str | None, most: int = contract.MAX_REPORT_BYTES) -> None:
+    """Raise RefusedReport: 413 for a body of more than ``most`` bytes, which is not read; 400 where this is no number."""
     if content_length is None:
         return
     if not content_length.isascii() or not content_length.isdecimal():
         raise _unreadable("Content-Length is not a number")
-    if int(content_length[:20]) > contract.MAX_REPORT_BYTES:
-        raise _too_large()
+    if int(content_length[:20]) > most:
+        raise _too_large(most)
 
 
 def read_report(body: bytes | Mapping[str, Any], content_encoding: str = "", *,
@@ -312,9 +312,9 @@ def _unreadable(message: str) -> RefusedReport:
     return RefusedReport(400, contract.ERROR_UNREADABLE, message)
 
 
-def _too_large() -> RefusedReport:
-    return RefusedReport(413, contract.ERROR_TOO_LARGE,
-                         f"a report must not have more than {contract.MAX_REPORT_BYTES} bytes after decompression")
+def _too_large(most: int = contract.MAX_REPORT_BYTES) -> RefusedReport:
+    return RefusedReport(413, contract.ERROR_TOO_LARGE, f"this must not have more than {most} bytes"
+                         + (" after decompression" if most == contract.MAX_REPORT_BYTES else ""))
 
 
 # --- single fields -------------------------------------------------------------------------

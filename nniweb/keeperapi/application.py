@@ -103,6 +103,8 @@ class KeeperApplication:
 
     async def file(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
                    send: Send) -> None:
+        refuse_by_length(headers.get(b"content-length"), MAX_FILE_BYTES)
+        await asyncio.to_thread(job_files.may_send_files, match[1], token_hash)  # before anything large is read
         body = await _body(receive, MAX_FILE_BYTES)
         await asyncio.to_thread(job_files.keep_file, match[1], token_hash, match[2], body)
         await _send(send, 200, {"installation": settings.INSTALLATION_ID})

@@ -58,6 +58,14 @@ def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
         close_old_connections()
 
 
+def may_send_files(job_name: str, token_hash: str) -> None:
+    """Whether this token opens this job, asked before a large body is read. Raises RefusedReport."""
+    try:
+        _attempt(job_name, token_hash)
+    finally:
+        close_old_connections()
+
+
 def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
     """Store one file of a trial; sending it again replaces it. Raises RefusedReport."""
     try:

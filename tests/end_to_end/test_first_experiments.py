@@ -65,20 +65,25 @@ def test_what_a_trial_reports_comes_back_exactly_and_harms_nothing(running_serve
                                                                    tmp_path: Path) -> None:
     values = ["float('nan')", "1e308", "{'default': 0.5, 'loss': [1, 2]}", "list(range(20000))", "'text'",
               "'a\\x00b\\ud800c'", "None", "True", "float('inf')"]
+    finals = {"{'default': float('nan'), 'note': '\\ud800'}": None, "1e308": 1e308, "list(range(20000))": None,
+              "'text'": None, "'a\\x00b\\ud800c'": None, "0.25": 0.25, "float('inf')": None, "0.5": 0.5}
     (tmp_path / "trial.py").write_text(
         "import nni\nnni.get_next_parameter()\n"
         + "".join(f"nni.report_intermediate_result({value})\n" for value in values)
-        + "nni.report_final_result({'default': float('nan'), 'note': '\\ud800'})\n")
+        + f"nni.report_final_result([{', '.join(finals)}][nni.get_sequence_id()])\n")
     server = running_server
     experiment = server.launch({
-        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(tmp_path), "trialConcurrency": 1,
-        "maxTrialNumber": 2, "tuner": {"name": "TPE"}, "assessor": {"name": "Medianstop"},
+        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(tmp_path), "trialConcurrency": 2,
+        "maxTrialNumber": len(finals), "assessor": {"name": "Medianstop"},
+        "tuner": {"name": "TPE", "classArgs": {"tpe_args": {"n_startup_jobs": 2}}},
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trainingService": {"platform": "local"}}, tmp_path)
     server.wait_for_experiment(experiment)
-    for trial in server.get_all(f"experiments/{experiment}/trials/"):
+    trials = server.get_all(f"experiments/{experiment}/trials/")
+    assert [trial["final_number"] for trial in trials] == list(finals.values())
+    assert trials[0]["final_value"] == '{"default": NaN, "note": "\\ud800"}'
+    for trial in trials:
         assert trial["status"] == "SUCCEEDED", trial["message"]
-        assert (trial["final_value"], trial["final_number"]) == ('{"default": NaN, "note": "\\ud800"}', None)
         rows = server.get_all(f"trials/{trial['id']}/metrics/", kind="PERIODICAL")
         assert [row["value"] for row in rows][:3] == ["NaN", "1e+308", '{"default": 0.5, "loss": [1, 2]}']
         assert len(rows[3]["value"]) > 100_000

@@ -171,6 +171,24 @@ def test_a_kept_file_is_stored_under_its_name_and_replaced_when_sent_again(appli
     assert (file.name, file.size, default_storage.open(file.storage_path).read()) == ("out/model.bin", 6, b"second")
 
 
+@pytest.mark.parametrize(("token", "length", "status"), [("wrong", 60_000_000, 401), ("token", 70_000_000, 413)])
+def test_a_large_file_is_refused_before_it_is_read(application, make_attempt, token: str, length: int,
+                                                   status: int) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise AssertionError("the body is read")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(application({
+        "type": "http", "method": "PUT", "path": f"{contract.URL_PREFIX}trials/{make_attempt().job_name}/files/model",
+        "headers": [(b"authorization", f"Bearer {token}".encode()), (b"content-length", str(length).encode())],
+    }, receive, send))
+    assert sent[0]["status"] == status
+
+
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a/../../b", "x" * 1001])
 def test_a_files_name_cannot_leave_the_folder(application, make_attempt, name: str) -> None:
     attempt = make_attempt()
