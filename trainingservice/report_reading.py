@@ -124,7 +124,7 @@ class ReadReport:
 
 
 def refuse_by_length(content_length: str | None, most: int = contract.MAX_REPORT_BYTES) -> None:
-    """Raise RefusedReport: 413 for a body of more than ``most`` bytes, which is not read; 400 where this is no number."""
+    """Raise RefusedReport: 413 for a body of more than ``most`` bytes, which is not read; 400 for what is no number."""
     if content_length is None:
         return
     if not content_length.isascii() or not content_length.isdecimal():
