@@ -27,6 +27,8 @@ from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, User
 from nniweb.experiments.visibility import may_steer, visible_experiments, visible_trials
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.first_start import launch_example
+from nniweb.tuning.problem import InvalidInput
+from nniweb.tuning.search_space_parser import parse_search_space
 from trainingservice.trial_job_status import TrialJobStatus
 
 EXPERIMENTS_PER_PAGE = 30
@@ -117,9 +119,7 @@ def experiment(request: HttpRequest, public_id: str) -> HttpResponse:
     trials = trial_rest.filtered(Trial.objects.filter(experiment=found), query.values)
     page = query.page_of(with_details(trial_rest.in_order(trials, query.order)), TRIALS_PER_PAGE)
     rows = TrialSerializer(page, many=True, context={"now": timezone.now()}).data
-    names = list(found.search_space)[:MOST_PARAMETER_COLUMNS + 1]
-    if len(names) > MOST_PARAMETER_COLUMNS:
-        names = []
+    names = _parameter_names(found)
     steers = may_steer(_user(request), found)
     events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
     best = visible_trials(_user(request)).filter(public_id=shown["progress"]["best_trial_id"]).first()
@@ -140,6 +140,21 @@ def experiment(request: HttpRequest, public_id: str) -> HttpResponse:
     })
 
 
+def _parameter_names(found: Experiment) -> list[str]:
+    """The columns for parameters, none where they share one: there are many, or a tuner of the user's own has a space
+    that only it can read, so that trials may have parameters of any name.
+    """
+    names = list(found.search_space)
+    if len(names) > MOST_PARAMETER_COLUMNS:
+        return []
+    if found.has_own_tuner:
+        try:
+            parse_search_space(found.search_space)
+        except InvalidInput:
+            return []
+    return names
+
+
 def _counts(counts: dict[str, int]) -> list[tuple[str, int]]:
     """Every status with its count, in the order of a trial's life."""
     return [(status.value, counts[status.value]) for status in TrialJobStatus]
@@ -158,7 +173,8 @@ def experiment_config(request: HttpRequest, public_id: str) -> HttpResponse:
     found = _experiment(request, public_id)
     return render(request, "dashboard/experiment_config.html", {
         "experiment": document(found), "resolved": yaml.safe_dump(found.config, sort_keys=False, allow_unicode=True),
-        "search_space": json.dumps(found.search_space, indent=2, ensure_ascii=False)})
+        "search_space": json.dumps(found.search_space, indent=2, ensure_ascii=False)
+        if found.search_space else ""})
 
 
 # --- one trial -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import move_experiment, move_trial, running_seconds, want_of_trials
 from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.uninterpreted_space import read_space
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -112,7 +112,7 @@ def change(experiment: Experiment, changes: dict[str, Any], actor: User | None =
     """
     if "search_space" in changes:
         try:
-            parse_search_space(changes["search_space"])
+            read_space(changes["search_space"], is_uninterpreted=experiment.has_own_tuner)
         except InvalidInput as invalid:
             raise Refused.for_fields([(f"search_space.{problem.path}".rstrip("."), problem.message)
                                       for problem in invalid.problems]) from None

@@ -8,8 +8,8 @@ from nniweb.tuning.algorithms import build_assessor, build_tuner
 from nniweb.tuning.assessment import Assessment
 from nniweb.tuning.assessor import Assessor
 from nniweb.tuning.search_space import SearchSpace
-from nniweb.tuning.search_space_parser import parse_search_space
 from nniweb.tuning.tuner import NoMoreParameters, ResultsNeeded, Tuner
+from nniweb.tuning.uninterpreted_space import read_space
 
 Message = Mapping[str, Any]
 
@@ -23,8 +23,8 @@ class ExperimentTuning:
 
     def __init__(self, spec: Message) -> None:
         tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
-        space = parse_search_space(spec["search_space"])
-        self._tuner = _tuner(tuner, space, mode, spec["seed"])
+        self._is_own = bool(tuner.get("class_name"))
+        self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec["seed"])
         # Proposals that were not told yet, by number.
         self._proposed: dict[int, dict[str, Any]] = {}
         self._advisor = self._tuner if isinstance(self._tuner, Advisor) else None
@@ -69,7 +69,7 @@ class ExperimentTuning:
         return self._unwanted()
 
     def update_search_space(self, search_space: object) -> dict[str, Any]:
-        self._tuner.update_search_space(parse_search_space(search_space))
+        self._tuner.update_search_space(self._read_space(search_space))
         return self._unwanted()
 
     def intermediate(self, reports: list[Message]) -> dict[str, Any]:
@@ -82,6 +82,9 @@ class ExperimentTuning:
         if self._assessment is not None:
             self._assessment.trial_end(trial, succeeded)
         return {}
+
+    def _read_space(self, raw: object) -> SearchSpace:
+        return read_space(raw, is_uninterpreted=self._is_own)
 
     def _unwanted(self) -> dict[str, Any]:
         """The trials that an advisor wants stopped."""
@@ -114,7 +117,7 @@ class ExperimentTuning:
             elif event["event"] == "trial_end":
                 self.trial_end(event["trial"], event["succeeded"])
             elif event["event"] == "search_space":
-                yield {**event, "search_space": parse_search_space(event["search_space"])}
+                yield {**event, "search_space": self._read_space(event["search_space"])}
             else:
                 yield event
 

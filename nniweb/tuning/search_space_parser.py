@@ -59,7 +59,7 @@ class _Parser:
     def space(self, raw: object, prefix: str, level: int) -> SearchSpace:
         if not isinstance(raw, Mapping):
             self.wrong(
-                prefix.rstrip("."), f"must be an object of parameter names and their descriptions, not {_kind(raw)}"
+                prefix.rstrip("."), f"must be an object of parameter names and their descriptions, not {kind_of(raw)}"
             )
             return SearchSpace({})
         parameters: dict[str, Parameter] = {}
@@ -67,7 +67,7 @@ class _Parser:
             if level and name == NAME_KEY:
                 continue
             if not isinstance(name, str):
-                self.wrong(f"{prefix}{name}", f"a parameter's name must be text, not {_kind(name)}")
+                self.wrong(f"{prefix}{name}", f"a parameter's name must be text, not {kind_of(name)}")
                 continue
             parameter = self.parameter(spec, f"{prefix}{name}", level)
             if parameter is not None:
@@ -76,7 +76,7 @@ class _Parser:
 
     def parameter(self, spec: object, path: str, level: int) -> Parameter | None:
         if not isinstance(spec, Mapping):
-            self.wrong(path, f'must be an object with "_type" and "_value", not {_kind(spec)}')
+            self.wrong(path, f'must be an object with "_type" and "_value", not {kind_of(spec)}')
             return None
         missing = [key for key in ("_type", "_value") if key not in spec]
         for key in missing:
@@ -91,7 +91,7 @@ class _Parser:
             return None
         values = spec["_value"]
         if not isinstance(values, list | tuple):
-            self.wrong(f"{path}._value", f"must be a list, not {_kind(values)}")
+            self.wrong(f"{path}._value", f"must be a list, not {kind_of(values)}")
             return None
         if type_name == "choice":
             return self.choice(list(values), path, level)
@@ -107,7 +107,7 @@ class _Parser:
         named = [isinstance(option, Mapping) and NAME_KEY in option for option in options]
         if not any(named):
             for index, option in enumerate(options):
-                fault = _not_json(option)
+                fault = json_fault(option)
                 if fault:
                     self.wrong(f"{where}[{index}]", fault)
             return Choice(tuple(options))
@@ -125,7 +125,7 @@ class _Parser:
             return None
         nested = []
         for index, option in enumerate(options):
-            fault = _not_json(option[NAME_KEY])
+            fault = json_fault(option[NAME_KEY])
             if fault:
                 self.wrong(f"{where}[{index}].{NAME_KEY}", fault)
             nested.append(NestedOption(option[NAME_KEY], self.space(option, f"{where}[{index}].", level + 1)))
@@ -196,7 +196,7 @@ class _Parser:
         numbers = [_number(value) for value in values]
         for index, number in enumerate(numbers):
             if number is None:
-                self.wrong(f"{path}._value[{index}]", f"must be a finite number, not {_kind(values[index])}")
+                self.wrong(f"{path}._value[{index}]", f"must be a finite number, not {kind_of(values[index])}")
         found = [number for number in numbers if number is not None]
         return found if len(found) == count else None
 
@@ -211,7 +211,7 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _not_json(option: object) -> str | None:
+def json_fault(option: object) -> str | None:
     """Why an option cannot travel to a trial, None when it can."""
     try:
         text = json.dumps(option, allow_nan=False)
@@ -223,13 +223,13 @@ def _not_json(option: object) -> str | None:
 def _unknown_type(type_name: object) -> str:
     known = ", ".join(ALL_TYPES)
     if not isinstance(type_name, str):
-        return f"must be the name of a type ({known}), not {_kind(type_name)}"
+        return f"must be the name of a type ({known}), not {kind_of(type_name)}"
     if type_name in _ARCHITECTURE_TYPES:
         return f'"{type_name}" belongs to NNI\'s architecture search, which is not offered here; known types: {known}'
     return f'"{type_name}" is not a type.{did_you_mean(type_name, ALL_TYPES)} Known types: {known}'
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):

@@ -80,7 +80,8 @@ class ExperimentDocument(SettingsModel):
     tags: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         [], description="Words to find the experiment by. (Not in NNI.)")
     search_space: dict[str, Any] | None = Field(
-        None, description="The parameters to try. This or searchSpaceFile is needed.")
+        None, description="The parameters to try. This or searchSpaceFile is needed, but not beside a tuner of "
+                          "your own (className), which is given whatever stands here, unread.")
     search_space_file: Path | None = Field(
         None, description="A file with the search space, JSON or YAML. It wins over searchSpace.")
     trial_command: str | None = Field(

@@ -12,26 +12,33 @@ from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
 from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.uninterpreted_space import read_space
 
 
 def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[str, Any]:
-    """The search space as written; {} after adding what is wrong."""
+    """The search space as written; {} after adding what is wrong.
+
+    Beside a tuner of the user's own it may be absent, empty, and of types that only that tuner knows.
+    """
+    tuner = document.advisor or document.tuner
+    is_own = tuner is not None and (tuner.class_name is not None or tuner.code_directory is not None)
     if findings.has_error("searchSpace") or findings.has_error("searchSpaceFile"):
         return {}
     if document.search_space_file is not None:
         if document.search_space is not None:
             findings.note(f"{findings.spelling('searchSpace')}: not used, because "
                           f"{findings.spelling('searchSpaceFile')} is given too and wins.")
-        return _from_file(document.search_space_file, findings)
+        return _from_file(document.search_space_file, findings, is_own)
     if document.search_space is None:
+        if is_own:
+            return {}
         field = findings.spelling("searchSpaceFile")
         other = "" if field == "searchSpacePath" else " (or searchSpaceFile, the path of a file with it)"
         findings.add("searchSpaceFile" if field == "searchSpacePath" else "searchSpace",
                      f"is required{other}: which parameters shall be tried")
         return {}
     try:
-        parse_search_space(document.search_space)
+        read_space(document.search_space, is_uninterpreted=is_own)
     except InvalidInput as error:
         for problem in error.problems:
             dot = "." if problem.path else ""
@@ -39,7 +46,7 @@ def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[
     return document.search_space
 
 
-def _from_file(path: Path, findings: Findings) -> dict[str, Any]:
+def _from_file(path: Path, findings: Findings, is_own: bool) -> dict[str, Any]:
     field = "searchSpaceFile"
     if message := LocalPaths(None).file_problem(path):
         findings.add(field, message)
@@ -55,7 +62,7 @@ def _from_file(path: Path, findings: Findings) -> dict[str, Any]:
         return {}
     try:
         space = _parse(text)
-        parse_search_space(space)
+        read_space(space, is_uninterpreted=is_own)
     except ConfigInvalid as invalid:
         for found in invalid.errors:
             findings.add(field, f"in {path.name}: {found}")
