@@ -3,8 +3,9 @@
 The server is killed (KILL) while trials run and started again. Printed: from the start of the new process until it
 answers, and until it has heard every keeper; for 10 and 100 real trials under real keepers, and for 1,000 that are
 rows of the database, on a platform without processes, whose keepers are requests of this program. The limit is the
-start of a server that has nothing to find again, measured in the same run; ends with 1 where a recovery takes more
-than LIMIT times as long.
+start of a server that has nothing to find again, measured in the same run, and for real keepers the seconds between two
+signs of life, because a trial that reports nothing is heard no sooner; ends with 1 where a recovery takes more than
+LIMIT times as long.
 
     .venv/bin/python benchmarks/recovery.py [--real 10,100] [--simulated 1000]
 """
@@ -31,8 +32,10 @@ sys.path.insert(0, str(ROOT))
 
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
 
-#: A recovery may take so many times as long as the start of a server with nothing to recover.
+#: A recovery may take so many times as long as its limit.
 LIMIT = 5.0
+#: Seconds between two signs of life of a keeper whose trial says nothing (``report_interval``, its default).
+SIGN_OF_LIFE = 10.0
 DOCILE = {"NNIWEB_EXTRA_PLATFORMS": "docile=trainingservice.testing.misbehaving:DocileTrainingService"}
 TOKEN = "a token"
 
@@ -138,9 +141,10 @@ def main() -> int:
         for kind, way, numbers in (("real", real, options.real), ("simulated", simulated, options.simulated)):
             for number in map(int, filter(None, numbers.split(","))):
                 answered, tracked = way(Path(name) / f"{kind}{number}", number)
-                worst = max(worst, tracked / limit)
+                ratio = tracked / (limit + (SIGN_OF_LIFE if way is real else 0.0))
+                worst = max(worst, ratio)
                 print(f"{f'{number} {kind} trials':24} answers after {answered:5.2f} s, all heard after "
-                      f"{tracked:5.2f} s; {tracked / limit:.1f} x an empty start")
+                      f"{tracked:5.2f} s; {ratio:.1f} x the limit")
     return 1 if worst > LIMIT else 0
 
 
