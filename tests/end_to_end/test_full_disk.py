@@ -62,8 +62,9 @@ def lease(server: RunningServer) -> tuple[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.kill_table("the server's disk is full for longer than a lease")
 def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
-        small_disk: Path, make_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+        small_disk: Path, make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
     # trials have room, as on machines of their own: only the server's disk is full
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

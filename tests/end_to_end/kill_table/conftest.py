@@ -1,19 +1,10 @@
-"""Each row of the kill table runs with ``--kill-table-seeds`` seeds, 0 and on."""
+"""What the rows of the kill table need besides servers."""
 
 from __future__ import annotations
 
 import glob
 
 import pytest
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    metafunc.parametrize("seed", range(metafunc.config.getoption("--kill-table-seeds")), indirect=True)
-
-
-@pytest.fixture(autouse=True)
-def seed(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
 
 
 @pytest.fixture

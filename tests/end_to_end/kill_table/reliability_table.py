@@ -1,6 +1,7 @@
 """A pytest plugin: how often each row of the kill table held, printed at the end and kept in docs/reliability.md.
 
-A test is a row by its mark, ``@pytest.mark.kill_table("what happens")``.
+A test is a row by its mark, ``@pytest.mark.kill_table("what happens")``. Rows take the fixture ``seed``:
+``--kill-table-seeds N`` runs them with the seeds 0 to N - 1.
 ``--kill-table-report docs/reliability.md`` writes the table there, between the two marks of that page.
 """
 
@@ -20,6 +21,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kill-table-report", metavar="FILE", type=Path, help="write the kill table into this page")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames and "end_to_end" in metafunc.definition.path.parts:
+        metafunc.parametrize("seed", range(metafunc.config.getoption("--kill-table-seeds")), indirect=True)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """What the moment or the victim of a row is chosen by."""
+    return int(request.param)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (mark := item.get_closest_marker("kill_table")) is not None:
@@ -27,21 +39,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def held(config: pytest.Config) -> dict[str, tuple[int, int]]:
-    """Row -> (how often all was well, how often it was run). A row that could not be set up did not hold."""
+    """Row -> (how often all was well, how often it was run: 0 where it was skipped)."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    rows: dict[str, tuple[int, int]] = {}
-    for outcome in ("passed", "failed", "error"):
+    runs: dict[str, dict[str, bool]] = {}
+    for outcome in ("skipped", "passed", "failed", "error"):
         for report in reporter.stats.get(outcome, []):
             for name, row in getattr(report, "user_properties", ()):
-                if name == ROW and (report.when == "call" or report.failed):
-                    good, runs = rows.get(row, (0, 0))
-                    rows[row] = (good + (outcome == "passed"), runs + 1)
-    return dict(sorted(rows.items()))
+                if name == ROW:
+                    its = runs.setdefault(str(row), {})
+                    if outcome != "skipped":  # one that cannot be cleaned up after did not hold either
+                        its[report.nodeid] = its.get(report.nodeid, True) and outcome == "passed"
+    return {row: (sum(its.values()), len(its)) for row, its in sorted(runs.items())}
 
 
 def table(rows: dict[str, tuple[int, int]]) -> str:
     lines = ["| what happens | runs | nothing lost, doubled or left |", "|---|---:|---:|"]
-    return "\n".join(lines + [f"| {row} | {runs} | {good} |" for row, (good, runs) in rows.items()])
+    return "\n".join(lines + [f"| {row} | {runs or 'not run'} | {good if runs else ''} |"
+                              for row, (good, runs) in rows.items()])
 
 
 def written_into(page: str, rows: dict[str, tuple[int, int]]) -> str:

@@ -6,6 +6,7 @@ rows that are not marked slow are part of ``make test``. What is asserted is in 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -86,14 +87,17 @@ def test_a_server_that_dies_in_a_burst_of_metrics_loses_none(running_server: Run
 @pytest.mark.slow
 @pytest.mark.kill_table("Ctrl-C and start again with 20 running trials")
 def test_ctrl_c_with_20_running_trials_and_a_new_start_lose_nothing(running_server: RunningServer, witnessed,
-                                                                    tmp_path: Path) -> None:
+                                                                    tmp_path: Path, seed: int) -> None:
     experiment = witnessed(trials=20, concurrency=20, steps=100, pause=0.1, go=tmp_path / "go")
     running_server.wait_until(lambda: experiment.begun() == 20, 120, "all have begun")
     assert running_server.stop() == 0
     running_server.start()
-    running_server.wait_until(lambda: len(experiment.running()) == 20, what="all are known to run")
+    victim = Random(seed).randrange(20)
+    running_server.post(f"trials/{experiment.rows()[victim]['id']}/actions/cancel/")  # it was found: it can be ended
+    running_server.wait_until(lambda: experiment.rows()[victim]["status"] == "USER_CANCELED", what="it was canceled")
+    assert len(experiment.running()) == 19
     (tmp_path / "go").touch()
-    experiment.nothing_is_lost()
+    experiment.nothing_is_lost(ended={victim: "USER_CANCELED"})
 
 
 # --- what runs beside a trial dies -------------------------------------------------------------
@@ -121,7 +125,7 @@ def test_a_killed_trial_has_failed_with_all_it_reported_and_the_others_go_on(
     running_server.wait_until(lambda: experiment.rows()[victim["sequence_id"]]["status"] == "FAILED", what="it failed")
     assert "SIGKILL" in experiment.rows()[victim["sequence_id"]]["message"]
     (tmp_path / "go").touch()
-    experiment.nothing_is_lost(failed=[victim["sequence_id"]])
+    experiment.nothing_is_lost(ended={victim["sequence_id"]: "FAILED"})
 
 
 @pytest.mark.kill_table("kill -9 of a keeper")
@@ -135,14 +139,34 @@ def test_a_trial_whose_keeper_was_killed_is_judged_by_what_is_left(
     running_server.wait_until(lambda: experiment.rows()[victim["sequence_id"]]["status"] == "FAILED", 120, "it failed")
     assert "keeper" in experiment.rows()[victim["sequence_id"]]["message"]
     (tmp_path / "go").touch()
-    experiment.nothing_is_lost(failed=[victim["sequence_id"]])
+    experiment.nothing_is_lost(ended={victim["sequence_id"]: "FAILED"})
+
+
+@pytest.mark.slow
+@pytest.mark.kill_table("kill -9 of a keeper while the server is away")
+def test_what_a_killed_keeper_had_written_down_is_collected_when_the_server_is_back(
+        running_server: RunningServer, witnessed, tmp_path: Path, seed: int) -> None:
+    experiment = witnessed(trials=4, concurrency=4, steps=200, pause=0.02, go=tmp_path / "go")
+    rows = running_server.wait_until(lambda: len(found := experiment.running()) == 4 and found)
+    running_server.kill()
+    victim = Random(seed).choice(rows)
+    running_server.wait_until(lambda: experiment.reported() == 800, what="all is reported, to keepers only")
+    os.kill(keeper_of(running_server, victim), signal.SIGKILL)
+    running_server.start()
+    running_server.wait_until(lambda: experiment.rows()[victim["sequence_id"]]["status"] == "FAILED", 120, "it failed")
+    (tmp_path / "go").touch()
+    experiment.nothing_is_lost(ended={victim["sequence_id"]: "FAILED"})
 
 
 @pytest.mark.slow
 @pytest.mark.kill_table("a platform starts a trial's container a second time, in the middle")
-def test_a_container_that_is_started_again_does_not_run_its_trial_twice(witnessed) -> None:
-    experiment = witnessed(platform={"platform": "scripted", "behaviours": {"*": {"restartAfter": 0.1}}})
+def test_a_container_that_is_started_again_does_not_run_its_trial_twice(running_server: RunningServer, witnessed,
+                                                                        seed: int) -> None:
+    experiment = witnessed(steps=100, pause=0.05, platform={
+        "platform": "scripted", "behaviours": {"*": {"restartAfter": 0.2 + Random(seed).random()}}})
     experiment.nothing_is_lost()
+    again = list(running_server.data_folder.rglob(f"run-1-again/{contract.EXIT_FILE}"))
+    assert len(again) == experiment.trials, "each had a second keeper, and that one ended by itself"
 
 
 # --- the way between keeper and server -----------------------------------------------------------
@@ -192,16 +216,26 @@ def test_a_minute_without_network_loses_nothing(unkind, seed: int) -> None:
 
 
 class Stranger:
-    """Another program's web server: it answers everything with 200 and a page, or with 404."""
+    """Another program's web server: pages, errors, and what only another installation of ours would say."""
+
+    JSON = "application/json"
+    ANSWERS = ((200, "text/html", b"<h1>It works!</h1>"), (404, "text/html", b"<h1>Not Found</h1>"),
+               (200, JSON, b'{"accepted": 99999, "orders": [{"order": "stop"}]}'),
+               (200, JSON, b'{"installation": "theirs", "accepted": 99999, "orders": [{"order": "stop"}]}'),
+               (410, JSON, b'{"installation": "theirs", "error": "gone", "message": "It has ended."}'),
+               (401, JSON, b'{"installation": "theirs", "error": "token", "message": "Who are you?"}'))
 
     def __init__(self, port: int) -> None:
+        answers = itertools.cycle(self.ANSWERS)
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                self.send_response(200 if len(self.path) % 2 else 404)
-                self.send_header("Content-Type", "text/html")
+                status, kind, body = next(answers)
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
                 self.end_headers()
-                self.wfile.write(b'<h1>It works!</h1>{"accepted": 99999, "orders": [{"order": "stop"}]}')
+                self.wfile.write(body)
 
             do_POST = do_GET
 
@@ -217,15 +251,15 @@ class Stranger:
 
 
 @pytest.mark.slow
-@pytest.mark.kill_table("a stranger answers on the server's port for a while")
-def test_a_stranger_on_the_servers_port_is_not_believed(running_server: RunningServer, witnessed) -> None:
-    experiment = witnessed(trials=4, concurrency=4, steps=300, pause=0.05)
+@pytest.mark.kill_table("a stranger answers on the server's port for half a minute")
+def test_a_stranger_on_the_servers_port_is_not_believed(running_server: RunningServer, witnessed, seed: int) -> None:
+    experiment = witnessed(trials=4, concurrency=4, steps=800, pause=0.05)
     running_server.wait_until(lambda: len(experiment.running()) == 4)
     running_server.stop()
     stranger = Stranger(running_server.port)
     try:
         reported = experiment.reported()
-        running_server.wait_until(lambda: experiment.reported() > reported + 600, what="trials go on")
+        running_server.wait_until(lambda: experiment.reported() > reported + 2400, 120, "trials go on")
     finally:
         stranger.close()
     running_server.start()
@@ -237,7 +271,8 @@ def test_a_stranger_on_the_servers_port_is_not_believed(running_server: RunningS
 
 @pytest.mark.slow
 @pytest.mark.kill_table("the server's clock jumps an hour forward and back")
-def test_a_clock_that_jumps_an_hour_forward_and_back_ends_nothing(make_server, tmp_path: Path, faketime: str) -> None:
+def test_a_clock_that_jumps_an_hour_forward_and_back_ends_nothing(make_server, tmp_path: Path, faketime: str,
+                                                                  seed: int) -> None:
     server, offset = make_server(), tmp_path / "offset"
     offset.write_text("+0")
     server.start(program=("-m", "tests.end_to_end.kill_table.faked_time_server"),

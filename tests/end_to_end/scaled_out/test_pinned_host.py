@@ -26,7 +26,7 @@ def page_of(web: WebProcess, experiment: str) -> str:
 @pytest.mark.slow
 @pytest.mark.kill_table("the worker of a host goes while local trials run there, and another host's worker stays")
 def test_local_trials_wait_for_the_worker_of_their_host_and_are_told_so(installation: Installation,
-                                                                       tmp_path: Path) -> None:
+                                                                       tmp_path: Path, seed: int) -> None:
     web, here = installation.web("web").start(), installation.worker("here").start()
     gated = GatedTrials(tmp_path / "experiment")
     experiment = web.launch(gated.config({"platform": "local"}, trials=2, trialConcurrency=1), gated.code)

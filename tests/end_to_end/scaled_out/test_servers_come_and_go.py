@@ -26,7 +26,7 @@ AWAY_SECONDS = [
 @pytest.mark.parametrize("away", AWAY_SECONDS)
 def test_nothing_is_lost_while_postgresql_and_redis_are_away(
         installation: Installation, postgresql: PostgresqlServer, redis: RedisServer, tmp_path: Path,
-        away: float) -> None:
+        away: float, seed: int) -> None:
     web, worker = installation.web("web").start(), installation.worker("worker").start()
     gated = GatedTrials(tmp_path / "experiment")
     experiment = web.launch(gated.config({"platform": "scripted_anywhere", "folder": str(tmp_path / "cluster")},

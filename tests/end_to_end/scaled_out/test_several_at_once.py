@@ -38,7 +38,7 @@ def everything_is_there_once(installation: Installation, web: WebProcess, experi
 @pytest.mark.timeout(300)
 @pytest.mark.kill_table("TERM of one of two workers, then kill -9 of the other (PostgreSQL, Redis, two webs)")
 def test_clusters_spread_and_are_handed_over_and_taken_over_while_trials_run(installation: Installation,
-                                                                            tmp_path: Path) -> None:
+                                                                            tmp_path: Path, seed: int) -> None:
     web, other_web = installation.web("web1").start(), installation.web("web2").start()
     one, two = installation.worker("worker1").start(), installation.worker("worker2").start()
     web.wait_until(lambda: len(installation.rows("SELECT id FROM experiments_worker")) == 2, what="both are there")
