@@ -96,9 +96,10 @@ class HttpDouble:
         with self._guard:
             self._scripts.append(_Script(answer, times, method, part, after))
 
-    def unscript(self) -> None:
+    def unscript(self, method: str = "") -> None:
+        """Give no such answers any more; with a method: those to requests of this method."""
         with self._guard:
-            self._scripts.clear()
+            self._scripts = [script for script in self._scripts if method and script.method != method]
 
     def count(self, method: str, part: str) -> int:
         """How many such requests came so far."""

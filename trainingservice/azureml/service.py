@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, cast
 
+from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialOptions
 from trainingservice.azureml.rehearsal import rehearse_workspace
 from trainingservice.azureml.run_log import LogJournal, RunHistory, told_end
@@ -87,7 +88,7 @@ class AzureMlTrainingService(PollingTrainingService):
         if known.tags.get(TRIAL_TAG) != job.id or known.tags.get(INSTALLATION_TAG) != self.context.installation:
             raise PermanentError(f"{self._workspace.where} has a job named {name} already, which is not this trial's; "
                                  "rerun the trial, which gives it another name.")
-        return self._observed(job, known)
+        return replace(self._observed(job, known), platform_state=accepted_at(self.context.clock()))
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         found: dict[str, SeenJob] = {}
@@ -103,7 +104,7 @@ class AzureMlTrainingService(PollingTrainingService):
             try:
                 answers[job.id] = self._observed(job, found.get(name) or self._workspace.job(name))
             except NoSuchJob:
-                if not (job.url and self.context.clock() - job.submit_time < NOT_THERE_YET):
+                if not is_new(job, self.context.clock(), NOT_THERE_YET):
                     answers[job.id] = None
         return answers
 

@@ -20,6 +20,8 @@ from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestC
 RETRY_AFTER_REFUSAL = 30.0
 #: Longest name of an endpoint, and the ports one may open.
 LONGEST_ENDPOINT_NAME, ENDPOINT_PORTS = 16, range(40000, 50000)
+#: The dashboard's words for what the settings name and it does not have.
+NOT_FOUND = ("Cluster is not found", "Team is not found")
 
 
 class DltsApi:
@@ -150,15 +152,19 @@ class DltsApi:
         return answer
 
     def _permanent_where_refused(self, answer: RestAnswer) -> None:
-        if answer.status == 404:
-            raise PermanentError(self._unknown(answer))
+        if answer.status in (404, 405):
+            # only the dashboard's own words are about the job; a proxy's are not
+            raise (PermanentError if answer.shown() in NOT_FOUND else TemporaryError)(self._unknown(answer))
+        if not answer.ok and "html" in answer.content_type:
+            raise TemporaryError(f"{self.where} did not answer as DLTS does (HTTP {answer.status}: {answer.shown()}); "
+                                 "does the address lead to it, or to a proxy or log-in page before it?")
         if answer.status == 413:
             raise PermanentError(f"{self.where} does not take the job because it is larger than 1 MB.")
         if not answer.ok:
             raise PermanentError(f"{self.where} refuses the job (HTTP {answer.status}): {answer.shown()}")
 
     def _ok(self, answer: RestAnswer) -> RestAnswer:
-        if answer.status == 404:
+        if answer.status in (404, 405):
             raise TemporaryError(self._unknown(answer), retry_after=RETRY_AFTER_REFUSAL)
         if not answer.ok:
             raise TemporaryError(f"{self.where} refuses the question (HTTP {answer.status}): {answer.shown()}")
@@ -166,9 +172,9 @@ class DltsApi:
 
     def _unknown(self, answer: RestAnswer) -> str:
         said = answer.shown()
-        if said.startswith("Cluster is not found"):
+        if said == NOT_FOUND[0]:
             return f"{self.where} knows no cluster {self.cluster!r}; correct cluster."
-        if said.startswith("Team is not found"):
+        if said == NOT_FOUND[1]:
             return self._no_team()
         return f"{self.where} does not know DLTS's interface under this address ({said}); correct dashboard."
 

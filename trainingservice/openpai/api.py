@@ -82,7 +82,7 @@ class OpenPaiApi:
         """Raises NameTaken, PermanentError with what is wrong with the document, TemporaryError."""
         body = yaml.safe_dump(dict(document), sort_keys=False, width=100_000).encode()
         answer = self._call("POST", "api/v2/jobs", body=body, headers={"Content-Type": "text/yaml"})
-        if answer.ok:
+        if self._is_said_by_openpai(answer):
             return
         refusal, name = Refusal.of(answer), document["name"]
         if answer.status == 409:
@@ -128,7 +128,7 @@ class OpenPaiApi:
         body = json.dumps({"value": "STOP"}).encode()
         answer = self._call("PUT", self._of_job(name) + "/executionType", body=body,
                             headers={"Content-Type": "application/json"})
-        if not answer.ok and answer.status != 404:
+        if not self._is_said_by_openpai(answer) and Refusal.of(answer).code != "NoJobError":
             self._raise(answer)
 
     def warnings(self, name: str) -> list[str]:
@@ -171,6 +171,20 @@ class OpenPaiApi:
 
     def _of_job(self, name: str) -> str:
         return f"api/v2/jobs/{quote(self._settings.username, safe='')}~{quote(name, safe='')}"
+
+    def _is_said_by_openpai(self, answer: RestAnswer) -> bool:
+        """Whether it took the order, which it says with 202 and JSON; False: it refuses in its own words.
+
+        Raises TemporaryError where somebody else answers (a proxy, a log-in page), so that it is tried again.
+        """
+        document = None if answer.status == 413 else answer.document()  # a 413 may come without JSON
+        if answer.status == 202 and isinstance(document, dict):
+            return True
+        if answer.status < 400:
+            raise TemporaryError(f"{self.where} did not take the order as OpenPAI does (HTTP {answer.status}: "
+                                 f"{answer.shown()!r}); it is given again under the same name, which makes no second "
+                                 "job. Does the address lead to OpenPAI, or to a proxy or log-in page before it?")
+        return False
 
     def _known(self, method: str, path: str, name: str, params: Mapping[str, Any] | None = None) -> RestAnswer:
         answer = self._call(method, path, params=params)

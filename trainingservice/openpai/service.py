@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
+from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import PermanentError, TemporaryError
@@ -89,6 +90,7 @@ class OpenPaiTrainingService(PollingTrainingService):
             if not self._is_ours(name, job.id):
                 raise
         return Observation(TrialJobStatus.WAITING, url=self._api.page(name),
+                           platform_state=accepted_at(self.context.clock()),
                            working_directory=self._storage.working_directory(form.experiment_id, job.id))
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
@@ -175,8 +177,7 @@ class OpenPaiTrainingService(PollingTrainingService):
         return seen
 
     def _is_new(self, job: TrialJobDetail) -> bool:
-        """Whether its submission was accepted a moment ago."""
-        return bool(job.url) and self.context.clock() - job.submit_time < NOT_THERE_YET
+        return is_new(job, self.context.clock(), NOT_THERE_YET)
 
     def _with_our_knowledge(self, job: TrialJobDetail, seen: Observation) -> Observation:
         name = job_name(job.form)

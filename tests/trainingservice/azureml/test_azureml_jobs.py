@@ -217,6 +217,54 @@ def test_a_fault_while_asking_changes_nothing_and_is_said(bench, workspace, answ
     bench.wait_for_end(service, form)
 
 
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_proxys_page_is_no_acceptance_of_a_job(bench, workspace, reached):
+    service = bench.open_service()
+    form = bench.form("echo once")
+    workspace.script(Answer(200, "<html>sign in</html>", "text/html"), after=reached, method="PUT", part="/jobs/")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert (len(workspace.jobs), bench.output(form)) == (1, "once\n")
+
+
+@pytest.mark.parametrize("answer", [Answer(200, "<html>sign in</html>", "text/html"),
+                                    Answer(404, "<html>not here</html>", "text/html")])
+def test_a_proxys_page_is_no_acceptance_of_a_stop(bench, workspace, answer, monkeypatch):
+    from trainingservice import polling
+    monkeypatch.setattr(polling, "REPEAT_STOP_AFTER", 0.5)  # what looks like an acceptance is asked for again, too
+    workspace.held = True
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("it is submitted", lambda: service.get_trial_job(form.job_name).url)
+    workspace.script(answer, method="POST", part="/cancel")
+    service.cancel_trial_job(form.job_name)
+    bench.wait("it is told to stop again", lambda: only_job(workspace).status == "Canceled", patience=60)
+    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+
+
+def test_the_time_in_our_queue_does_not_count_for_a_job_that_is_not_there_yet(bench, workspace, monkeypatch):
+    now = [1000.0]
+    context = bench.context
+    monkeypatch.setattr(bench, "context", lambda: replace(context(), clock=lambda: now[0]))
+    service = bench.open_service()
+    form = bench.form("echo done")
+    workspace.held = True
+    workspace.script(error(503, "ServerBusy", "away"), 1000, method="PUT", part="/jobs/")
+    service.submit_trial_job(form)
+    bench.wait("the service is away", lambda: "503" in service.get_trial_job(form.job_name).message, patience=60)
+    now[0] += 3600
+    workspace.unscript()
+    bench.wait("it is accepted", lambda: workspace.jobs, patience=90)
+    workspace.script(error(404, "NotFound", "No such job."), 1000, method="GET", part="/jobs/")
+    asked = workspace.count("GET", "/jobs/")
+    bench.wait("it is asked about", lambda: workspace.count("GET", "/jobs/") > asked + 1)
+    assert service.get_trial_job(form.job_name).status is WAITING
+    workspace.unscript()
+    workspace.release()
+    bench.wait_for_end(service, form)
+
+
 def test_nothing_is_lost_while_the_service_is_away(bench, workspace):
     service = bench.open_service()
     form, starts, go = lasting(bench)

@@ -328,6 +328,35 @@ def test_a_fault_while_asking_changes_nothing_and_is_said(bench, dashboard, last
     bench.wait_for_end(service, form)
 
 
+SIGN_IN = "<html>sign in</html>"
+
+
+@pytest.mark.parametrize(("answer", "reached"), [
+    (Answer(200, SIGN_IN, "text/html"), True), (Answer(404, SIGN_IN, "text/html"), False),
+    (text(405, "Method Not Allowed"), False)])
+def test_an_answer_that_is_not_the_dashboards_is_no_acceptance_of_a_job(bench, dashboard, answer, reached):
+    service = bench.open_service()
+    service.search_time = 0.1
+    form = bench.form("echo once")
+    dashboard.script(answer, after=reached, **SUBMIT)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert (len(dashboard.jobs), bench.output(form)) == (1, "once\n")
+
+
+@pytest.mark.parametrize("answer", [Answer(200, SIGN_IN, "text/html"), text(405, "Method Not Allowed")])
+def test_an_answer_that_is_not_the_dashboards_is_no_acceptance_of_a_stop(bench, dashboard, answer):
+    dashboard.held = True
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("it is submitted", lambda: service.get_trial_job(form.job_name).url)
+    dashboard.script(answer, method="PUT", part="/status")
+    service.cancel_trial_job(form.job_name)
+    bench.wait("it is told to stop again", lambda: only_job(dashboard).status == "killed")
+    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+
+
 @pytest.mark.slow
 def test_an_outage_of_a_minute_loses_nothing(bench, dashboard):
     check_that_an_outage_of_a_minute_loses_nothing(bench, dashboard)

@@ -202,6 +202,67 @@ def test_a_submission_whose_answer_is_lost_is_not_made_twice(bench, cluster):
     assert (starts.read_text(), len(cluster.jobs)) == ("start\n", 1)
 
 
+SIGN_IN = "<html><body>Please sign in</body></html>"
+
+
+@pytest.mark.parametrize(("answer", "reached"), [
+    (Answer(200, SIGN_IN, "text/html"), False), (Answer(202, SIGN_IN, "text/html"), True),
+    (Answer(200, {"status": 200}), False), (Answer(403, SIGN_IN, "text/html"), True)])
+def test_only_openpais_own_word_means_that_a_job_was_accepted(bench, cluster, answer, reached):
+    """A proxy may have passed the submission on or not: it is made again, and there is one job."""
+    service = bench.open_service()
+    form = bench.form("echo once")
+    cluster.script(answer, after=reached, **SUBMIT)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert cluster.count("POST", "/v2/jobs") == 2
+    assert (len(cluster.jobs), bench.output(form)) == (1, "once\n")
+
+
+def test_a_proxys_page_instead_of_an_acceptance_is_said_while_the_trial_waits(bench, cluster):
+    service = bench.open_service()
+    form = bench.form("true")
+    cluster.script(Answer(202, SIGN_IN, "text/html"), 1000, **SUBMIT)
+    service.submit_trial_job(form)
+    bench.wait("the trial says so", lambda: "proxy or log-in page" in service.get_trial_job(form.job_name).message)
+    assert service.get_trial_job(form.job_name).status is WAITING
+    cluster.unscript()
+    bench.wait_for_end(service, form)
+
+
+@pytest.mark.parametrize("answer", [Answer(200, SIGN_IN, "text/html"), Answer(404, SIGN_IN, "text/html")])
+def test_only_openpais_own_word_means_that_a_stop_was_accepted(bench, cluster, answer):
+    cluster.held = True
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("it is submitted", lambda: service.get_trial_job(form.job_name).url)
+    cluster.script(answer, method="PUT", part="/executionType")
+    service.cancel_trial_job(form.job_name)
+    bench.wait("it is told to stop again", lambda: cluster.job(name_of(form)).execution == "STOP")
+    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+
+
+def test_the_time_in_our_queue_does_not_count_for_a_job_that_is_not_there_yet(bench, platform, cluster, monkeypatch):
+    now = [1000.0]
+    context = bench.context
+    monkeypatch.setattr(bench, "context", lambda: replace(context(), clock=lambda: now[0]))
+    service = bench.open_service()
+    form = bench.form("echo done")
+    cluster.script(Answer(503, "away", "text/plain"), 1000, **SUBMIT)
+    service.submit_trial_job(form)
+    bench.wait("the cluster is away", lambda: "503" in service.get_trial_job(form.job_name).message)
+    now[0] += 3600
+    cluster.script(error(404, "NoJobError", "Job is not found."), 1000, method="GET", part="~")
+    cluster.held = True
+    cluster.unscript("POST")
+    bench.wait("it is asked about after its acceptance", lambda: cluster.count("GET", "~") >= 2)
+    assert service.get_trial_job(form.job_name).status is WAITING
+    cluster.unscript()
+    cluster.release()
+    bench.wait_for_end(service, form)
+
+
 def test_a_job_that_is_not_there_yet_is_waited_for(bench, cluster):
     service = bench.open_service()
     cluster.script(error(404, "NoJobError", "Job is not found."), 3, method="GET", part="~")
