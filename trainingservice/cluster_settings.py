@@ -6,7 +6,7 @@ experiments share a cluster; fields of its ``TrialOptions`` describe one experim
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -71,3 +71,7 @@ class TrialOptions(SettingsModel):
     def own_command(self) -> str:
         """The trial's command where the file gives it among the options instead of in trialCommand; "" for none."""
         return ""
+
+    def with_gpus(self, gpu_number: int | None) -> Self:
+        """For a rehearsal: with trialGpuNumber written where these options leave the number of GPUs to it."""
+        return self

@@ -120,9 +120,9 @@ class ClusterRehearsalView(ClusterView):
     @extend_schema(operation_id="clusters_rehearse", request=None,
                    responses={200: FindingSerializer(many=True), 409: ErrorsSerializer})
     def post(self, request: Request, cluster_id: str) -> Response:
-        """Try everything a trial will need, a trial that does nothing included. May take half a minute."""
+        """Try everything a trial will need, a trial that does nothing included. May take a minute."""
         try:
-            findings = rehearse(self.get_object())
+            findings = rehearse(self.get_object(), the_user(request))
         except OnAnotherHost as error:
             raise Conflict(str(error)) from None
         return Response(FindingSerializer(findings, many=True).data)

@@ -92,7 +92,7 @@ def check(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -
                       "trainingService")
     cluster = found or cluster_of_section(_section(settings), owner)
     check_that_trials_share_a_folder(settings, platform, cluster)
-    findings = _rehearse(cluster, section, options)
+    findings = _rehearse(cluster, section, options.with_gpus(settings.trial_gpu_number))
     size = CodeSize(code.file_count, code.bytes) if code else _code_size(platform, options, settings)
     return CheckedLaunch(platform, cluster, section, options, findings, size)
 

@@ -2,11 +2,15 @@
 
 import socket
 
+from pydantic import ValidationError
+
 from nniweb.experiments.config.errors import ConfigInvalid
-from nniweb.experiments.models import Cluster
+from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.sealing import CannotOpen
 from nniweb.experiments.service_factory import build_service
-from trainingservice.base import RehearsalFinding
+from nniweb.experiments.visibility import visible_experiments
+from trainingservice.base import RehearsalFinding, TrainingService
+from trainingservice.cluster_settings import TrialOptions
 from trainingservice.errors import TemporaryError, TrainingServiceError
 
 
@@ -14,20 +18,31 @@ class OnAnotherHost(Exception):
     """The cluster is another machine; only a server that runs there can rehearse it."""
 
 
-def rehearse(cluster: Cluster) -> list[RehearsalFinding]:
-    """A full rehearsal from this process; may take half a minute. What goes wrong in it is a finding as well.
+def rehearse(cluster: Cluster, user: User) -> list[RehearsalFinding]:
+    """A full rehearsal from this process; may take a minute. What goes wrong in it is a finding as well.
 
-    Raises OnAnotherHost.
+    It is made for trials (image, GPUs) of the last experiment on the cluster that the user may see. Raises
+    OnAnotherHost.
     """
     if cluster.pinned_host not in ("", socket.gethostname()):
         raise OnAnotherHost(f"This cluster is the machine {cluster.pinned_host}; ask the server that runs there.")
     try:
         service = build_service(cluster)
         try:
-            return service.rehearse()
+            return service.rehearse(options=_last_options(cluster, user, service))
         finally:
             service.clean_up()
     except TemporaryError as error:
         return [RehearsalFinding("connection", False, str(error), temporary=True)]
     except (TrainingServiceError, CannotOpen, ConfigInvalid) as error:
         return [RehearsalFinding("settings", False, str(error))]
+
+
+def _last_options(cluster: Cluster, user: User, service: TrainingService) -> TrialOptions | None:
+    last = visible_experiments(user).filter(cluster=cluster).order_by("-pk").first()
+    if last is None:
+        return None
+    try:
+        return service.options_model.model_validate(last.trial_options).with_gpus(last.trial_gpu_number)
+    except ValidationError:  # of a version that had other fields
+        return None

@@ -39,11 +39,14 @@ class Node:
         self.storages: dict[tuple[str, str], Path] = {}
         #: Called instead of starting processes: for pods by the thousand.
         self.instead: Callable[[Object], None] | None = None
+        #: Is told of each new pod before it starts.
+        self.when_taken: Callable[[Object], object] = lambda pod: None
         self._pods: dict[str, _Pod] = {}
         self._closed = False
 
     def take(self, pod: Object) -> None:
         """A new pod was bound to this node."""
+        self.when_taken(pod)
         if self.instead is not None:
             self.instead(pod)
             return

@@ -54,7 +54,8 @@ POD_SPEC = strict(
     ("containers",), restartPolicy={"type": "string", "enum": ["Never", "OnFailure", "Always"]},
     containers=many(CONTAINER), initContainers=many(CONTAINER), volumes=many(VOLUME), serviceAccountName=TEXT,
     automountServiceAccountToken=FLAG, terminationGracePeriodSeconds=COUNT, nodeSelector=TEXTS, hostNetwork=FLAG,
-    imagePullSecrets=many(strict(("name",), name=TEXT)), schedulerName=TEXT)
+    imagePullSecrets=many(strict(("name",), name=TEXT)), schedulerName=TEXT,
+    activeDeadlineSeconds={"type": "integer", "minimum": 1})
 POD_TEMPLATE = strict(metadata=METADATA, spec=POD_SPEC)
 
 

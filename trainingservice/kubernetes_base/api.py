@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ TIMEOUT = (5.0, 30.0)
 #: Connections that are kept open to one API server.
 POOL_SIZE = 16
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+
+#: How the API says that an account has no right to something.
+_MAY_NOT = re.compile(r'User "[^"]*" cannot \w+ ')
 
 Object = dict[str, Any]
 
@@ -64,6 +68,11 @@ class ApiRefusal(Exception):
     def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.code, self.reason, self.retry_after = code, reason, retry_after
+
+    @property
+    def is_lack_of_rights(self) -> bool:
+        """Whether our account may not, rather than what it sent: rules of admission answer 403, too."""
+        return self.code == 403 and _MAY_NOT.search(str(self)) is not None
 
 
 class ApiAway(TemporaryError):

@@ -82,24 +82,13 @@ class Belongings:
 
     def pull_secret(self, experiment_id: str, role: str, settings: RoleSettings) -> str:
         """Have the registry's login in the namespace; the Secret's name, "" where the role needs none."""
-        path = settings.private_registry_auth_path
-        if path is None:
+        if settings.private_registry_auth_path is None:
             return ""
         name = names.pull_secret(experiment_id, role.lower())
 
-        def document() -> Object:
-            try:
-                text = path.read_bytes()
-                json.loads(text)
-            except (OSError, ValueError) as error:
-                raise PermanentError(f"privateRegistryAuthPath of role {role}: {path} cannot be read as a docker "
-                                     f"config.json: {error}.") from error
-            return {"metadata": {"name": name, "labels": {names.CLUSTER: self._cluster,
-                                                          names.EXPERIMENT: experiment_id}},
-                    "type": "kubernetes.io/dockerconfigjson",
-                    "data": {".dockerconfigjson": base64.b64encode(text).decode()}}
-
-        self._have(SECRETS, name, document)
+        self._have(SECRETS, name, lambda: {
+            "metadata": {"name": name, "labels": {names.CLUSTER: self._cluster, names.EXPERIMENT: experiment_id}},
+            **login_of(role, settings)})
         return name
 
     def _have(self, resource: Resource, name: str, document: Callable[[], Object]) -> None:
@@ -210,6 +199,19 @@ def remove(api: KubernetesApi, resource: Resource, namespace: str, name: str) ->
             return False
         raise error_of(refusal, f"delete the {resource.kind} {name}") from refusal
     return True
+
+
+def login_of(role: str, settings: RoleSettings) -> Object:
+    """Type and data of a Secret with the registry's login of a role that has one. Raises PermanentError."""
+    path = settings.private_registry_auth_path
+    assert path is not None
+    try:
+        text = path.read_bytes()
+        json.loads(text)
+    except (OSError, ValueError) as error:
+        raise PermanentError(f"privateRegistryAuthPath of role {role}: {path} cannot be read as a docker "
+                             f"config.json: {error}.") from error
+    return {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": base64.b64encode(text).decode()}}
 
 
 def _content(access: KeeperAccess, jobs: Mapping[str, contract.JobDocument]) -> dict[str, str]:

@@ -7,7 +7,7 @@ roles, images and limits are what one experiment asks of it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, Field, SecretStr, StringConstraints, field_validator, model_validator
 
@@ -111,7 +111,8 @@ class RoleSettings(SettingsModel):
     gpu_resource: str = Field(
         default="nvidia.com/gpu", min_length=1, description="What the cluster calls its GPUs. (Not in NNI.)")
     cpu_number: float | None = Field(
-        default=None, gt=0, le=99_999, description="CPUs for each pod, requested and the limit. Default: not said.")
+        default=None, ge=0, le=99_999, description="CPUs for each pod, requested and the limit. Default, and 0: not "
+                                                   "said.")
     memory_size: Megabytes | None = Field(
         default=None, ge=1, description='Memory for each pod: megabytes, or with a unit such as "4gb". '
                                         "Default: not said.")
@@ -190,6 +191,19 @@ class KubernetesTrialOptions(TrialOptions):
     def own_command(self) -> str:
         reporting = next(iter(self.roles().values()), None)
         return (reporting.command or "") if reporting is not None else ""
+
+    def with_gpus(self, gpu_number: int | None) -> Self:
+        return self.model_copy(update={name: _filled(getattr(self, name), gpu_number)
+                                       for name in type(self).model_fields})
+
+
+def _filled(value: Any, gpu_number: int | None) -> Any:
+    """A role, or roles, that ask for so many GPUs where they say nothing of their own; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(_filled(item, gpu_number) for item in value)
+    if isinstance(value, RoleSettings) and value.gpu_number is None:
+        return value.model_copy(update={"gpu_number": gpu_number})
+    return value
 
 
 def longest_role_name(replicas: int) -> int:

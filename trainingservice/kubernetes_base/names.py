@@ -7,6 +7,8 @@ import re
 from trainingservice.errors import PermanentError
 
 EXPERIMENT, TRIAL, CLUSTER, ROLE = "nniweb/experiment", "nniweb/trial", "nniweb/cluster", "nniweb/role"
+#: On what the check of a cluster makes; the value is the cluster's.
+REHEARSAL = "nniweb/rehearsal"
 #: On a trial's Secret that only keeps a late submission from starting; the value is when it was laid.
 CANCELED = "nniweb/canceled-at"
 

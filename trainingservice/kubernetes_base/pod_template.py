@@ -99,7 +99,7 @@ def plain_template(role: Role, delivery: Delivery, options: KubernetesTrialOptio
 def _completed(main: Object, spec: Object, role: Role, delivery: Delivery, options: KubernetesTrialOptions,
                labels: Mapping[str, str], pull_secret: str) -> Object:
     """The template with what all roles have: resources, storage, account, place."""
-    resources = _resources(role)
+    resources = resources_of(role)
     if resources:
         main["resources"] = {"requests": resources, "limits": resources}
     if delivery.storage is not None and (delivery.storage.storage_type != "pvc" or delivery.storage.claim_name):
@@ -142,13 +142,13 @@ def _environment(job: TrialJobDetail, role: Role, numbered: bool, linger: int) -
     return variables
 
 
-def _resources(role: Role) -> dict[str, str]:
-    """Requests equal limits, as NNI has them and as GPUs must."""
+def resources_of(role: Role) -> dict[str, str]:
+    """What a container of the role asks for: requests equal limits, as NNI has them and as GPUs must."""
     settings = role.settings
     resources: dict[str, str] = {}
     if settings.memory_size is not None:
         resources["memory"] = f"{settings.memory_size}Mi"
-    if settings.cpu_number is not None:
+    if settings.cpu_number:  # 0 would be a limit of nothing
         resources["cpu"] = f"{settings.cpu_number:g}"
     if role.gpu_number:
         resources[settings.gpu_resource] = str(role.gpu_number)

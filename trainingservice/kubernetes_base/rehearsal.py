@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from kubernetes.utils.quantity import parse_quantity
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
-from trainingservice.kubernetes_base import pods
 from trainingservice.kubernetes_base.api import (
     CONFIG_MAPS,
     PODS,
@@ -24,22 +21,20 @@ from trainingservice.kubernetes_base.api import (
     Resource,
     error_of,
 )
-from trainingservice.kubernetes_base.belongings import remove
-from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
-from trainingservice.reach_probe import PROBE, PROBED_PATH
+from trainingservice.kubernetes_base.complaints import EVENTS
+from trainingservice.kubernetes_base.config import KubernetesTrialOptions
+from trainingservice.kubernetes_base.rehearsal_pod import try_a_pod
 
 if TYPE_CHECKING:
     from trainingservice.kubernetes_base.service import KubernetesService
 
 #: Seconds that one question may take before a launch, and otherwise.
 QUICK, PATIENT = (1.5, 2.0), (5.0, 20.0)
-#: How long the test pod may take, image included, in seconds.
-POD_DEADLINE = 60.0
 
 
 def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions | None, *,
                      quick: bool) -> list[RehearsalFinding]:
-    """All findings, good ones too. ``quick`` leaves the test pod out."""
+    """All findings, good ones too. ``quick`` leaves the test pod out. Without options, what needs none is looked at."""
     timeout = QUICK if quick else PATIENT
     findings: list[RehearsalFinding] = []
     try:
@@ -52,8 +47,8 @@ def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions
         return [RehearsalFinding("connection", False, str(error), temporary=isinstance(error, TemporaryError))]
     findings.append(RehearsalFinding("connection", True,
                                      f"Kubernetes {version.get('gitVersion', '')} answers at {service.api.address}."))
-    for step in (_namespace(service, timeout), _kind(service, options, timeout), _rights(service, timeout),
-                 _quota(service, timeout), _gpus(service, options, timeout), _registries(options), _storage(service)):
+    for step in (_namespace(service, timeout), _kind(service, options, timeout), _rights(service, options, timeout),
+                 _quota(service, timeout), _gpus(service, options, timeout), registries(options), _storage(service)):
         try:
             findings += step
         except ApiRefusal as refusal:
@@ -64,8 +59,8 @@ def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions
             return findings
         if any(finding.blocks for finding in findings):
             return findings  # the rest would fail for the same reason
-    if not quick and options is not None:
-        findings += _test_pod(service, next(iter(options.roles().values())), options)
+    if not quick:
+        findings += try_a_pod(service, options)
     return findings
 
 
@@ -111,32 +106,41 @@ def api_resources(service: KubernetesService, group: str, version: str,
     return [str(resource.get("name")) for resource in found.get("resources") or []]
 
 
-def rights_used(trial: Resource, reads_logs: bool) -> list[tuple[Resource, str, tuple[str, ...]]]:
+def rights_used(trial: Resource, reads_logs: bool, makes_config_maps: bool = True
+                ) -> list[tuple[Resource, str, tuple[str, ...]]]:
     """What our account must be allowed: (resource, subresource, verbs)."""
     return [(trial, "", ("get", "list", "watch", "create", "delete", "deletecollection")),
             (PODS, "", ("list", "watch")),
             *([(PODS, "log", ("get",))] if reads_logs else []),
             (SECRETS, "", ("get", "list", "create", "update", "patch", "delete", "deletecollection")),
-            (CONFIG_MAPS, "", ("create",))]
+            *([(CONFIG_MAPS, "", ("create",))] if makes_config_maps else [])]
 
 
-def _rights(service: KubernetesService, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
-    lacking = []
-    for resource, sub, verbs in rights_used(service.kind.resource, not service.settings.keepers_call_home()):
-        for verb in verbs:
-            asked = {"namespace": service.namespace, "verb": verb, "group": resource.group,
-                     "resource": resource.plural, **({"subresource": sub} if sub else {})}
-            answer = service.api.call(
-                "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", timeout=timeout,
-                body={"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-                      "spec": {"resourceAttributes": asked}})
-            if not (answer.get("status") or {}).get("allowed"):
-                lacking.append(f"{verb} {resource.plural}{'/' + sub if sub else ''}")
+def _rights(service: KubernetesService, options: KubernetesTrialOptions | None,
+            timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
+    comes_otherwise = service.storage is not None or options is not None and options.keeper_image is not None
+    lacking = [f"{verb} {resource.plural}{'/' + sub if sub else ''}" for resource, sub, verbs in rights_used(
+        service.kind.resource, not service.settings.keepers_call_home(), not comes_otherwise)
+        for verb in verbs if not _may(service, verb, resource, sub, timeout)]
+    if not _may(service, "list", EVENTS, "", timeout):
+        yield RehearsalFinding("events", True, "Our account may not list events, so a trial may wait without saying "
+                               "why where only events tell (a quota, a storage that cannot be mounted); "
+                               "docs/deploy/kubernetes/role.yaml has that right.")
     if lacking:
         yield RehearsalFinding("rights", False, f"Our account may not do this in namespace {service.namespace}: "
                                f"{', '.join(lacking)}. Give it the role in docs/deploy/kubernetes/role.yaml.")
     else:
         yield RehearsalFinding("rights", True, "Our account has all the rights it needs.")
+
+
+def _may(service: KubernetesService, verb: str, resource: Resource, sub: str, timeout: tuple[float, float]) -> bool:
+    asked = {"namespace": service.namespace, "verb": verb, "group": resource.group,
+             "resource": resource.plural, **({"subresource": sub} if sub else {})}
+    answer = service.api.call(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", timeout=timeout,
+        body={"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+              "spec": {"resourceAttributes": asked}})
+    return bool((answer.get("status") or {}).get("allowed"))
 
 
 def _quota(service: KubernetesService, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
@@ -196,7 +200,8 @@ def _count(node: Object, resource: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _registries(options: KubernetesTrialOptions | None) -> Iterator[RehearsalFinding]:
+def registries(options: KubernetesTrialOptions | None) -> Iterator[RehearsalFinding]:
+    """Whether each role's login is for the registry that its image comes from."""
     for name, role in (options.roles() if options else {}).items():
         path = role.private_registry_auth_path
         if path is None:
@@ -207,14 +212,36 @@ def _registries(options: KubernetesTrialOptions | None) -> Iterator[RehearsalFin
             yield RehearsalFinding("registry", False, f"privateRegistryAuthPath of role {name}: {path} cannot be read "
                                    f"as a docker config.json ({error}).")
             continue
-        registry = role.docker_image.partition("/")[0] if "." in role.docker_image.partition("/")[0] else "docker.io"
-        known = [urlsplit(key).hostname or key.partition("/")[0] for key in logins or {}]
-        if not any(registry in (host, host.removeprefix("index.")) for host in known):
+        registry = registry_of(role.docker_image)
+        known = [_registry_of_login(key) for key in logins or {}]
+        if not any(_is_for(login, registry) for login in known):
             yield RehearsalFinding("registry", False, f"privateRegistryAuthPath of role {name}: {path} has no login "
                                    f"for {registry}, where the image {role.docker_image} comes from; it has "
                                    f"{', '.join(known) or 'none'}. Run docker login {registry}.")
         else:
             yield RehearsalFinding("registry", True, f"{path} has a login for {registry}.")
+
+
+def registry_of(image: str) -> str:
+    """Host, and port where there is one, of the registry that an image comes from."""
+    first, slash, _ = image.partition("/")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    return _docker_hub(first) if is_host else "docker.io"
+
+
+def _registry_of_login(key: str) -> str:
+    """Host and port of a key of a docker config.json: "registry:5000", or an address with scheme and path."""
+    return _docker_hub(key.partition("://")[2].partition("/")[0] if "://" in key else key.partition("/")[0])
+
+
+def _docker_hub(host: str) -> str:
+    return "docker.io" if host in ("index.docker.io", "registry-1.docker.io") else host
+
+
+def _is_for(login: str, registry: str) -> bool:
+    """Whether the kubelet would use it: a key may have stars in the parts of its host name."""
+    theirs, ours = login.split("."), registry.split(".")
+    return len(theirs) == len(ours) and all(map(fnmatchcase, ours, theirs))
 
 
 def _storage(service: KubernetesService) -> Iterator[RehearsalFinding]:
@@ -226,65 +253,3 @@ def _storage(service: KubernetesService) -> Iterator[RehearsalFinding]:
         yield RehearsalFinding("storage", False, str(error))
     else:
         yield RehearsalFinding("storage", True, f"Code and keeper go to {service.storage.folder}.")
-
-
-def _test_pod(service: KubernetesService, role: RoleSettings,
-              options: KubernetesTrialOptions) -> Iterator[RehearsalFinding]:
-    """Run the probe in the trial's own image."""
-    name = f"nniweb-rehearsal-{uuid.uuid4().hex[:8]}"
-    urls: Sequence[str] = service.context.public_urls() if service.settings.keepers_call_home() else ()
-    spec: Object = {"restartPolicy": "Never", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
-                    "containers": [{"name": "probe", "image": role.docker_image,
-                                    "command": [role.python, "-c", PROBE, PROBED_PATH, *urls],
-                                    "terminationMessagePolicy": "FallbackToLogsOnError"}]}
-    if options.service_account_name:
-        spec["serviceAccountName"] = options.service_account_name
-    if options.node_selector:
-        spec["nodeSelector"] = dict(options.node_selector)
-    try:
-        if role.private_registry_auth_path is not None:
-            spec["imagePullSecrets"] = [{"name": service.belongings.pull_secret("rehearsal", "probe", role)}]
-        service.api.call("POST", PODS.path(service.namespace), body={
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
-    except ApiRefusal as refusal:
-        if refusal.code == 403:
-            yield RehearsalFinding("trial", True, "Our account may not create a pod to try the image with; that is no "
-                                                  "right it needs otherwise.")
-        else:
-            yield RehearsalFinding("trial", False, str(error_of(refusal, "create a test pod")),
-                                   temporary=refusal.code >= 429)
-        return
-    try:
-        yield from _outcome(service, name, role, urls)
-    finally:
-        remove(service.api, PODS, service.namespace, name)
-
-
-def _outcome(service: KubernetesService, name: str, role: RoleSettings,
-             urls: Sequence[str]) -> Iterator[RehearsalFinding]:
-    deadline = time.monotonic() + POD_DEADLINE
-    pause = 0.1
-    while True:
-        pod = service.api.call("GET", PODS.path(service.namespace, name))
-        if pods.is_over(pod):
-            break
-        if time.monotonic() > deadline:
-            why = pods.why_waiting([pod]) or "It has not ended."
-            yield RehearsalFinding("trial", False, f"A test pod with image {role.docker_image} did not run within "
-                                   f"{POD_DEADLINE:.0f} s. {why}", pods.node_of(pod), temporary=True)
-            return
-        time.sleep(pause)
-        pause = min(2.0, pause * 1.5)
-    ended = pods.termination_of(pod, "probe")
-    if (pod.get("status") or {}).get("phase") == "Succeeded":
-        way = " and reaches this server" if urls else ""
-        yield RehearsalFinding("trial", True, f"A test pod with image {role.docker_image} has a Python that fits{way}.",
-                               pods.node_of(pod))
-    elif ended is not None and ended.message.startswith("unreachable"):
-        only_loopback = all(urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1") for url in urls)
-        yield RehearsalFinding("way_home", False, f"A pod cannot reach this server ({ended.message.strip()}). Set "
-                               "NNIWEB_PUBLIC_URL or nniManagerIp to an address that pods can reach, or wayHome: log.",
-                               pods.node_of(pod), temporary=only_loopback)
-    else:
-        yield RehearsalFinding("trial", False, f"A test pod with image {role.docker_image} failed: "
-                               f"{pods.why_ended(pod, 'probe')}", pods.node_of(pod))

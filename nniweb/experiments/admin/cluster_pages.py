@@ -18,7 +18,7 @@ from nniweb.experiments.rehearsal import OnAnotherHost, rehearse
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
 
-#: Rehearsals take up to half a minute each, and the browser waits for all of them.
+#: Rehearsals take up to a minute each, and the browser waits for all of them.
 MOST_REHEARSALS = 5
 
 
@@ -83,10 +83,12 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
 
     @admin.action(description="Rehearse: try everything a trial will need", permissions=["change"])
     def rehearse(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
+        user = request.user
+        assert isinstance(user, User)
         chosen = list(queryset.prefetch_related("metadata")[:MOST_REHEARSALS + 1])
         for cluster in chosen[:MOST_REHEARSALS]:
             try:
-                findings = rehearse(cluster)
+                findings = rehearse(cluster, user)
             except OnAnotherHost as error:
                 messages.warning(request, f'"{cluster.name}": {error}')
                 continue

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 from trainingservice.kubernetes.config import JobTrialOptions
-from trainingservice.kubernetes_base import rehearsal
+from trainingservice.kubernetes_base import rehearsal, rehearsal_pod
 from trainingservice.kubernetes_base.config import RoleSettings
 
 
@@ -148,7 +151,7 @@ def test_another_program_at_our_address_is_not_taken_for_the_server(bench, clust
 
 
 def test_a_test_pod_that_cannot_start_says_why(bench, cluster, monkeypatch) -> None:
-    monkeypatch.setattr(rehearsal, "POD_DEADLINE", 1.0)
+    monkeypatch.setattr(rehearsal_pod, "POD_DEADLINE", 1.0)
     cluster.node.missing_images["example/typo:1"] = "not found"
     finding = only(findings(bench, quick=False, docker_image="example/typo:1"), "trial")
     assert (finding.ok, finding.temporary) == (False, True)
@@ -158,3 +161,109 @@ def test_a_test_pod_that_cannot_start_says_why(bench, cluster, monkeypatch) -> N
 def test_an_image_without_python_is_told(bench) -> None:
     finding = only(findings(bench, quick=False, python="no-such-python"), "trial")
     assert finding.blocks
+
+
+def test_without_options_the_image_of_a_file_that_names_none_is_tried_and_does_not_block(bench, cluster) -> None:
+    cluster.faults.append({"status": 403, "verb": "create", "path": "/pods", "message":
+                           'pods "nniweb-rehearsal-1" is forbidden: violates PodSecurity "restricted:latest"'})
+    service = bench.platform.new_service(bench.context())
+    try:
+        finding = only(service.rehearse(), "trial")
+    finally:
+        service.clean_up()
+    assert (finding.ok, finding.blocks) == (False, False)
+    assert "file without dockerImage" in finding.message
+
+
+@pytest.mark.parametrize(("said", "ok", "words"), [
+    ('pods is forbidden: User "nniweb" cannot create resource "pods" in API group ""', True, "may not create a pod"),
+    ('pods "p" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot', False, "violates PodSecurity"),
+    ('pods "p" is forbidden: minimum cpu usage per Container is 1', False, "minimum cpu usage")],
+    ids=["rights", "PodSecurity", "LimitRange"])
+def test_a_refused_test_pod_says_whether_trials_would_be_refused(bench, cluster, said: str, ok: bool, words: str
+                                                                 ) -> None:
+    cluster.faults.append({"status": 403, "verb": "create", "path": "/pods", "message": said})
+    finding = only(findings(bench, quick=False), "trial")
+    assert finding.ok is ok
+    assert finding.blocks is not ok
+    assert words in finding.message
+
+
+def test_a_refused_test_pod_is_no_danger_where_only_the_quota_is_used_up(bench, cluster) -> None:
+    cluster.faults.append({"status": 403, "verb": "create", "path": "/pods", "message":
+                           'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=4'})
+    finding = only(findings(bench, quick=False), "trial")
+    assert (finding.ok, finding.temporary) == (False, True)
+
+
+def test_the_test_pod_logs_in_as_whoever_checks_and_leaves_nothing(bench, cluster, tmp_path) -> None:
+    bench.form()
+    seen = []
+    for login in ("first", "second"):
+        path = tmp_path / f"{login}.json"
+        path.write_text(f'{{"auths": {{"registry.example.org": {{"auth": "{login}"}}}}}}')
+        cluster.node.when_taken = lambda pod: seen.append(cluster.store.get(
+            "secrets", "default", pod["spec"]["imagePullSecrets"][0]["name"])["data"][".dockerconfigjson"])
+        found = findings(bench, quick=False, docker_image="registry.example.org/trial:1",
+                         private_registry_auth_path=path)
+        assert only(found, "trial").ok
+    assert [json.loads(base64.b64decode(text))["auths"]["registry.example.org"]["auth"] for text in seen] == [
+        "first", "second"]
+    assert cluster.store.all("secrets") == []
+
+
+def test_a_test_pod_that_nobody_removed_ends_and_is_removed_by_a_later_check(bench, cluster) -> None:
+    bench.form()
+    pods_seen = []
+    cluster.node.when_taken = pods_seen.append
+    assert only(findings(bench, quick=False, cpu_number=1), "trial").ok
+    [pod] = pods_seen
+    assert pod["spec"]["activeDeadlineSeconds"] > 0
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
+    cluster.store.create("pods", "default", {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "left", "labels": pod["metadata"]["labels"]},
+        "spec": pod["spec"]})
+    cluster.store.change("pods", "default", "left", lambda left: left["metadata"].__setitem__(
+        "creationTimestamp", "2020-01-01T00:00:00Z"))
+    findings(bench, quick=False)
+    bench.wait("both are gone", lambda: cluster.store.all("pods") == [])
+
+
+@pytest.mark.parametrize(("image", "key", "ok"), [
+    ("registry:5000/x", "registry:5000", True), ("localhost:5000/x", "http://localhost:5000", True),
+    ("localhost/x", "localhost", True), ("registry.example.org:443/x", "https://registry.example.org:443/v2/", True),
+    ("registry:5000/x", "registry:5001", False), ("me/x", "docker.io", True),
+    ("x", "https://index.docker.io/v1/", True), ("docker.io/me/x", "index.docker.io", True),
+    ("a.azurecr.io/x", "*.azurecr.io", True), ("a.b.azurecr.io/x", "*.azurecr.io", False)])
+def test_a_login_is_recognised_as_the_kubelet_does(tmp_path, image: str, key: str, ok: bool) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"auths": {key: {"auth": "x"}}}))
+    options = JobTrialOptions(worker=RoleSettings(docker_image=image, private_registry_auth_path=path))
+    [finding] = rehearsal.registries(options)
+    assert finding.ok is ok, finding.message
+
+
+def test_config_maps_are_asked_about_only_where_the_keeper_comes_by_one(bench, cluster) -> None:
+    cluster.forbidden |= {("create", "configmaps")}
+    assert only(findings(bench), "rights").blocks
+    service = bench.platform.new_service(bench.context())
+    found = service.rehearse(quick=True, options=JobTrialOptions(keeper_image="example/keeper:1"))
+    service.clean_up()
+    assert only(found, "rights").ok
+
+
+def test_events_that_may_not_be_listed_are_told_and_do_not_block(bench, cluster) -> None:
+    cluster.forbidden |= {("list", "events")}
+    found = findings(bench)
+    assert only(found, "rights").ok
+    assert "without saying why" in only(found, "events").message
+
+
+def test_gpus_that_only_trial_gpu_number_asks_for_are_looked_for_too(bench, cluster) -> None:
+    cluster.node.gpus = 1
+    service = bench.platform.new_service(bench.context())
+    found = service.rehearse(quick=True, options=JobTrialOptions().with_gpus(2))
+    service.clean_up()
+    assert "asks for 2 nvidia.com/gpu" in only(found, "gpus").message
+    own = JobTrialOptions(worker=RoleSettings(gpu_number=0)).with_gpus(2)
+    assert own.worker.gpu_number == 0

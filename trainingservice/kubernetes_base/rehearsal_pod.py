@@ -1,0 +1,158 @@
+"""A pod that tries what trials will have: the image, its Python, the registry's login, the way home."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from trainingservice.base import RehearsalFinding
+from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.kubernetes_base import names, pods
+from trainingservice.kubernetes_base.api import MERGE_PATCH, PODS, SECRETS, ApiRefusal, Object, error_of
+from trainingservice.kubernetes_base.belongings import login_of, remove
+from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
+from trainingservice.kubernetes_base.kind import Role
+from trainingservice.kubernetes_base.pod_template import resources_of
+from trainingservice.reach_probe import PROBE, PROBED_PATH
+
+if TYPE_CHECKING:
+    from trainingservice.kubernetes_base.service import KubernetesService
+
+#: How long the test pod may take, image included, in seconds.
+POD_DEADLINE = 60.0
+#: Seconds after which a test pod belongs to a check that nobody finished.
+LEFT_OVER = 600.0
+
+
+def try_a_pod(service: KubernetesService, options: KubernetesTrialOptions | None) -> Iterator[RehearsalFinding]:
+    """Run the probe as a pod of the reporting role, and remove it. Never raises.
+
+    Without options it has the image that a file gets that names none; what it finds then need not hold for trials.
+    """
+    role = next(iter(options.roles().values()), None) if options is not None else None
+    try:
+        for finding in _try(service, role or RoleSettings(), options):
+            if role is None and not finding.ok and finding.check != "way_home":
+                finding = replace(finding, temporary=True, message=f"{finding.message} (No experiment of yours on this "
+                                  "cluster tells which image trials have; this is the one of a file without "
+                                  "dockerImage.)")
+            yield finding
+    except ApiRefusal as refusal:
+        yield RehearsalFinding("trial", False, str(error_of(refusal, "run a test pod")), temporary=True)
+    except TrainingServiceError as error:
+        yield RehearsalFinding("trial", False, str(error), temporary=isinstance(error, TemporaryError))
+
+
+def _try(service: KubernetesService, role: RoleSettings,
+         options: KubernetesTrialOptions | None) -> Iterator[RehearsalFinding]:
+    _remove_left_over(service)
+    name = f"nniweb-rehearsal-{uuid.uuid4().hex[:8]}"
+    urls: Sequence[str] = service.context.public_urls() if service.settings.keepers_call_home() else ()
+    made: list[str] = []
+    try:
+        try:
+            spec = _spec(role, options, urls)
+            if role.private_registry_auth_path is not None:  # a name of its own: a fixed one would keep an old login
+                _make_pull_secret(service, name, role)
+                made.append(name)
+                spec["imagePullSecrets"] = [{"name": name}]
+            pod = service.api.call("POST", PODS.path(service.namespace), body={
+                "apiVersion": "v1", "kind": "Pod", "metadata": _metadata(service, name), "spec": spec})
+        except ApiRefusal as refusal:
+            yield _refused(refusal)
+            return
+        try:
+            if made:  # who removes the pod removes the Secret, also where we do not come to it
+                owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}
+                service.api.call("PATCH", SECRETS.path(service.namespace, name), content_type=MERGE_PATCH,
+                                 body={"metadata": {"ownerReferences": [owner]}})
+            yield from _outcome(service, name, role, urls)
+        finally:
+            remove(service.api, PODS, service.namespace, name)
+    finally:
+        for secret in made:
+            remove(service.api, SECRETS, service.namespace, secret)
+
+
+def _metadata(service: KubernetesService, name: str) -> Object:
+    return {"name": name, "labels": {names.REHEARSAL: service.cluster}}
+
+
+def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, urls: Sequence[str]) -> Object:
+    container: Object = {"name": "probe", "image": role.docker_image,
+                         "command": [role.python, "-c", PROBE, PROBED_PATH, *urls],
+                         "terminationMessagePolicy": "FallbackToLogsOnError"}
+    # what trials ask for, because rules of the namespace look at it; but no GPU, which might be busy for long
+    resources = resources_of(Role("probe", role, "", None, 0))
+    if resources:
+        container["resources"] = {"requests": resources, "limits": resources}
+    spec: Object = {"restartPolicy": "Never", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
+                    "activeDeadlineSeconds": int(POD_DEADLINE) + 30, "containers": [container]}
+    if options is not None and options.service_account_name:
+        spec["serviceAccountName"] = options.service_account_name
+    if options is not None and options.node_selector:
+        spec["nodeSelector"] = dict(options.node_selector)
+    return spec
+
+
+def _make_pull_secret(service: KubernetesService, name: str, role: RoleSettings) -> None:
+    service.api.call("POST", SECRETS.path(service.namespace), body={
+        "apiVersion": "v1", "kind": "Secret", "metadata": _metadata(service, name), **login_of("probe", role)})
+
+
+def _remove_left_over(service: KubernetesService) -> None:
+    """What a check left that was killed: a pod ends by its deadline, but stays."""
+    selector = f"{names.REHEARSAL}={service.cluster}"
+    for resource in (PODS, SECRETS):
+        found = service.api.call("GET", resource.path(service.namespace), query={"labelSelector": selector})
+        for item in found.get("items") or []:
+            made = pods.seconds(item["metadata"].get("creationTimestamp"))
+            if made is not None and service.context.clock() - made > LEFT_OVER:
+                remove(service.api, resource, service.namespace, item["metadata"]["name"])
+
+
+def _refused(refusal: ApiRefusal) -> RehearsalFinding:
+    if refusal.is_lack_of_rights:
+        return RehearsalFinding("trial", True, "Our account may not create a pod to try the image with; that is no "
+                                               "right it needs otherwise.")
+    if refusal.code == 403:  # rules that hold for the pods of trials as well
+        return RehearsalFinding(
+            "trial", False, "The namespace's rules do not admit a pod like those of trials: "
+            f"{str(refusal).rstrip('.')}. Change the role in the file (cpuNumber and memorySize, serviceAccountName), "
+            "or the namespace's rules.",
+            temporary="exceeded quota" in str(refusal))
+    return RehearsalFinding("trial", False, str(error_of(refusal, "create a test pod")), temporary=refusal.code >= 429)
+
+
+def _outcome(service: KubernetesService, name: str, role: RoleSettings,
+             urls: Sequence[str]) -> Iterator[RehearsalFinding]:
+    deadline = time.monotonic() + POD_DEADLINE
+    pause = 0.1
+    while True:
+        pod = service.api.call("GET", PODS.path(service.namespace, name))
+        if pods.is_over(pod):
+            break
+        if time.monotonic() > deadline:
+            why = pods.why_waiting([pod]) or "It has not ended."
+            yield RehearsalFinding("trial", False, f"A test pod with image {role.docker_image} did not run within "
+                                   f"{POD_DEADLINE:.0f} s. {why}", pods.node_of(pod), temporary=True)
+            return
+        time.sleep(pause)
+        pause = min(2.0, pause * 1.5)
+    ended = pods.termination_of(pod, "probe")
+    if (pod.get("status") or {}).get("phase") == "Succeeded":
+        way = " and reaches this server" if urls else ""
+        yield RehearsalFinding("trial", True, f"A test pod with image {role.docker_image} has a Python that fits{way}.",
+                               pods.node_of(pod))
+    elif ended is not None and ended.message.startswith("unreachable"):
+        only_loopback = all(urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1") for url in urls)
+        yield RehearsalFinding("way_home", False, f"A pod cannot reach this server ({ended.message.strip()}). Set "
+                               "NNIWEB_PUBLIC_URL or nniManagerIp to an address that pods can reach, or wayHome: log.",
+                               pods.node_of(pod), temporary=only_loopback)
+    else:
+        yield RehearsalFinding("trial", False, f"A test pod with image {role.docker_image} failed: "
+                               f"{pods.why_ended(pod, 'probe')}", pods.node_of(pod))
