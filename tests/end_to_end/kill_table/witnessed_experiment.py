@@ -23,7 +23,8 @@ SEARCH_SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "kind": {"_type": "
 SEED = 7
 #: Of TPE the fourth question already depends on the results before; asked one at a time, in one way only.
 CLASS_ARGS: dict[str, dict[str, Any]] = {"Random": {"seed": SEED},
-                                         "TPE": {"seed": SEED, "tpe_args": {"n_startup_jobs": 3}}}
+                                         "TPE": {"optimize_mode": "maximize", "seed": SEED,
+                                                 "tpe_args": {"n_startup_jobs": 3}}}
 
 #: argv: folder of the witnesses, intermediate results, seconds between two, a file to wait for at the end ("": none).
 TRIAL = """\
