@@ -37,13 +37,25 @@ def read_or_make(path: Path, make: Any) -> str:
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(make())
+        file.flush()
+        os.fsync(file.fileno())  # before it has its name: an empty key after a loss of power would be nobody's key
     try:
         os.link(draft, path)  # fails if another process was first: then its key is the key
     except FileExistsError:
         pass
     finally:
         draft.unlink()
+    _flush_names(path.parent)
     return path.read_text().strip()
+
+
+def _flush_names(folder: Path) -> None:
+    """Have the names in a folder survive a loss of power."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def secret_key(folder: Path) -> str:

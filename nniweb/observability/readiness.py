@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
-from django.utils import timezone
 
 from nniweb.experiments import room_to_write
 from nniweb.experiments.models import Experiment
@@ -35,29 +34,26 @@ def readiness() -> tuple[bool, dict[str, Any]]:
     """Whether requests should come here, and the document that says why not. Blocking; gives its connection back."""
     try:
         checks = _checks()
+        no_worker = _missing_worker() if all(check.ok for check in checks) else ""
+    except DatabaseError as error:
+        logger.warning("not ready, the database says: %s", error)
+        checks, no_worker = [Check("database", False, "The database cannot be reached; the log has what it says. "
+                                   "Running trials go on, and their reports wait with their keepers.")], ""
     finally:
         connection.close()
     warnings = {"refused": "The database takes nothing at the moment: reports wait on the trial machines and nothing "
                            "new is started. It goes on by itself; every page says more.",
                 "little room": "The data folder's disk is nearly full. Make room; every page says more."}
-    warning = warnings.get(room_to_write.kind_of_trouble())
+    found = [warnings.get(room_to_write.kind_of_trouble(), ""), no_worker]
     ready = all(check.ok for check in checks)
     return ready, {"ready": ready, "checks": [asdict(check) for check in checks],
-                   "warnings": [warning] if warning else []}
+                   "warnings": [warning for warning in found if warning]}
 
 
 def _checks() -> list[Check]:
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-        checks = [Check("database", True), _migrations()]
-        if checks[-1].ok:
-            checks.append(_worker())
-        return checks
-    except DatabaseError as error:
-        logger.warning("not ready, the database says: %s", error)
-        return [Check("database", False, "The database cannot be reached; the log has what it says. Running trials go "
-                                         "on, and their reports wait with their keepers.")]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return [Check("database", True), _migrations()]
 
 
 def _migrations() -> Check:
@@ -72,9 +68,13 @@ def _migrations() -> Check:
     return Check("migrations", True)
 
 
-def _worker() -> Check:
-    """A worker is expected while an experiment has something to do."""
-    if worker_is_alive(timezone.now()) or not Experiment.objects.unfinished().filter(
+def _missing_worker() -> str:
+    """That a worker is missed, "" where one lives or no experiment has anything to do.
+
+    A warning and no more: pages, REST and reports need none, and a proxy that turned everybody away could not even
+    show what is wrong.
+    """
+    if worker_is_alive() or not Experiment.objects.unfinished().filter(
             deleted_at=None, cluster__enabled=True).exists():
-        return Check("worker", True)
-    return Check("worker", False, f"Experiments are under way and no worker is alive. {HOW_TO_START}")
+        return ""
+    return f"Experiments are under way and no worker is alive. {HOW_TO_START}"

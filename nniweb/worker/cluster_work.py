@@ -14,6 +14,17 @@ from trainingservice.base import TrainingService
 
 
 @dataclass
+class Drain:
+    """An end that the platform saw and that is not final yet."""
+
+    #: Monotonic time at which the platform's word is final.
+    deadline: float
+    #: When the keeper had last spoken as this began; another value later says that it still does. Only ever compared
+    #: for being another one: the clock it was taken from may jump.
+    heard_at: datetime | None
+
+
+@dataclass
 class ClusterWork:
     """Kept in memory only: a take-over begins with an empty one. Used by the round thread alone."""
 
@@ -33,8 +44,8 @@ class ClusterWork:
     cleaning: set[int] = field(default_factory=set)
     #: Job names the service was told to stop.
     stops_sent: set[str] = field(default_factory=set)
-    #: Attempt -> monotonic time at which the platform's word on its end is final.
-    draining: dict[int, float] = field(default_factory=dict)
+    #: Attempt -> how long its keeper's last word is waited for.
+    draining: dict[int, Drain] = field(default_factory=dict)
     drains_loaded: bool = False
     #: Running trial with a time limit (primary key) -> monotonic time at which it was first seen running here.
     seen_running: dict[int, float] = field(default_factory=dict)

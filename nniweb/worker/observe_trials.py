@@ -7,7 +7,7 @@ an observation: the attempt ends with the keeper's ``ended``, or after the drain
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 from django.db.models import Q
@@ -18,7 +18,7 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_requeued, attempt_started, end_attempt, move_trial, want_of_trials
 from nniweb.experiments.verdict import stop_sentence
-from nniweb.worker.cluster_work import ClusterWork
+from nniweb.worker.cluster_work import ClusterWork, Drain
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.trial_job import TrialJobDetail
@@ -41,19 +41,29 @@ def observe_trials(work: ClusterWork) -> None:
     service = work.service
     if service is not None:
         changed = work.host.changed_jobs()
-        now = work.monotonic()
-        full = now >= work.next_full_look
-        if full:
-            work.next_full_look = now + FULL_LOOK_SECONDS
-            details: Sequence[TrialJobDetail] = service.list_trial_jobs()
-        else:
-            details = [detail for name in changed if (detail := _detail(service, name)) is not None]
-        for start in range(0, len(details), CHUNK):
-            _take(work, details[start: start + CHUNK])
-        if full:
-            _show_silence(work)
-            _enforce_time_limits(work)
+        try:
+            _look(work, service, changed)
+        except BaseException:
+            work.host.look_again_at(changed)  # nothing of it is lost where it could not be written
+            raise
     _finish_drains(work)
+
+
+def _look(work: ClusterWork, service: TrainingService, changed: Collection[str]) -> None:
+    """Look at all jobs, where that is due, else at those that rang."""
+    now = work.monotonic()
+    full = now >= work.next_full_look
+    details: Sequence[TrialJobDetail]
+    if full:
+        details = service.list_trial_jobs()
+    else:
+        details = [detail for name in changed if (detail := _detail(service, name)) is not None]
+    for start in range(0, len(details), CHUNK):
+        _take(work, details[start: start + CHUNK])
+    if full:
+        _show_silence(work)
+        _enforce_time_limits(work)
+        work.next_full_look = now + FULL_LOOK_SECONDS  # only now: a look that could not be written is taken again
 
 
 def _detail(service: TrainingService, name: str) -> TrialJobDetail | None:
@@ -137,28 +147,30 @@ def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revis
     if detail.start_time is None and not attempt.journal_id:
         _end_as_observed(work, attempt, revision)
     else:
-        work.draining.setdefault(attempt.pk, work.monotonic() + DRAIN_SECONDS)
+        work.draining.setdefault(attempt.pk, Drain(work.monotonic() + DRAIN_SECONDS, attempt.heard_at))
 
 
 def _load_drains(work: ClusterWork) -> None:
     """After a take-over: ends that were seen before and not yet final. Their drain time begins anew."""
     if work.drains_loaded:
         return
-    for pk in Attempt.objects.filter(trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).exclude(
-            stage=Attempt.Stage.ENDED).values_list("pk", flat=True):
-        work.draining[pk] = work.monotonic() + DRAIN_SECONDS
+    for pk, heard_at in Attempt.objects.filter(
+            trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).exclude(
+            stage=Attempt.Stage.ENDED).values_list("pk", "heard_at"):
+        work.draining[pk] = Drain(work.monotonic() + DRAIN_SECONDS, heard_at)
     work.drains_loaded = True
 
 
 def _finish_drains(work: ClusterWork) -> None:
     """End attempts whose drain time is over without a word from the keeper."""
-    over = [pk for pk, deadline in work.draining.items() if work.monotonic() >= deadline]
+    over = [pk for pk, drain in work.draining.items() if work.monotonic() >= drain.deadline]
     if not over:
         return
-    for attempt in Attempt.objects.filter(pk__in=over).exclude(stage=Attempt.Stage.ENDED).select_related("trial"):
-        heard = attempt.heard_at
-        if heard is not None and (work.now() - heard).total_seconds() < DRAIN_SECONDS:
-            work.draining[attempt.pk] = work.monotonic() + DRAIN_SECONDS  # its keeper still speaks: let it finish
+    # an end that was seen and could not be written is none: it is seen again
+    for attempt in Attempt.objects.filter(pk__in=over, observed_end__isnull=False).exclude(
+            stage=Attempt.Stage.ENDED).select_related("trial"):
+        if attempt.heard_at != work.draining[attempt.pk].heard_at:  # its keeper still speaks: let it finish
+            work.draining[attempt.pk] = Drain(work.monotonic() + DRAIN_SECONDS, attempt.heard_at)
             over.remove(attempt.pk)
             continue
         with work.lease.transaction():

@@ -9,7 +9,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from django.db import close_old_connections, connection
@@ -97,6 +97,11 @@ class ServiceHost:
         with self._guard:
             changed, self._changed = self._changed, set()
         return changed
+
+    def look_again_at(self, job_names: Collection[str]) -> None:
+        """Put names back that ``changed_jobs`` gave out and that could not be looked at."""
+        with self._guard:
+            self._changed.update(job_names)
 
     def slow_calls(self) -> list[str]:
         """What has been going on for too long, as sentences."""

@@ -1,5 +1,7 @@
 """The data folder is private, its keys are made once, and one server uses it."""
 
+import os
+import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,25 @@ def test_a_key_is_made_once_however_many_come_first_together(tmp_path: Path) -> 
     assert len(keys) == 1
     [file] = (tmp_path / "new" / "keys").iterdir()
     assert (file.name, file.stat().st_mode & 0o777) == ("secret_key", 0o600)
+
+
+def test_a_key_is_on_the_disk_before_it_has_its_name_and_the_name_before_it_is_used(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def flush(opened: int) -> None:
+        done.append("names" if stat.S_ISDIR(os.fstat(opened).st_mode) else f"{os.fstat(opened).st_size} bytes")
+        fsync(opened)
+
+    def name(draft: Path, path: Path) -> None:
+        done.append(f"link {path.name}")
+        link(draft, path)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "link", name)
+    key = data_folder.secret_key(tmp_path)
+    assert done == [f"{len(key)} bytes", "link secret_key", "names"]
 
 
 def test_folders_are_made_private_at_every_level(tmp_path: Path) -> None:

@@ -5,17 +5,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.experiments import intents
 from nniweb.experiments.models import Attempt, ClusterMetadata, Experiment, Trial, TunerEvent
-from nniweb.worker import fill_slots, teach_tuner
+from nniweb.worker import fill_slots, observe_trials, teach_tuner
 from nniweb.worker import runner as runner_module
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.testing.misbehaving import DocileTrainingService
@@ -180,6 +181,50 @@ def test_without_a_last_report_the_platforms_word_counts_after_the_drain_time(ri
     rig.until(lambda: statuses(experiment) == ["FAILED"])
     trial.refresh_from_db()
     assert (trial.message, trial.attempts.get().exit_code) == ("The node was lost.", 137)
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_clock_that_jumps_neither_prolongs_nor_cuts_the_wait_for_a_last_report(rig: Rig, jump: float) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, 0.1, end=False)
+    rig.service.say(trial.public_id, TrialJobStatus.FAILED, message="The node was lost.")
+    rig.until(lambda: Attempt.objects.get().observed_end)
+    rig.clock_error = jump
+    rig.skip(59)
+    report(trial, 0.1, 0.2, end=False)  # its keeper is still there
+    rig.skip(2)
+    rig.rounds()
+    assert statuses(experiment) == ["RUNNING"]
+    rig.skip(61)  # and then no more
+    rig.until(lambda: statuses(experiment) == ["FAILED"])
+
+
+def test_what_a_platform_said_is_looked_at_again_where_it_could_not_be_written(
+        rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.rounds()
+    write = observe_trials._write
+
+    def full(*_: object) -> None:
+        raise OperationalError("database or disk is full")
+
+    def try_and_fail() -> None:
+        monkeypatch.setattr(observe_trials, "_write", full)
+        with pytest.raises(OperationalError):
+            rig.until(lambda: False)
+        monkeypatch.setattr(observe_trials, "_write", write)
+
+    rig.service.say(trial.public_id, TrialJobStatus.RUNNING)
+    try_and_fail()
+    rig.until(lambda: statuses(experiment) == ["RUNNING"])  # by its bell: no full look is due
+    with rig.service._lock:
+        waiting = replace(rig.service._jobs[trial.public_id], status=TrialJobStatus.WAITING)
+        rig.service._jobs[trial.public_id] = waiting
+    rig.skip(31)
+    try_and_fail()
+    rig.until(lambda: statuses(experiment) == ["WAITING"])  # by a full look: nothing rang
 
 
 def test_a_job_that_never_started_ends_at_once_with_the_platforms_sentence(rig: Rig) -> None:
