@@ -384,7 +384,9 @@ class PollingTrainingService(TrainingService):
 
     def _pause(self) -> float:
         with self._lock:
-            due = [record.stop_due for record in self._jobs.values() if record.stop_due is not None]
+            # the stop of a job that is being handed over waits for that, whose end wakes the loop
+            due = [record.stop_due for record in self._jobs.values()
+                   if record.stop_due is not None and record.stage is not Stage.STARTING]
             due += [max(record.next_try, self._no_start_before) for record in self._jobs.values()
                     if record.stage is Stage.QUEUED]
             if any(record.stage in (Stage.SUBMITTED, Stage.SOUGHT) for record in self._jobs.values()):

@@ -663,3 +663,19 @@ def test_a_job_that_is_given_back_for_good_has_failed_with_the_reason(make, clou
     service.give_back("one", PermanentError("its code is gone"))
     assert service.get_trial_job("one").status is TrialJobStatus.FAILED
     assert service.get_trial_job("one").message == "its code is gone"
+
+
+def test_a_cancel_while_a_job_is_handed_over_at_once_lets_the_loop_rest_until_that_is_done(make, cloud, clock):
+    service = make(AtOnceService)
+    pauses = []
+
+    def cancel_meanwhile(job):
+        service.cancel_trial_job(job.id)
+        pauses.append(service.step())
+
+    service.while_starting = cancel_meanwhile
+    service.submit_trial_job(form("a"))
+    assert pauses == [60.0]
+    assert cloud.count("stop") == 0
+    service.step()
+    assert cloud.count("stop", "a") == 1

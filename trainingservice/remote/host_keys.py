@@ -9,6 +9,7 @@ it, its message shows the fingerprint. A key that differs is always refused.
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import os
 import threading
@@ -17,7 +18,9 @@ from pathlib import Path
 
 import paramiko
 
+from trainingservice.remote.known_hosts import FoundKeys, keys_of
 from trainingservice.remote.problems import MachineProblem
+from trialkeeper import attempt_folder
 
 #: Where OpenSSH keeps what is known.
 SYSTEM_FILES = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
@@ -52,9 +55,10 @@ class HostKeyStore:
         return next((self._demanded[name] for name in names if name in self._demanded), None)
 
     def known(self, name: str) -> dict[str, paramiko.PKey]:
-        """Key type -> key, of the system's files and of ours."""
-        known = self._of_system(name)
-        return known or self._of_file(self._file, name)
+        """Key type -> key, of the system's files and of ours, less what is revoked. Raises MachineProblem."""
+        revoked = {key.asbytes() for key in self._revoked(name)}
+        known = self._of_system(name) or self._of_file(self._file, name).known
+        return {kind: key for kind, key in known.items() if key.asbytes() not in revoked}
 
     def check(self, name: str, key: paramiko.PKey, expected: str | None) -> str:
         """"" where the key is known, or a sentence where only a first contact speaks for it. Raises MachineProblem.
@@ -62,6 +66,10 @@ class HostKeyStore:
         ``expected``: the fingerprint that the settings demand.
         """
         shown = fingerprint(key)
+        if any(other.asbytes() == key.asbytes() for other in self._revoked(name)):
+            raise MachineProblem(f"The host key {shown} of {name} is marked @revoked in known_hosts: nothing was sent "
+                                 "to it. Give the machine another host key; if the mark is wrong, remove that line.",
+                                 "host_key", needs_person=True)
         if expected is not None:
             if shown != expected:
                 raise MachineProblem(_changed(name, expected, shown, "hostKey (or host_keys) in the settings"),
@@ -70,7 +78,7 @@ class HostKeyStore:
         known = self._of_system(name)
         where = "known_hosts"
         if not known:
-            known, where = self._of_file(self._file, name), f"what was seen at first contact ({self._file})"
+            known, where = self._of_file(self._file, name).known, f"what was seen at first contact ({self._file})"
         if not known:
             self._remember(name, key)
             return (f"The host key {shown} of {name} was not known and is trusted from now on; compare it with what "
@@ -84,30 +92,37 @@ class HostKeyStore:
 
     def _of_system(self, name: str) -> dict[str, paramiko.PKey]:
         for file in self._system_files:
-            found = self._of_file(file.expanduser(), name)
+            found = self._of_file(file.expanduser(), name).known
             if found:
                 return found
         return {}
 
-    def _of_file(self, file: Path, name: str) -> dict[str, paramiko.PKey]:
-        if not file.is_file():
-            return {}
-        keys = paramiko.HostKeys()
-        with self._lock:
-            try:
-                keys.load(str(file))
-            except OSError as error:
-                raise MachineProblem(f"The known host keys in {file} cannot be read ({error.strerror}); mend its "
-                                     "rights.",
-                                     "host_key", needs_person=True) from error
-        return dict(keys.lookup(name) or {})
+    def _revoked(self, name: str) -> list[paramiko.PKey]:
+        return [key for file in self._system_files for key in self._of_file(file.expanduser(), name).revoked]
+
+    @staticmethod
+    def _of_file(file: Path, name: str) -> FoundKeys:
+        try:
+            return keys_of(file, name)
+        except OSError as error:
+            raise MachineProblem(f"The known host keys in {file} cannot be read ({error.strerror}); mend its rights.",
+                                 "host_key", needs_person=True) from error
 
     def _remember(self, name: str, key: paramiko.PKey) -> None:
-        with self._lock:
+        line = f"{name} {key.get_name()} {key.get_base64()}\n"
+        try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(descriptor, "w") as stream:
-                stream.write(f"{name} {key.get_name()} {key.get_base64()}\n")
+            # another process of the server may remember another machine at this moment
+            with self._lock, open(os.open(f"{self._file}.lock", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                before = self._file.read_text(errors="replace") if self._file.is_file() else ""
+                if before and not before.endswith("\n"):  # it was cut off once
+                    before += "\n"
+                attempt_folder.write_file(str(self._file), before + line, durable=True, secret=True)
+        except OSError as error:
+            raise MachineProblem(f"The host key of {name} cannot be kept in {self._file} on the server "
+                                 f"({error.strerror}), so nothing was sent to it; make room, or mend the rights there.",
+                                 "host_key", needs_person=isinstance(error, PermissionError)) from error
 
 
 def _changed(name: str, expected: str, shown: str, where: str) -> str:

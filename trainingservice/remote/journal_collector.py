@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import paramiko
@@ -29,6 +29,7 @@ class JournalCollector:
     def __init__(self, urls: Callable[[], tuple[str, ...]], clock: Callable[[], float] = time.time) -> None:
         self._urls, self._clock = urls, clock
         self._read: dict[str, tuple[int, int]] = {}  # folder -> (bytes that were delivered, last entry in them)
+        self._owed: dict[str, int] = {}  # folder -> entry up to which the server has all, which its keeper must be told
 
     def collect(self, connection: Connection, folder: str, job_name: str, clock_ahead: float) -> FolderState:
         """Deliver what is new of one attempt and tell its state by its files. Raises MachineProblem, OSError."""
@@ -42,6 +43,8 @@ class JournalCollector:
             if header and entries and access.get("token"):
                 self._deliver(sftp, folder, job_name, str(access["token"]), header, keeper, entries, offset,
                               clock_ahead)
+            elif folder in self._owed:
+                self._acknowledge(sftp, folder)
         state = ("ended" if exit_document else "running" if trial else "starting" if header else
                  "canceled" if canceled else "absent")
         return {"state": state, "exit": exit_document or None, "keeper_pid": keeper.get("pid"),  # type: ignore[typeddict-item]
@@ -60,6 +63,8 @@ class JournalCollector:
                 data = stream.read(MOST_AT_ONCE)
         except FileNotFoundError:
             return {}, [], 0
+        if not header.endswith(b"\n"):  # it has just been made, or the disk is full
+            return {}, [], 0
         entries, size = new_entries(data)
         accepted = _read(sftp, posixpath.join(folder, contract.ACCEPTED_FILE)) or b""
         known = max(last, int(accepted) if accepted.strip().isdigit() else 0)
@@ -75,12 +80,18 @@ class JournalCollector:
                 if reply.is_gap:
                     self._read.pop(folder, None)  # the server has less than was noted: read it all again
             else:
-                _write(sftp, posixpath.join(folder, contract.ACCEPTED_FILE), str(reply.accepted).encode())
-                _write(sftp, posixpath.join(folder, contract.WAY_FILE), b"files")
-                if reply.orders:
-                    _write(sftp, posixpath.join(folder, contract.ORDERS_FILE), json.dumps(reply.orders).encode())
                 if reply.accepted >= entries[-1]["n"]:
                     self._read[folder] = (offset, reply.accepted)
+                self._owed[folder] = reply.accepted
+                self._acknowledge(sftp, folder, reply.orders)
+
+    def _acknowledge(self, sftp: paramiko.SFTPClient, folder: str, orders: Sequence[contract.Order] = ()) -> None:
+        """Tell the keeper what the server has. Where that cannot be written, the next collection tries it again."""
+        _write(sftp, posixpath.join(folder, contract.ACCEPTED_FILE), str(self._owed[folder]).encode())
+        _write(sftp, posixpath.join(folder, contract.WAY_FILE), b"files")
+        if orders:
+            _write(sftp, posixpath.join(folder, contract.ORDERS_FILE), json.dumps(orders).encode())
+        del self._owed[folder]
 
 
 def _read(sftp: paramiko.SFTPClient, path: str) -> bytes | None:

@@ -30,7 +30,7 @@ from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_file, put_keeper, start_agent
 from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.journal_collector import JournalCollector
-from trainingservice.remote.problems import MachineProblem
+from trainingservice.remote.problems import MachineProblem, NotConnected, as_problem
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trialkeeper import contract
 
@@ -48,6 +48,8 @@ SET_ASIDE_AFTER, SET_ASIDE = 3, (60.0, 900.0)
 EARLY_DEATH = 10.0
 #: Seconds after which a stop that the agent refused is tried again.
 REPEAT_STOP = 5.0
+#: Seconds after which a start that may have been obeyed is tried again where it could not be sent again.
+REPEAT_START = 1.0
 #: Seconds between two collections of journals while there is no agent.
 COLLECT_EVERY = 2.0
 #: Seconds for which a relayed report is shown as the way in use.
@@ -154,6 +156,7 @@ class RemoteMachine:
         self._set_aside_reason = ""
         self._note = ""
         self._ways: dict[str, str] = {}
+        self._uncollected: dict[str, str] = {}  # job name -> why its journal could not be collected
         self._collected_at: float | None = None
         self._code = CodeCopies(scratch)
         self._collector = JournalCollector(relay_urls, clock)
@@ -209,17 +212,17 @@ class RemoteMachine:
         return ways[-1] if ways else ""
 
     def client(self) -> AgentClient:
-        """The agent, for a caller that may wait for it. Raises TemporaryError."""
+        """The agent, for a caller that may wait for it. Raises NotConnected."""
         client = self._client
         if client is None:
-            raise TemporaryError(f"Machine {self.name} cannot be used now: {self.problem()}")
+            raise NotConnected(f"Machine {self.name} cannot be used now: {self.problem()}")
         return client
 
     def connection(self) -> tuple[Connection, MachineFacts]:
-        """The connection, for a caller that may wait for it. Raises TemporaryError."""
+        """The connection, for a caller that may wait for it. Raises NotConnected."""
         connection, look = self._connection, self._look
         if connection is None or look is None:
-            raise TemporaryError(f"Machine {self.name} cannot be used now: {self.problem()}")
+            raise NotConnected(f"Machine {self.name} cannot be used now: {self.problem()}")
         return connection, look.facts
 
     def path(self, facts: MachineFacts, *names: str) -> str:
@@ -270,6 +273,7 @@ class RemoteMachine:
                 self._wants.starts.pop(name, None)
                 self._wants.stops.pop(name, None)
                 self._ways.pop(name, None)
+                self._uncollected.pop(name, None)
 
     def open(self) -> None:
         """Begin. Harmless when repeated."""
@@ -297,9 +301,7 @@ class RemoteMachine:
             try:
                 self._round()
             except Exception as error:
-                if not isinstance(error, TrainingServiceError):
-                    logger.exception("machine %s: a round failed", self.address)
-                self._drop(error if isinstance(error, MachineProblem) else MachineProblem(str(error)))
+                self._drop(as_problem(error, self.name))
             with self._lock:
                 if not self._closed and not self._is_due():
                     self._lock.wait(self._pause())
@@ -337,9 +339,8 @@ class RemoteMachine:
                     self._connection = connection
                     self._note = connection.note
             self._start_agent(connection)
-        except TemporaryError as error:
-            problem = error if isinstance(error, MachineProblem) else MachineProblem(str(error))
-            self._refuse(problem)
+        except Exception as error:  # whatever it is, the machine is left in peace for a while
+            self._refuse(as_problem(error, self.name))
         else:
             self._refusals = 0
             logger.info("machine %s is connected", self.address)
@@ -360,14 +361,15 @@ class RemoteMachine:
         try:
             client.relay(self._relay_file(facts), ANSWER_TIMEOUT)
             about = client.machine(timeout=ANSWER_TIMEOUT)
-        except TemporaryError:
+            look = Look(facts, str(about["machine_id"]), int(about.get("cpu_count") or 1),
+                        bool(about.get("nvidia_smi")))
+        except Exception:
             client.close()
             desk.close()
             raise
         self._code.forget()
         with self._lock:
-            self._look = Look(facts, str(about["machine_id"]), int(about.get("cpu_count") or 1),
-                              bool(about.get("nvidia_smi")))
+            self._look = look
             self._client, self._desk, self._problem = client, desk, None
             self._next_look = self._stops_not_before = 0.0
             self.answered_at = self._connected_at = self._monotonic()
@@ -478,15 +480,24 @@ class RemoteMachine:
         connection = self._connection
         if look is None or connection is None:
             return
-        try:
-            for job_name, folder in self._host.folders_on(self.address).items():
-                path = self.path(look.facts, folder)
-                asked_at = self._monotonic()
+        for job_name, folder in self._host.folders_on(self.address).items():
+            path = self.path(look.facts, folder)
+            asked_at = self._monotonic()
+            try:
                 state = self._collector.collect(connection, path, job_name, look.facts.clock_ahead)
-                if state["state"] not in ("absent", "starting"):  # that only an agent can be sure of
-                    self._host.machine_saw(self.address, job_name, state, asked_at)
-        except OSError as error:
-            raise MachineProblem(f"Journals cannot be read on {self.name}: {error}") from error
+            except MachineProblem:
+                raise  # the connection is gone, for all of them
+            except Exception as error:  # one trial's files must not keep those of the others from being collected
+                with self._lock:
+                    is_news = self._uncollected.get(job_name) != str(error)
+                    self._uncollected[job_name] = str(error)
+                logger.log(logging.WARNING if is_news else logging.DEBUG,
+                           "what trial %s left on %s cannot be collected yet: %s", job_name, self.address, error)
+                continue
+            with self._lock:
+                self._uncollected.pop(job_name, None)
+            if state["state"] not in ("absent", "starting"):  # that only an agent can be sure of
+                self._host.machine_saw(self.address, job_name, state, asked_at)
         self._collected_at = self.answered_at = self._monotonic()
 
     # --- the second thread -----------------------------------------------------------------
@@ -508,6 +519,7 @@ class RemoteMachine:
 
     def _start(self, start: _Start) -> None:
         job = start.job
+        client: AgentClient | None = None
         try:
             client = self.client()
             connection, facts = self.connection()
@@ -519,9 +531,15 @@ class RemoteMachine:
             self._return(start, error)
             return
         except TemporaryError as error:
-            if not start.is_sent:
+            if client is not None and isinstance(error, MachineProblem) and error.check == "connection":
+                self._drop_if(client, error)  # a break that is counted once: the next trial finds a new connection
+            if start.is_sent:
+                with self._lock:
+                    self._lock.wait(REPEAT_START)
+                return
+            if not isinstance(error, NotConnected):
                 self._count_failure(error)
-                self._return(start, error)
+            self._return(start, error)
             return
         with self._lock:
             if job.id not in self._wants.starts:  # canceled meanwhile

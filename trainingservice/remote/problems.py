@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from trainingservice.errors import TemporaryError
+
+logger = logging.getLogger(__name__)
 
 
 class MachineProblem(TemporaryError):
@@ -18,5 +22,17 @@ class MachineProblem(TemporaryError):
         self.needs_person = needs_person
 
 
-class NotThere(Exception):
-    """The machine is not connected at this moment; ``str(error)`` says why."""
+class NotConnected(TemporaryError):
+    """The machine is not connected at this moment; the text says why. Says nothing of what was to be done there."""
+
+
+def as_problem(error: Exception, machine: str) -> MachineProblem:
+    """The sentence for whatever went wrong with a machine. What nobody foresaw is logged with its traceback."""
+    if isinstance(error, MachineProblem):
+        return error
+    if isinstance(error, TemporaryError):
+        return MachineProblem(str(error))
+    logger.error("machine %s: an error that nobody foresaw", machine, exc_info=error)
+    return MachineProblem(f"Machine {machine} cannot be used because of an error that nobody foresaw "
+                          f"({type(error).__name__}: {' '.join(str(error).split())}); it is tried again after a pause, "
+                          "the server's log says more.")

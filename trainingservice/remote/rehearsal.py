@@ -21,7 +21,7 @@ from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
 from trainingservice.remote.host_keys import HostKeyStore
-from trainingservice.remote.problems import MachineProblem
+from trainingservice.remote.problems import MachineProblem, as_problem
 from trainingservice.shared_storage import SharedStorage
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
@@ -76,8 +76,8 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
     timeout = QUICK if quick else PATIENT
     try:
         connection = connect(settings, keys, timeout)
-    except MachineProblem as problem:
-        yield RehearsalFinding(problem.check, False, str(problem), name, temporary=not problem.needs_person)
+    except Exception as error:  # a launch goes on whatever this was, and says so
+        yield _finding(as_problem(error, name), name)
         return
     try:
         yield RehearsalFinding("connection", True, f"{settings.address} answers and user {settings.user} is let "
@@ -92,11 +92,17 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
         if not quick and not facts.error:
             yield from _with_agent(connection, facts, settings, bundle, cluster_folder, addresses, name)
     except MachineProblem as problem:
-        yield RehearsalFinding(problem.check, False, str(problem), name, temporary=not problem.needs_person)
+        yield _finding(problem, name)
     except TrainingServiceError as error:
         yield RehearsalFinding("connection", False, f"The agent on {name} does not work: {error}", name, temporary=True)
+    except Exception as error:
+        yield _finding(as_problem(error, name), name)
     finally:
         connection.close()
+
+
+def _finding(problem: MachineProblem, name: str) -> RehearsalFinding:
+    return RehearsalFinding(problem.check, False, str(problem), name, temporary=not problem.needs_person)
 
 
 def _folder_and_disk(facts: MachineFacts, name: str) -> Iterator[RehearsalFinding]:

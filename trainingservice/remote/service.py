@@ -150,9 +150,12 @@ class RemoteTrainingService(PollingTrainingService):
         return details
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        self.context.state_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
+            self.context.state_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             bundle = self.keeper_bundle()
+        except OSError as error:
+            return [RehearsalFinding("folder", False, f"The folder {self.context.state_folder} on the server cannot be "
+                                                      f"made ({error.strerror}); make room, or mend its rights.")]
         except TemporaryError as error:
             return [RehearsalFinding("folder", False, str(error))]
         findings = rehearse_machines(self._settings.machine_list, self._keys, bundle, self.cluster_folder,
@@ -192,11 +195,10 @@ class RemoteTrainingService(PollingTrainingService):
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         self._make_machines()
-        for job in jobs:
-            self._note_place(job)
+        places = {job.id: self._place_of(job) for job in jobs}
         since = self._monotonic()
-        places = {self._places.get(job.id) for job in jobs}
-        asked = [machine for address, machine in self._machines.items() if None in places or address in places]
+        asked = [machine for address, machine in self._machines.items()
+                 if None in places.values() or address in places.values()]
         for machine in asked:
             machine.look_soon()
         answered = {machine.address for machine in asked if machine.wait_for_look(since, since + ANSWER_PATIENCE)}
@@ -220,8 +222,7 @@ class RemoteTrainingService(PollingTrainingService):
 
     def stop_job(self, job: TrialJobDetail) -> None:
         self._make_machines()
-        self._note_place(job)
-        place = self._places.get(job.id)
+        place = self._place_of(job)
         for address, machine in self._machines.items():
             if place in (None, address):  # of unknown place: no machine may start it later
                 machine.stop(job.id, self._folder(job))
@@ -256,8 +257,7 @@ class RemoteTrainingService(PollingTrainingService):
         return True
 
     def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        self._note_place(job)
-        machine = self._machines.get(self._places.get(job.id, ""))
+        machine = self._machines.get(self._place_of(job) or "")
         if machine is None:
             raise TemporaryError(f"It is not known yet on which machine trial {job.id} is.")
         order: contract.Order = {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
@@ -272,8 +272,9 @@ class RemoteTrainingService(PollingTrainingService):
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
         self._make_machines()
         for job in jobs:
-            if not job.ended:
-                self._note_place(job.detail)
+            place = job.detail.platform_state.get("machine")
+            if not job.ended and isinstance(place, str) and place:
+                self._places.setdefault(job.detail.id, place)
         for machine in self._machines.values():
             machine.open()  # what is asked below needs them
         super().resume_trial_jobs(jobs)
@@ -285,36 +286,44 @@ class RemoteTrainingService(PollingTrainingService):
                 if not job.status.is_end and self._places.get(job.id, address) == address}
 
     def machine_saw(self, address: str, job_name: str, state: FolderState, asked_at: float) -> None:
+        with self._saw_lock:  # between the look at the job and the note of its place it must not end
+            seen = self._taken(address, job_name, state, asked_at)
+        if seen is not None:
+            self.note(job_name, seen)
+
+    def _taken(self, address: str, job_name: str, state: FolderState, asked_at: float) -> Observation | None:
+        """Keep what a machine said of a job; the news for the service, if any. ``_saw_lock`` is held."""
         try:
             job = self.get_trial_job(job_name)
         except TrainingServiceError:
-            return  # of a rehearsal, or of an experiment that was removed
+            return None  # of a rehearsal, or of an experiment that was removed
         place = self._places.get(job_name)
         if place not in (None, address) or job.status.is_end:
-            return
-        with self._saw_lock:
-            if state["state"] == "absent":
-                if asked_at >= self._present_at.get(job_name, 0.0):
-                    self._absent.setdefault(job_name, set()).add(address)
-                return
-            self._present_at[job_name] = self._monotonic()
-            self._absent.pop(job_name, None)
+            return None
+        if state["state"] == "absent":
+            if asked_at >= self._present_at.get(job_name, 0.0):
+                self._absent.setdefault(job_name, set()).add(address)
+            return None
+        self._present_at[job_name] = self._monotonic()
+        self._absent.pop(job_name, None)
         machine = self._machines[address]
         if place is None and state["state"] == "canceled":
             # a tombstone, laid on every machine: only the last word counts
             self._absent.setdefault(job_name, set()).add(address)
             if job.is_early_stopped is None:
-                return
+                return None
         self._places[job_name] = address
         seen = observed_state(job, state, machine.name)
         if seen is not None:
-            self._seen[job_name] = replace(seen, platform_state={**(seen.platform_state or {}), "machine": address})
-            self.note(job_name, self._seen[job_name])
+            seen = replace(seen, platform_state={**(seen.platform_state or {}), "machine": address})
+            self._seen[job_name] = seen
+        return seen
 
     def machine_gives_back(self, address: str, job_name: str, fault: TrainingServiceError) -> None:
         self.context.gpu_book.free(job_name)
-        self._places.pop(job_name, None)
-        self._seen.pop(job_name, None)
+        with self._saw_lock:
+            self._places.pop(job_name, None)
+            self._seen.pop(job_name, None)
         self.give_back(job_name, fault)
 
     def machine_says(self, job_name: str, message: str) -> None:
@@ -328,7 +337,7 @@ class RemoteTrainingService(PollingTrainingService):
 
     def _view(self, machine: RemoteMachine, job: TrialJobDetail) -> MachineView:
         settings, look = machine.settings, machine.look
-        trials = sum(place == machine.address for place in list(self._places.values()))
+        trials = sum(place == machine.address for name, place in list(self._places.items()) if name != job.id)
         gpu_look = machine.gpus.recent() if job.form.gpu_number and machine.is_connected else None
         return MachineView(
             machine.address, machine.name, machine.problem(), trials, settings.max_trial_number,
@@ -372,18 +381,29 @@ class RemoteTrainingService(PollingTrainingService):
 
     # --- places and documents --------------------------------------------------------------
 
-    def _note_place(self, job: TrialJobDetail) -> None:
-        """Remember where a resumed job is, and that its GPUs are taken."""
+    def _place_of(self, job: TrialJobDetail) -> str | None:
+        """Where a job is, as was seen here or by an earlier object; noted while the job has not ended."""
         place = job.platform_state.get("machine")
-        if job.id not in self._places and isinstance(place, str) and place:
-            self._places[job.id] = place
+        with self._saw_lock:
+            if job.id in self._places:
+                return self._places[job.id]
+            if not isinstance(place, str) or not place:
+                return None
+            try:
+                is_over = self.get_trial_job(job.id).status.is_end  # ``job`` may be older than that
+            except TrainingServiceError:
+                is_over = True
+            if not is_over:
+                self._places[job.id] = place
+            return place
 
     def _forget(self, job_name: str) -> None:
-        self._places.pop(job_name, None)
-        self._absent.pop(job_name, None)
-        self._present_at.pop(job_name, None)
-        self._seen.pop(job_name, None)
-        self._waits_since.pop(job_name, None)
+        with self._saw_lock:
+            self._places.pop(job_name, None)
+            self._absent.pop(job_name, None)
+            self._present_at.pop(job_name, None)
+            self._seen.pop(job_name, None)
+            self._waits_since.pop(job_name, None)
 
     def _unanswered(self, job: TrialJobDetail, place: str) -> Observation | None:
         """What is said of a job whose machine does not answer; None: nothing new yet."""

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_eight_trials_do_not_notice_that_their_connection_breaks(bench, proxy, l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["cut", "stall"])
+@pytest.mark.parametrize("how", ["cut", "stall", "reset"])
 def test_eight_trials_that_report_through_the_connection_outlast_a_minute_without_it(bench, proxy, lasting, how):
     service = bench.open_service()
     pairs = [(unreachable(form), go) for form, go in (lasting() for _ in range(8))]
@@ -60,11 +61,13 @@ def test_eight_trials_that_report_through_the_connection_outlast_a_minute_withou
         service.submit_trial_job(form)
     for form, _ in pairs:
         bench.wait("metrics come", lambda form=form: len(bench.entries(form, "metric")) > 3)
-    getattr(proxy, how)()
     since = time.monotonic()
+    getattr(proxy, how)()
     for _, go in pairs[:4]:
-        go.touch()  # these end while nobody can look
-    time.sleep(60.0)  # the outage itself
+        go.touch()  # these end while nobody can look, or hardly
+    while time.monotonic() - since < 60.0:  # the outage itself; what is reset comes back and is reset again
+        getattr(proxy, how)()
+        time.sleep(0.5)
     proxy.mend()
     for _, go in pairs[4:]:
         go.touch()
@@ -72,7 +75,6 @@ def test_eight_trials_that_report_through_the_connection_outlast_a_minute_withou
         bench.wait("it has reported its end", lambda form=form: bench.entries(form, "ended"), patience=90)
         bench.wait_for_end(service, form)
         assert_whole(bench, form)
-    assert time.monotonic() - since < 150
 
 
 def broken_and_mended(bench, service, proxy):
@@ -139,6 +141,54 @@ def test_a_break_at_any_byte_of_a_submission_starts_the_trial_once(bench, proxy,
     bench.wait_for_end(service, form)
     assert starts.read_text() == "start\n"
     assert len(bench.entries(form, "started")) == 1
+
+
+def outlast_a_break_while_several_start(bench, proxy, lasting, how, position):
+    """Four trials report through the connection and four more are on their way when it breaks; all come home whole.
+
+    ``position``: part of the code of the four that has been sent then; above 1 their submissions are under way.
+    """
+    service = bench.open_service()
+    running = [(unreachable(form), go) for form, go in (lasting() for _ in range(4))]
+    for form, _ in running:
+        service.submit_trial_job(form)
+    for form, _ in running:
+        bench.wait("metrics come", lambda form=form: len(bench.entries(form, "metric")) > 1)
+    script = (running[0][0].code.folder / "trial.py").read_text()
+    code = bench.code({"trial.py": script, "data.bin": random.Random(3).randbytes(1_000_000)})
+    new = [(unreachable(replace(form, code=code)), go) for form, go in (lasting() for _ in range(4))]
+    for form, _ in new:
+        bench.server.expect(form, platform="conformance", code=code)
+    proxy.cut_how = how
+    proxy.cut_after = proxy.passed + int(position * 1_000_000)
+    for form, _ in new:
+        service.submit_trial_job(form)
+    assert proxy.was_cut.wait(30)
+    if how != "reset":
+        bench.wait("it is noticed", lambda: not service.list_machines()[0].healthy)
+    for form, _ in new:  # each was tried in vain, or had been started
+        bench.wait("it was tried", lambda form=form: service.get_trial_job(form.job_name).message
+                   or bench.entries(form) or service.get_trial_job(form.job_name).status is RUNNING)
+    assert "set aside" not in service.list_machines()[0].message
+    proxy.mend()
+    for form, _ in new:
+        bench.wait("metrics come", lambda form=form: len(bench.entries(form, "metric")) > 1)
+    for form, go in [*running, *new]:
+        go.touch()
+        bench.wait_for_end(service, form)
+        assert_whole(bench, form)
+
+
+def test_a_break_while_four_trials_report_and_four_start_loses_and_doubles_nothing(bench, proxy, lasting):
+    outlast_a_break_while_several_start(bench, proxy, lasting, "cut", 0.4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["reset", "cut", "stall"])
+@pytest.mark.parametrize("position", [0.05, 0.8, 1.003, 1.006])
+def test_breaks_of_all_kinds_while_several_trials_report_and_start_lose_and_double_nothing(bench, proxy, lasting, how,
+                                                                                           position):
+    outlast_a_break_while_several_start(bench, proxy, lasting, how, position)
 
 
 @pytest.mark.parametrize("limits", [machines_module.RECONNECT, machines_module.RECONNECT_AFTER_REFUSAL])
@@ -247,7 +297,6 @@ def test_the_next_service_finds_its_trials_on_whichever_machine_they_are(bench, 
     for form, _ in pairs:
         details.append(bench.wait_for_status(service, form, RUNNING))
     bench.close_service(service)
-    from dataclasses import replace
     # half of them as a host knows them that ended before it could note where they went
     forgotten = [replace(detail, platform_state={}, machine="", status=TrialJobStatus.WAITING)
                  for detail in details[2:]]

@@ -1,8 +1,14 @@
 """Which machine gets a trial: slots, GPUs, machines that fail; real trials on several machines, fake GPUs."""
 
+import itertools
 import random
+import threading
+import time
+
+import pytest
 
 from tests.fakes.ssh_machine import needs_root
+from trainingservice.polling import Observation
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote import service as service_module
 from trainingservice.testing.bench import new_id
@@ -73,11 +79,54 @@ def test_three_machines_run_ten_trials_each_and_one_of_them_dies_in_the_middle(b
             assert bench.output(form) == "done\n"
 
 
-def test_gpus_are_shared_by_nobody_and_large_trials_do_not_starve(bench, make_gpu_machine, monkeypatch):
+def told_late(service, job, end):
+    """Its machine is asked while it runs, the answer is taken when it has just ended."""
+    look, ending = service.get_trial_job, threading.Thread(target=end)
+
+    def look_and_end(job_name):
+        seen = look(job_name)
+        if job_name == job.id and ending.ident is None:
+            ending.start()
+            ending.join(0.3)  # it ends now, or waits until the answer is taken
+        return seen
+
+    service.get_trial_job = look_and_end
+    service.machine_saw(job.platform_state["machine"], job.id, {"state": "running", "pid": 1}, time.monotonic())
+    ending.join()
+    del service.get_trial_job
+
+
+def asked_late(service, job, end):
+    end()
+    service.observe_jobs([job])
+
+
+def stopped_late(service, job, end):
+    end()
+    service.stop_job(job)
+
+
+@pytest.mark.parametrize("late", [told_late, asked_late, stopped_late])
+def test_what_comes_late_of_a_trial_that_has_ended_takes_no_place_on_its_machine(bench, machine, lasting, late):
+    bench.platform.machine_list = [machine.settings(max_trial_number=1)]
+    service = bench.open_service()
+    form, go = lasting()
+    service.submit_trial_job(form)
+    job = bench.wait_for_status(service, form, RUNNING)
+    late(service, job, lambda: service.note(form.job_name, Observation(SUCCEEDED, ended_by_itself=True)))
+    following = bench.form("true")
+    service.submit_trial_job(following)
+    bench.wait_for_end(service, following)
+    go.touch()
+    bench.wait("the first one has reported its end", lambda: bench.entries(form, "ended"))
+
+
+@pytest.mark.parametrize("per_gpu", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_no_gpu_ever_has_more_trials_than_its_machine_allows(bench, make_gpu_machine, monkeypatch, per_gpu):
     needs_root()
     monkeypatch.setattr(service_module, "KEEP_AFTER", 0.5)
     ada, bob = make_gpu_machine("ada", own_identity=True), make_gpu_machine("bob", own_identity=True)
-    bench.platform.machine_list = [ada.settings(), bob.settings()]
+    bench.platform.machine_list = [each.settings(max_trial_number_per_gpu=per_gpu) for each in (ada, bob)]
     service = bench.open_service()
     connected(bench, service)
     assert len({found.identity for found in service.list_machines()}) == 2
@@ -93,20 +142,93 @@ def test_gpus_are_shared_by_nobody_and_large_trials_do_not_starve(bench, make_gp
         service.submit_trial_job(form)
     for form in forms:
         bench.wait_for_end(service, form)
-    holding: dict[tuple[str, str], str] = {}
+    holding: dict[tuple[str, str], set[str]] = {}
     began = []
     for line in log.read_text().splitlines():
         word, number, host, gpus = line.split()
         assert len(gpus.split(",")) == wanted[int(number)]
         for gpu in gpus.split(","):
+            held = holding.setdefault((host, gpu), set())
             if word == "begin":
-                assert (host, gpu) not in holding, f"{line}, held by {holding}"
-                holding[host, gpu] = number
+                held.add(number)
+                assert len(held) <= per_gpu, f"{line}, held by {holding}"
             else:
-                assert holding.pop((host, gpu)) == number
+                held.remove(number)
         began += [int(number)] if word == "begin" else []
     assert sorted(began) == list(range(len(wanted)))
-    assert began.index(3) < len(wanted) - 1  # the first large one did not have to wait for all others
+
+
+def test_trials_that_ask_for_a_whole_machine_are_not_overtaken_for_ever(bench, make_gpu_machine, monkeypatch):
+    """Small trials hold all GPUs and more of them wait; each that ends would make room for the next small one."""
+    needs_root()
+    monkeypatch.setattr(service_module, "KEEP_AFTER", 0.0)
+    machines = [make_gpu_machine(name, own_identity=True) for name in ("ada", "bob")]
+    bench.platform.machine_list = [machine.settings() for machine in machines]
+    service = bench.open_service()
+    connected(bench, service)
+    code = bench.code({"readme": "x"})
+    goes = itertools.count()
+
+    def trial(gpus):
+        go = bench.witness / f"go{next(goes)}"
+        form = bench.form(f'until [ -e "{go}" ]; do sleep 0.1; done', gpu_number=gpus, code=code)
+        service.submit_trial_job(form)
+        return form, go
+
+    first = [trial(1) for _ in range(8)]
+    for form, _ in first:
+        bench.wait_for_status(service, form, RUNNING)
+    large = [trial(4) for _ in range(2)]
+    for form, _ in large:
+        bench.wait("it has begun to wait",
+                   lambda form=form: "Waits for 4 GPUs" in service.get_trial_job(form.job_name).message)
+    small = [trial(1) for _ in range(8)]
+    for form, _ in small:
+        bench.wait("it has begun to wait", lambda form=form: service.get_trial_job(form.job_name).message)
+    places = []
+    for machine in machines:
+        for form, go in first:  # one after the other, so that each time one GPU only is free
+            if place_of(service, form) == machine.settings().address:
+                go.touch()
+                bench.wait_for_end(service, form)
+        places.append(machine.settings().address)
+        bench.wait("a large one runs there", lambda: [
+            service.get_trial_job(form.job_name).status for form, _ in large].count(RUNNING) == len(places))
+        assert {place_of(service, form) for form, _ in large} - {None} == set(places)
+        assert {service.get_trial_job(form.job_name).status for form, _ in small} == {WAITING}
+    for form, go in [*large, *small]:
+        go.touch()
+        bench.wait_for_end(service, form)
+
+
+@pytest.mark.parametrize(("settings", "used_by_others", "gpu"), [
+    ({"gpu_indices": (1,)}, (), "1"), ({}, (0,), "1"), ({"use_active_gpu": True}, (0, 1), "0")],
+    ids=["gpuIndices", "used by others", "useActiveGpu"])
+def test_a_trial_gets_the_gpus_that_the_settings_of_its_machine_allow(bench, make_gpu_machine, settings, used_by_others,
+                                                                     gpu):
+    machine = make_gpu_machine("ada", gpus=2)
+    for index in used_by_others:
+        machine.nvidia_smi.set_processes(index, 4711)
+    bench.platform.machine_list = [machine.settings(**settings)]
+    service = bench.open_service()
+    form = bench.form("echo $CUDA_VISIBLE_DEVICES", gpu_number=1)
+    service.submit_trial_job(form)
+    assert bench.wait_for_end(service, form).gpu_indices == (int(gpu),)
+    assert bench.output(form) == f"{gpu}\n"
+
+
+def test_a_trial_waits_while_others_use_the_gpus_that_it_may_have(bench, make_gpu_machine):
+    machine = make_gpu_machine("ada", gpus=2)
+    machine.nvidia_smi.set_processes(1, 4711)
+    bench.platform.machine_list = [machine.settings(gpu_indices=(1,))]
+    service = bench.open_service()
+    form = bench.form("echo $CUDA_VISIBLE_DEVICES", gpu_number=1)
+    service.submit_trial_job(form)
+    bench.wait("it says why", lambda: "GPU 1 is used by 1 process(es) of others, useActiveGpu would share it"
+               in service.get_trial_job(form.job_name).message)
+    machine.nvidia_smi.set_processes(1)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == "1\n"
 
 
 def test_a_gpu_takes_as_many_trials_as_the_machine_says_and_no_more(bench, make_gpu_machine, lasting):

@@ -10,6 +10,7 @@ import pytest
 from tests.trainingservice.remote.conftest import assert_whole, unreachable
 from trainingservice.agent_client import AgentClient
 from trainingservice.relay_desk import RelayDesk
+from trainingservice.remote import machines as machines_module
 from trainingservice.testing.processes import is_alive
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -148,7 +149,7 @@ def test_journals_are_collected_as_files_where_no_agent_can_be_had(bench, machin
     bench.wait("it is noticed", lambda: service.list_machines()[0].agent_state == "not running")
     come = metrics(bench, form)
     bench.wait("metrics come by files", lambda: metrics(bench, form) > come + 3)
-    assert way(service) == "files"
+    bench.wait("the way is shown", lambda: way(service) == "files")
     assert "keepers" in service.list_machines()[0].message
     go.touch()
     bench.wait_for_end(service, form)
@@ -158,6 +159,44 @@ def test_journals_are_collected_as_files_where_no_agent_can_be_had(bench, machin
     keepers.with_name("elsewhere").rename(keepers)
     assert keeper.is_file()
     bench.wait("the agent is back", lambda: service.list_machines()[0].healthy)
+
+
+def test_a_trial_whose_files_cannot_be_used_keeps_no_other_journal_from_being_collected(bench, machine, lasting,
+                                                                                              monkeypatch):
+    monkeypatch.setattr(machines_module, "COLLECT_EVERY", 0.2)
+    service = bench.open_service()
+    pairs = [lasting() for _ in range(3)]
+    forms = [unreachable(form) for form, _ in pairs]
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait("metrics come", lambda form=form: metrics(bench, form) > 1)
+    empty, full, _ = (machine.home / ".nniweb" / "clusters" / "conformance" / "trials" / bench.experiment
+                         / form.job_name for form in forms)
+    keepers = machine.home / ".nniweb" / "keepers"
+    keepers.rename(keepers.with_name("elsewhere"))
+    keepers.write_text("in the way")
+    (empty / "journal.jsonl").rename(empty / "aside")  # its keeper has it open
+    (empty / "journal.jsonl").touch()
+    (full / "accepted.sftp").mkdir()  # as on a full disk, what was taken cannot be told there
+    os.kill(machine.agent_pids()[0], signal.SIGKILL)
+    bench.wait("it is noticed", lambda: service.list_machines()[0].agent_state == "not running")
+    before = [metrics(bench, form) for form in forms]
+    for number in (1, 2):
+        bench.wait("metrics come by files", lambda number=number: metrics(bench, forms[number]) > before[number] + 3)
+    bench.wait("the way is shown", lambda: way(service) == "files")
+    pairs[1][1].touch()
+    bench.wait("it has reported its end", lambda: bench.entries(forms[1], "ended"))
+    (full / "accepted.sftp").rmdir()
+    bench.wait("its keeper is told after all", lambda: (full / "accepted").is_file() and
+               int((full / "accepted").read_text()) == bench.entries(forms[1])[-1]["n"])
+    (empty / "aside").replace(empty / "journal.jsonl")
+    for (_, go), form in zip(pairs, forms, strict=True):
+        go.touch()
+        bench.wait_for_end(service, form)
+        assert_whole(bench, form)
+    keepers.unlink()
+    keepers.with_name("elsewhere").rename(keepers)
 
 
 def test_orders_reach_a_trial_whose_journal_is_collected(bench, machine, lasting):

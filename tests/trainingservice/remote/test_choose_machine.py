@@ -1,0 +1,69 @@
+"""The choice among machines by itself: which one gets a trial, which one is kept for a large one, and the reasons."""
+
+from dataclasses import replace
+
+import pytest
+
+from trainingservice.gpu_slots import GpuReading, Impossible, Waits
+from trainingservice.remote.scheduling import MachineView, Placed, choose_machine, machine_to_keep
+
+FOUR = tuple(map(GpuReading, range(4)))
+ADA, BOB = (MachineView(name, name, gpus=FOUR) for name in ("ada", "bob"))
+
+
+def holding(machine, *gpus):
+    """The machine with trials that hold these GPUs, one each."""
+    return replace(machine, booked={f"job{number}": (gpu,) for number, gpu in enumerate(gpus)})
+
+
+@pytest.mark.parametrize(("number", "machines", "expected"), [
+    (1, (holding(ADA, 0), BOB), Placed("bob", (0,))),
+    (2, (holding(ADA, 0, 2), holding(BOB, 0, 1, 2)), Placed("ada", (1, 3))),
+    (4, (holding(ADA, 3), BOB), Placed("bob", (0, 1, 2, 3))),
+    (1, (replace(ADA, failures=1), holding(BOB, 0, 1, 2)), Placed("bob", (3,))),
+    (1, (replace(holding(ADA, 0, 1), max_trials_per_gpu=2), holding(BOB, 0)), Placed("ada", (0,))),
+    (1, (replace(ADA, gpu_indices=(2,)),), Placed("ada", (2,))),
+    (1, (replace(ADA, gpus=(GpuReading(0, 3), GpuReading(1))),), Placed("ada", (1,))),
+    (1, (replace(ADA, gpus=(GpuReading(0, 3),), use_active_gpu=True),), Placed("ada", (0,))),
+    (0, (replace(ADA, trials=1, cpu_count=2), replace(BOB, trials=1, cpu_count=8)), Placed("bob")),
+    (None, (replace(ADA, problem="It is away."), replace(BOB, trials=9)), Placed("bob")),
+], ids=["least loaded", "enough free", "all four", "failing comes last", "relative load", "gpuIndices",
+        "used by others", "useActiveGpu", "by its processors", "one is away"])
+def test_a_trial_goes_to_the_machine_that_fits_best(number, machines, expected):
+    assert choose_machine(number, machines) == expected
+
+
+def test_a_trial_that_waits_says_what_each_machine_lacks():
+    waits = choose_machine(2, (holding(ADA, 0, 1, 2), replace(BOB, problem="It is away."),
+                               replace(BOB, name="cyd", gpus=None), replace(BOB, name="dan", has_gpus=False)))
+    assert isinstance(waits, Waits)
+    assert waits.reason.startswith("Waits for 2 GPUs: 1 GPU of machine ada is free; GPU 0 is held by job0;")
+    for words in ("bob: It is away", "cyd: its GPUs are being looked at", "dan has no nvidia-smi on its PATH"):
+        assert words in waits.reason
+
+
+def test_what_no_machine_can_ever_do_is_impossible():
+    refused = choose_machine(5, (ADA, BOB))
+    assert isinstance(refused, Impossible)
+    assert "which asks for 5 GPUs: This trial asks for 5 GPUs, but machine ada has 4 GPUs" in refused.reason
+
+
+def test_the_machine_that_is_kept_is_left_to_the_large_trial():
+    machines = (holding(ADA, 0), holding(BOB, 0, 1, 2))
+    assert choose_machine(1, machines) == Placed("ada", (1,))
+    assert choose_machine(1, machines, kept="ada") == Placed("bob", (3,))
+    waits = choose_machine(1, (holding(ADA, 0), holding(BOB, 0, 1, 2, 3)), kept="ada")
+    assert isinstance(waits, Waits)
+    assert "ada is kept for a trial that asks for more GPUs and has waited longer" in waits.reason
+
+
+@pytest.mark.parametrize(("number", "machines", "kept"), [
+    (4, (holding(ADA, 0, 1), holding(BOB, 0)), "bob"),
+    (4, (holding(ADA, 0), holding(BOB, 1)), "ada"),
+    (2, (replace(ADA, gpu_indices=(0, 1), booked={"job": (0,)}), holding(BOB, 0, 1, 2, 3)), "ada"),
+    (4, (replace(ADA, gpus=FOUR[:2]), holding(BOB, 0, 1, 2)), "bob"),
+    (4, (replace(ADA, problem="It is away."), replace(BOB, gpus=None)), None),
+    (4, (replace(ADA, gpus=(*FOUR[:3], GpuReading(3, 1))), holding(BOB, 0, 1)), "ada"),
+], ids=["fewest missing", "the first of equals", "gpuIndices", "large enough", "none can be asked", "used by others"])
+def test_gpus_are_kept_where_the_fewest_are_missing(number, machines, kept):
+    assert machine_to_keep(number, machines) == kept

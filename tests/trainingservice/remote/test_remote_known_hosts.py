@@ -1,0 +1,137 @@
+"""What known_hosts may hold: lines that cannot be read, markers, patterns; and what becomes of our own file."""
+
+import base64
+import errno
+import logging
+
+import paramiko
+import pytest
+
+from tests.fakes.ssh_machine import free_port
+from tests.trainingservice.remote.conftest import refusal, works
+from trainingservice.remote import machines, rehearsal
+from trainingservice.remote.host_keys import HostKeyStore
+from trainingservice.remote.problems import MachineProblem
+from trialkeeper import attempt_folder
+
+KEY = paramiko.ECDSAKey.generate()
+OTHER = paramiko.ECDSAKey.generate()
+TEXT = f"{KEY.get_name()} {KEY.get_base64()}"
+
+
+@pytest.fixture
+def file(tmp_path):
+    """The known_hosts of the fixture ``keys``."""
+    return tmp_path / "known_hosts"
+
+
+UNREADABLE = {
+    "a certificate authority": f"@cert-authority *.lab.example {TEXT}".encode(),
+    "a mark that nobody knows": f"@blessed ada {TEXT}".encode(),
+    "a key that was cut off": f"ada {TEXT[:60]}".encode(),
+    "a key whose base64 was cut off": f"ada {TEXT[:-1]}".encode(),
+    "a type without a key": b"ada ssh-ed25519",
+    "a key of an unknown type": b"ada ssh-mystery " + base64.b64encode(b"x" * 40),
+    "a key that is none": b"ada ssh-ed25519 " + base64.b64encode(b"x" * 40),
+    "bytes that are no text": b"ada \xff\xfe\x00 " + TEXT.encode(),
+    "a hashed name that is none": f"|1|abc|def {TEXT}".encode(),
+}
+
+
+@pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_a_line_that_cannot_be_used_does_not_spoil_the_others(keys, file, caplog, line):
+    caplog.set_level(logging.WARNING)
+    file.write_bytes(b"# a comment\n\n" + line + f"\nada {TEXT}\n".encode())
+    for _ in range(3):
+        assert keys.check("ada", KEY, None) == ""
+        assert list(keys.known("ada")) == [KEY.get_name()]
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [] if line.startswith(b"@cert") else len(said) == 1 and said[0].startswith(f"line 3 of {file} ")
+
+
+@pytest.mark.parametrize("names", ["ada", "*", "bob,ad?", "*,!bob", paramiko.HostKeys.hash_host("ada")],
+                         ids=["name", "all", "list", "exception", "hashed"])
+def test_a_key_that_is_revoked_is_refused_also_where_it_is_known_or_demanded(keys, file, names):
+    file.write_text(f"ada {TEXT}\n@revoked {names} {TEXT}\n")
+    assert keys.known("ada") == {}
+    for expected in (None, "SHA256:" + "x" * 43):
+        with pytest.raises(MachineProblem, match="is marked @revoked in known_hosts: nothing was sent to it") as caught:
+            keys.check("ada", KEY, expected)
+        assert (caught.value.check, caught.value.needs_person) == ("host_key", True)
+
+
+def test_names_are_compared_as_openssh_does(keys, file):
+    file.write_text(f"*.lab.example,!eve.lab.example,[10.0.0.?]:2222 {TEXT}\n")
+    assert all(keys.known(name) for name in ("ada.lab.example", "ADA.lab.example", "[10.0.0.7]:2222"))
+    assert not any(keys.known(name) for name in ("eve.lab.example", "lab.example", "10.0.0.7", "[10.0.0.17]:2222"))
+
+
+def test_our_own_file_is_mended_by_the_next_key_after_it_was_cut_off(tmp_path):
+    own = tmp_path / "state" / "host_keys"
+    store = HostKeyStore(own, system_files=())
+    assert "was not known and is trusted from now on" in store.check("ada", KEY, None)
+    own.write_bytes(own.read_bytes() + f"bob {TEXT}".encode()[:50])  # as a full disk leaves it
+    assert "was not known and is trusted from now on" in store.check("bob", OTHER, None)
+    assert "seen at first contact" in store.check("ada", KEY, None)
+    assert "seen at first contact" in store.check("bob", OTHER, None)
+    assert own.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(("number", "needs_person"), [(errno.EACCES, True), (errno.ENOSPC, False)],
+                         ids=["no write rights", "full disk"])
+def test_a_key_that_cannot_be_kept_is_not_trusted_and_the_servers_folder_is_named(make_machine, tmp_path, monkeypatch,
+                                                                                  number, needs_person):
+    def refuse(*_, **__):
+        raise OSError(number, "so it is", "host_keys")
+
+    machine, store = make_machine(), HostKeyStore(tmp_path / "host_keys", system_files=())
+    monkeypatch.setattr(attempt_folder, "write_file", refuse)
+    problem = refusal(machine.settings(host_key=None), store)
+    assert f"cannot be kept in {tmp_path / 'host_keys'} on the server (so it is), so nothing was sent" in str(problem)
+    assert (problem.check, problem.needs_person) == ("host_key", needs_person)
+    assert machine.accepted_logins() == 0
+    monkeypatch.undo()
+    assert works(machine.settings(host_key=None), store)
+
+
+def test_an_error_that_nobody_foresaw_is_a_refusal_with_growing_pauses_and_a_sentence(bench, machine, monkeypatch):
+    asked: list[int] = []
+
+    def pause(failures, limits, chance):
+        asked.append(failures)
+        return 0.01
+
+    def fail(*_):
+        raise ValueError("an odd\nvalue")
+
+    monkeypatch.setattr(machines, "growing_pause", pause)
+    for module in (machines, rehearsal):
+        monkeypatch.setattr(module, "connect", fail)
+    service = bench.open_service()
+    bench.wait("it was tried often", lambda: len(asked) > 4)
+    assert asked[:5] == [0, 1, 2, 3, 4]
+    words = "cannot be used because of an error that nobody foresaw (ValueError: an odd value)"
+    assert words in service.list_machines()[0].message
+    for quick in (True, False):
+        found, = service.rehearse(quick=quick)
+        assert words in found.message
+        assert (found.ok, found.temporary) == (False, True)
+
+
+def test_an_error_while_a_machine_is_looked_at_is_a_finding_too(bench, machine, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(rehearsal, "look_at", fail)
+    service = bench.platform.new_service(bench.context())
+    assert "(RuntimeError: odd)" in service.rehearse(quick=True)[-1].message
+    service.clean_up()
+
+
+def test_a_rehearsal_without_a_folder_on_the_server_says_so(bench, machine):
+    bench.platform.machine_list = [machine.settings(port=free_port())]
+    (bench.folder / "state").write_text("in the way")
+    service = bench.platform.new_service(bench.context())
+    found, = service.rehearse(quick=True)
+    assert f"The folder {bench.folder / 'state'} on the server cannot be made (File exists)" in found.message
+    service.clean_up()

@@ -1,0 +1,78 @@
+"""What goes over the connection: code once for each machine and content, small lines at once, signs of life."""
+
+import random
+import socket
+import threading
+
+import pytest
+
+from tests.fakes.tcp_proxy import TcpProxy
+from trainingservice.remote import connection as connection_module
+from trainingservice.remote.connection import connect
+
+SIZE = 1_000_000
+
+
+@pytest.fixture
+def proxies(bench, make_machine):
+    """Two machines, each behind a proxy that counts bytes; each takes two trials."""
+    machines = [make_machine(name) for name in ("ada", "bob")]
+    proxies = [TcpProxy(("127.0.0.1", machine.port)) for machine in machines]
+    bench.platform.machine_list = [machine.settings(port=proxy.port, max_trial_number=2)
+                                   for machine, proxy in zip(machines, proxies, strict=True)]
+    yield proxies
+    for proxy in proxies:
+        proxy.close()
+
+
+def test_code_goes_once_to_each_machine_for_each_content(bench, proxies):
+    service = bench.open_service()
+    bench.wait("both are connected", lambda: all(found.healthy for found in service.list_machines()))
+
+    def run_four(code):
+        """Four trials with it, two on each machine; megabytes that went to each, rounded."""
+        before = [proxy.passed for proxy in proxies]
+        go = bench.witness / code.sha256
+        forms = [bench.form(f'until [ -e "{go}" ]; do sleep 0.1; done; wc -c < data.bin', code=code) for _ in range(4)]
+        for form in forms:
+            service.submit_trial_job(form)
+        for form in forms:
+            bench.wait("it has started", lambda form=form: bench.entries(form, "started"))
+        go.touch()
+        for form in forms:
+            bench.wait_for_end(service, form)
+            assert bench.output(form).strip() == str(SIZE)
+        places = [service.get_trial_job(form.job_name).platform_state["machine"] for form in forms]
+        assert sorted(map(places.count, set(places))) == [2, 2]
+        return [round((proxy.passed - start) / SIZE) for proxy, start in zip(proxies, before, strict=True)]
+
+    first, second = (bench.code({"data.bin": random.Random(seed).randbytes(SIZE)}) for seed in (1, 2))
+    assert run_four(first) == [1, 1]
+    assert run_four(first) == [0, 0]
+    assert run_four(second) == [1, 1]
+
+
+def test_small_lines_go_at_once_and_a_dead_connection_is_noticed(make_machine, keys, monkeypatch):
+    monkeypatch.setattr(connection_module, "KEEPALIVE", 1)
+    machine = make_machine(lines=["LogLevel DEBUG1"])
+    opened, create = [], socket.create_connection
+
+    def create_and_keep(*arguments):
+        opened.append(create(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(connection_module.socket, "create_connection", create_and_keep)
+    connection = connect(machine.settings(), keys, 10)
+    try:
+        line, = opened
+        assert line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert line.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == connection_module.UNACKNOWLEDGED
+        asked, deadline = threading.Event(), 60
+        for _ in range(deadline * 10):
+            if "keepalive@lag.net" in machine.log.read_text(errors="replace"):
+                break
+            asked.wait(0.1)
+        assert "keepalive@lag.net" in machine.log.read_text(errors="replace")
+    finally:
+        connection.close()

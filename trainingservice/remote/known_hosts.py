@@ -1,0 +1,93 @@
+"""Reading files in the format of OpenSSH's known_hosts, line by line: one bad line says nothing of the others.
+
+paramiko gives up a whole file at its first cut-off key, and knows neither patterns nor markers. Here a line
+that cannot be read is left out and told once in the log. Lines marked ``@revoked`` count; those marked
+``@cert-authority`` do not, because host certificates are not checked.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import paramiko
+from paramiko.hostkeys import HostKeyEntry
+
+logger = logging.getLogger(__name__)
+
+_REVOKED, _CERTIFICATES = "@revoked", "@cert-authority"
+_told: set[tuple[Path, bytes]] = set()
+_telling = threading.Lock()
+
+
+@dataclass
+class FoundKeys:
+    """What a file says of one host."""
+
+    #: Key type -> the first key of that type.
+    known: dict[str, paramiko.PKey] = field(default_factory=dict)
+    revoked: list[paramiko.PKey] = field(default_factory=list)
+
+
+def keys_of(file: Path, name: str) -> FoundKeys:
+    """The keys of the host that known_hosts calls ``name``; none where there is no file. Raises OSError."""
+    found = FoundKeys()
+    try:
+        lines = file.read_bytes().splitlines()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return found
+    for number, line in enumerate(map(bytes.strip, lines), 1):
+        if not line or line.startswith(b"#"):
+            continue
+        try:
+            _read(line.decode(), name, found)
+        except Exception as error:  # paramiko and what it is built on raise of many kinds for a broken key
+            with _telling:
+                if (file, line) in _told:
+                    continue
+                _told.add((file, line))
+            logger.warning("line %d of %s cannot be read and is left out: %s", number, file,
+                           error or type(error).__name__)
+    return found
+
+
+def _read(line: str, name: str, found: FoundKeys) -> None:
+    marker = ""
+    if line.startswith("@"):
+        marker, _, line = line.partition(" ")
+        if marker == _CERTIFICATES:
+            return
+        if marker != _REVOKED:
+            raise ValueError(f"the marker {marker} is not known")
+    names, _, rest = line.strip().partition(" ")
+    if not _matches(name, names.split(",")):
+        return
+    entry = HostKeyEntry.from_line(f"{names} {rest.strip()}")
+    if entry is None or entry.key is None:
+        raise ValueError("it is cut off, or its key is of an unknown type")
+    if marker == _REVOKED:
+        found.revoked.append(entry.key)
+    else:
+        found.known.setdefault(entry.key.get_name(), entry.key)
+
+
+def _matches(name: str, written: list[str]) -> bool:
+    """As OpenSSH does it: hashed names, ``*`` and ``?``; a name with ``!`` takes the whole line away from it."""
+    matches = False
+    for each in written:
+        if each.startswith("|1|"):
+            matches = matches or hmac.compare_digest(paramiko.HostKeys.hash_host(name, each).encode(), each.encode())
+        elif _is_like(name, each.removeprefix("!")):
+            if each.startswith("!"):
+                return False
+            matches = True
+    return matches
+
+
+def _is_like(name: str, pattern: str) -> bool:
+    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(expression, name, re.IGNORECASE) is not None
