@@ -36,6 +36,14 @@ class LogInRefused(TemporaryError):
     """The platform does not accept who we say we are. Trials wait, because a person can mend that."""
 
 
+class ServerFault(TemporaryError):
+    """The platform answered with a fault of its own (5xx). ``status``: its number."""
+
+    def __init__(self, message: str, status: int, retry_after: float | None) -> None:
+        super().__init__(message, retry_after)
+        self.status = status
+
+
 @dataclass(frozen=True)
 class RestAnswer:
     """One answer. ``where``: who gave it, for sentences."""
@@ -117,9 +125,9 @@ class RestClient:
             raise TemporaryError(f"{self.where} limits how often it may be asked; {asked}.", retry_after=pause)
         if answer.status >= 500:
             said = self._refused(answer)
-            raise TemporaryError(f"{self.where} has a fault of its own (HTTP {answer.status}{': ' if said else ''}"
-                                 f"{said}); it is asked again.",
-                                 retry_after=_pause_of(response.headers.get("Retry-After")))
+            raise ServerFault(f"{self.where} has a fault of its own (HTTP {answer.status}{': ' if said else ''}"
+                              f"{said}); it is asked again.", answer.status,
+                              _pause_of(response.headers.get("Retry-After")))
         return answer
 
     def _unreached(self, error: requests.RequestException, timeout: tuple[float, float]) -> Exception:

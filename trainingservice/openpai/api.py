@@ -14,6 +14,7 @@ import yaml
 
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.openpai.config import OpenPaiClusterSettings
+from trainingservice.openpai.protocol_schema import document_text
 from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
 
 #: Jobs that one question about all of them brings at most, the newest first.
@@ -80,8 +81,7 @@ class OpenPaiApi:
 
     def submit(self, document: Mapping[str, Any]) -> None:
         """Raises NameTaken, PermanentError with what is wrong with the document, TemporaryError."""
-        body = yaml.safe_dump(dict(document), sort_keys=False, width=100_000).encode()
-        answer = self._call("POST", "api/v2/jobs", body=body, headers={"Content-Type": "text/yaml"})
+        answer = self._call("POST", "api/v2/jobs", body=document_text(document), headers={"Content-Type": "text/yaml"})
         if self._is_said_by_openpai(answer):
             return
         refusal, name = Refusal.of(answer), document["name"]
@@ -91,13 +91,18 @@ class OpenPaiApi:
         if answer.status == 413:
             raise PermanentError(f"{self.where} does not take the job document because it is too large (more than "
                                  "about 100 KB); shorten openpaiConfig.")
+        if answer.status == 403 and "storage" in refusal.message.lower():
+            raise PermanentError(f"{self.where} does not let user {self._settings.username} use a storage of the job "
+                                 f"({_storage_names(document)}): {refusal.message} Correct storageConfigName, "
+                                 "storages, or extras.storages of openpaiConfig.")
         if answer.status == 403:
             queue = (document.get("defaults") or {}).get("virtualCluster") or "default"
             raise PermanentError(f"{self.where} does not let user {self._settings.username} use the virtual cluster "
                                  f"{queue!r}, or there is none of this name: {refusal.message} Correct virtualCluster.")
         if refusal.code == "NoStorageError":
-            raise PermanentError(f"{self.where} knows no storage {self._settings.storage_config_name!r} for user "
-                                 f"{self._settings.username}: {refusal.message} Correct storageConfigName.")
+            raise PermanentError(f"{self.where} does not know a storage of the job ({_storage_names(document)}) for "
+                                 f"user {self._settings.username}: {refusal.message} Correct storageConfigName, "
+                                 "storages, or extras.storages of openpaiConfig.")
         raise PermanentError(f"{self.where} refuses the job (HTTP {answer.status} {refusal.code}): {refusal.message}")
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -263,6 +268,10 @@ class OpenPaiApi:
                                    "passwords.", retry_after=RETRY_AFTER_REFUSAL)
             self._token = str(self._dict(answer).get("token") or "")
             return self._token
+
+
+def _storage_names(document: Mapping[str, Any]) -> str:
+    return ", ".join(str(entry["name"]) for entry in document["extras"]["storages"])
 
 
 def token_expiry(token: str) -> float | None:

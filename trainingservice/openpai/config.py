@@ -16,6 +16,7 @@ from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath
 from trainingservice.memory_size import Megabytes
+from trainingservice.openpai.protocol_schema import own_document_problems
 from trainingservice.web_address import web_address
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
@@ -152,7 +153,11 @@ class OpenPaiTrialOptions(TrialOptions):
 
     @field_validator("openpai_config")
     @classmethod
-    def _has_roles(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _has_roles(cls, value: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
         if value is not None and not isinstance(value.get("taskRoles"), dict):
             raise ValueError("must be a job document of OpenPAI's protocol 2, with taskRoles")
+        is_launched = (info.context or {}).get("must_exist", False)  # else it was, and must stay readable
+        problems = own_document_problems(value) if value is not None and is_launched else []
+        if problems:
+            raise ValueError(f"OpenPAI would refuse this job document: {'; '.join(problems[:3])}")
         return value

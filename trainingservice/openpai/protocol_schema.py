@@ -6,9 +6,11 @@ cluster itself merges the kinds of prerequisites into one list, which are writte
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
+import yaml
 
 _TEXT: dict[str, Any] = {"type": "string"}
 #: Of an entry in prerequisites, whatever its type.
@@ -55,6 +57,16 @@ TASK_ROLE = {
         "commands": {"type": "array", "items": _TEXT, "minItems": 1},
     },
 }
+#: What clusters with the HiveD scheduler read; which SKUs there are only the cluster knows.
+HIVED = {
+    "type": "object",
+    "properties": {
+        "jobPriorityClass": {"enum": ["prod", "test", "oppo"]},
+        "taskRoles": {"type": "object", "additionalProperties": {
+            "type": "object", "properties": {"skuType": {"type": ["string", "null"]},
+                                             "pinnedCellId": {"type": ["string", "null"]}}}},
+    },
+}
 JOB: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -71,8 +83,11 @@ JOB: dict[str, Any] = {
         "taskRoles": {"type": "object", "minProperties": 1, "additionalProperties": False,
                       "patternProperties": {"^[A-Za-z_][A-Za-z0-9_]*$": TASK_ROLE}},
         "deployments": {"type": "array"},
-        "defaults": {"type": "object"},
-        "extras": {"type": "object"},
+        "defaults": {"type": "object", "properties": {"virtualCluster": _TEXT}},
+        "extras": {"type": "object", "properties": {
+            "storages": {"type": "array", "items": {
+                "type": "object", "required": ["name"], "properties": {"name": _TEXT, "mountPath": _TEXT}}},
+            "hivedScheduler": HIVED}},
     },
 }
 _VALIDATOR = jsonschema.Draft202012Validator(JOB)
@@ -84,7 +99,18 @@ def document_problems(document: Any) -> list[str]:
     """Why the cluster would refuse the document, one sentence part each, [] for a right one."""
     problems = [f"{_place(error.absolute_path)}{_words(error)}"
                 for error in sorted(_VALIDATOR.iter_errors(document), key=lambda error: list(map(str, error.path)))]
-    return problems or [*_names_twice(document), *_missing_prerequisites(document), *_unclosed_templates(document)]
+    return problems or [*_names_twice(document), *_missing_prerequisites(document), *_unclosed_templates(document),
+                        *_hived_problems(document), *_too_large(document)]
+
+
+def own_document_problems(document: dict[str, Any]) -> list[str]:
+    """The same of a document that a user wrote, whose name is put in later and may be missing."""
+    return document_problems({**document, "name": "put-in-later"})
+
+
+def document_text(document: Mapping[str, Any]) -> bytes:
+    """The document as it is sent."""
+    return yaml.safe_dump(dict(document), sort_keys=False, width=100_000).encode()
 
 
 def _place(path: Any) -> str:
@@ -132,10 +158,46 @@ def _missing_prerequisites(document: dict[str, Any]) -> list[str]:
 
 
 def _unclosed_templates(document: dict[str, Any]) -> list[str]:
+    """The cluster reads templates in the whole text, and has no answer but a fault (500) to one without its end."""
     problems = []
-    for role_name, role in document["taskRoles"].items():
-        text = "\n".join(role["commands"])
-        if text.count("<%") > text.count("%>"):
-            problems.append(f"taskRoles.{role_name}.commands has a <% without its %>, which the cluster takes for a "
-                            "template")
+    for place, text in _texts(document, ""):
+        rest = text
+        while "<%" in rest:
+            _, _, rest = rest.partition("<%")
+            inside, end, rest = rest.partition("%>")
+            if not end or "<%" in inside:
+                problems.append(f"{place} has a <% without its %>, which the cluster takes for a template")
+                break
     return problems
+
+
+def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """All texts of a document with where they stand; commands of a role are one script."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield f"a name in {place or 'the document'}", str(key)
+            if key == "commands" and isinstance(part, list):
+                part = "\n".join(map(str, part))
+            yield from _texts(part, f"{place}.{key}".lstrip("."))
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from _texts(part, f"{place}[{number}]")
+
+
+def _hived_problems(document: dict[str, Any]) -> list[str]:
+    roles = ((document.get("extras") or {}).get("hivedScheduler") or {}).get("taskRoles") or {}
+    problems = []
+    for name, wish in roles.items():
+        place = f"extras.hivedScheduler.taskRoles.{name}"
+        if name not in document["taskRoles"]:
+            problems.append(f"{place} names a role that taskRoles does not have")
+        if wish.get("skuType") and wish.get("pinnedCellId"):
+            problems.append(f"{place} has both skuType and pinnedCellId; give one of them")
+    return problems
+
+
+def _too_large(document: dict[str, Any]) -> list[str]:
+    size = len(document_text(document))
+    return [] if size <= MAX_BYTES else [f"the document has {size} bytes; the cluster takes {MAX_BYTES} at most"]

@@ -46,18 +46,33 @@ def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPai
     yield RehearsalFinding("rights", True, f"The cluster knows the token of user {owner}.")
     yield from _expiry(settings, clock())
     queues = api.virtual_clusters(timeout)
-    wanted = (options.virtual_cluster if options is not None else None) or "default"
+    wanted = _queue(options)
     if queues and wanted not in queues:
         yield RehearsalFinding("queue", False, f"User {owner} may not use the virtual cluster {wanted!r}; those that "
                                                f"may be used: {', '.join(queues)}. Correct virtualCluster.")
     else:
         yield RehearsalFinding("queue", True, f"Jobs go to the virtual cluster {wanted}.")
     yield from _storage(api.storage(settings.storage_config_name, timeout), settings)
-    for name in options.storages if options is not None else ():
+    for name in _further_storages(options, settings):
         is_there = api.storage(name, timeout) is not None
         yield RehearsalFinding("storage", is_there, f"Jobs mount the storage {name!r}." if is_there else
                                f"The cluster has no storage {name!r} that user {settings.username} may use; correct "
-                               "storages.")
+                               "storages, or extras.storages of openpaiConfig.")
+
+
+def _queue(options: OpenPaiTrialOptions | None) -> str:
+    """Where a job goes: virtualCluster wins over what a document of the user's own says."""
+    own = (options.openpai_config if options is not None else None) or {}
+    return str((options.virtual_cluster if options is not None else None)
+               or (own.get("defaults") or {}).get("virtualCluster") or "default")
+
+
+def _further_storages(options: OpenPaiTrialOptions | None, settings: OpenPaiClusterSettings) -> list[str]:
+    if options is None:
+        return []
+    own = ((options.openpai_config or {}).get("extras") or {}).get("storages") or []
+    names = dict.fromkeys([*options.storages, *(str(entry["name"]) for entry in own)])
+    return [name for name in names if name != settings.storage_config_name]
 
 
 def _expiry(settings: OpenPaiClusterSettings, now: float) -> Iterator[RehearsalFinding]:

@@ -21,10 +21,11 @@ from trainingservice.openpai.job_document import (
     role_command,
     role_folders,
 )
-from trainingservice.openpai.protocol_schema import document_problems
+from trainingservice.openpai.protocol_schema import document_problems, own_document_problems
 from trainingservice.openpai.rehearsal import rehearse_cluster
 from trainingservice.openpai.states import observed_detail, observed_row
 from trainingservice.polling import Observation, PollingTrainingService
+from trainingservice.rest_client import ServerFault
 from trainingservice.shared_folder import SharedFolder
 from trainingservice.storage_channel import StorageChannel
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
@@ -33,6 +34,8 @@ from trialkeeper import contract
 
 #: A job may be unknown to the cluster for so many seconds after its submission was accepted.
 NOT_THERE_YET = 30.0
+#: A user's document that the server answered with HTTP 500 so often (in about a minute) is what breaks it.
+FAULTY_DOCUMENT_AFTER = 8
 #: A job that has waited for so many seconds is asked why; so often, and so many jobs at a time.
 ASK_WHY_AFTER, ASK_WHY_EVERY, ASK_WHY_OF = 30.0, 120.0, 3
 
@@ -60,6 +63,7 @@ class OpenPaiTrainingService(PollingTrainingService):
         self._channel = StorageChannel(self._storage, context)
         self._machines: dict[str, str] = {}
         self._asked_why: dict[str, float] = {}
+        self._faults: dict[str, int] = {}
 
     def open(self) -> None:
         self._channel.open()
@@ -79,13 +83,17 @@ class OpenPaiTrainingService(PollingTrainingService):
         name = job_name(form)
         if self._storage.is_canceled(form.experiment_id, job.id):
             return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        own = cast(OpenPaiTrialOptions, form.options).openpai_config
+        if own is not None:  # what is put into it must find what the protocol says
+            _refuse(own_document_problems(own))
         document = self._document(form)
-        problems = document_problems(document)
-        if problems:
-            raise PermanentError(f"OpenPAI would refuse the job document: {'; '.join(problems[:3])}. Correct "
-                                 "openpaiConfig, or the fields it is made of.")
+        _refuse(document_problems(document))
         try:
             self._api.submit(document)
+        except ServerFault as fault:
+            if own is not None and fault.status == 500:
+                self._refuse_what_breaks_the_server(job, fault)
+            raise
         except NameTaken:
             if not self._is_ours(name, job.id):
                 raise
@@ -139,6 +147,7 @@ class OpenPaiTrainingService(PollingTrainingService):
         self._channel.job_ended(job.id)
         self._machines.pop(job.id, None)
         self._asked_why.pop(job.id, None)
+        self._faults.pop(job.id, None)
 
     # --- how -------------------------------------------------------------------------------
 
@@ -156,6 +165,21 @@ class OpenPaiTrainingService(PollingTrainingService):
         return job_document(form, options, start, storage=self._settings.storage_config_name,
                             storage_mount=self._settings.container_storage_mount_point,
                             installation=self.context.installation)
+
+    def _refuse_what_breaks_the_server(self, job: TrialJobDetail, fault: ServerFault) -> None:
+        """Raise PermanentError where a user's document has been answered with a fault often enough.
+
+        The cluster answers other questions, and one of them says that there is no such job.
+        """
+        self._faults[job.id] = self._faults.get(job.id, 0) + 1
+        if self._faults[job.id] < FAULTY_DOCUMENT_AFTER:
+            return
+        try:
+            self._api.config(job_name(job.form))
+        except NoSuchJob:
+            raise PermanentError(
+                f"{fault} It was asked {self._faults[job.id]} times and answers other questions, so the fault is taken "
+                "for a refusal. Correct openpaiConfig; if it is right, rerun the trial.") from fault
 
     def _is_ours(self, name: str, job_id: str) -> bool:
         """Whether the job of this name is this very attempt, submitted before."""
@@ -200,3 +224,8 @@ class OpenPaiTrainingService(PollingTrainingService):
                 message = f"Waits in the cluster's queue: {warnings[-1][:300]}" if warnings else ""
             answers[job.id] = replace(seen, message=message)
 
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise PermanentError(f"OpenPAI would refuse the job document: {'; '.join(problems[:3])}. Correct "
+                             "openpaiConfig, or the fields it is made of.")

@@ -1,5 +1,7 @@
 """Config files for the openpai platform: both forms, all fields, and what is refused."""
 
+import json
+
 import pytest
 
 from nniweb.experiments.config import parse_experiment_config
@@ -45,8 +47,17 @@ DOCUMENT = """
 protocolVersion: 2
 name: x
 type: job
+prerequisites: [{type: dockerimage, name: d, uri: i}]
 taskRoles: {worker: {dockerImage: d, resourcePerInstance: {gpu: 0, cpu: 1, memoryMB: 1}, commands: ["true"]}}
 """
+
+
+def wrong(commands=("true",), **more):
+    """A job document with something wrong in it, as JSON, which is YAML too."""
+    role = {"dockerImage": "d", "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 1},
+            "commands": list(commands) if isinstance(commands, tuple) else commands}
+    return json.dumps({"protocolVersion": 2, "type": "job", "taskRoles": {"a": role}, **more,
+                       "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}]})
 
 
 @pytest.fixture
@@ -129,6 +140,11 @@ def test_memory_may_have_a_unit_and_is_rounded_up(folder, size, megabytes):
     ("  host: h\n  token: t\n  trialCpuNumber: 0", "at least 1"),
     ("  host: h\n  token: t\n  virtualCluster: a-b", "virtualCluster"),
     ("  host: h\n  token: t\n  openpaiConfig: {name: x}", "taskRoles"),
+    *((f"  host: h\n  token: t\n  openpaiConfig: {wrong(**change)}", words) for change, words in (
+        ({"commands": "python3 t.py"}, "taskRoles.a.commands must be array"),
+        ({"commands": []}, "taskRoles.a.commands"), ({"secrets": "s"}, "secrets must be object"),
+        ({"extras": {"storages": "lab"}}, "extras.storages must be array"),
+        ({"defaults": "research"}, "defaults must be object"), ({"description": "<% x"}, "without its %>"))),
     ("  host: h\n  token: t\n  openpaiConfigFile: nowhere.yml", "nowhere.yml"),
     ("  host: h\n  token: t\n  openpaiConfigFile: job.yml\n  openpaiConfig: {taskRoles: {}}", "exclude each other"),
     ("  host: h\n  token: t\n  channel: pigeon", "auto"),

@@ -70,6 +70,11 @@ RESOURCES = (*ROLE, "resourcePerInstance")
     ((*ROLE, "completion"), REMOVE),
     ((*ROLE, "extraContainerOptions"), REMOVE),
     ((*ROLE, "commands"), ["echo <% $parameters.x %>", "true"]),
+    ((*ROLE, "commands"), ["echo %> and <% $parameters.x %>"]),
+    (("defaults",), {"virtualCluster": "research"}),
+    (("extras",), {"hivedScheduler": {"jobPriorityClass": "oppo", "taskRoles": {"taskrole": {"skuType": "V100"}}}}),
+    (("extras",), {"hivedScheduler": {"taskRoles": {"taskrole": {"pinnedCellId": "c", "skuType": None}}}}),
+    (("description",), "x" * 100_000),
     (("prerequisites", 0, "auth"), {"username": "u", "password": "p", "registryuri": "r"}),
     (("taskRoles", "_role2"), {**GOOD["taskRoles"]["taskrole"]}),
 ])
@@ -118,6 +123,20 @@ def test_the_cluster_takes_it(path, value):
     (("prerequisites", 0, "unknown"), 1),
     (("prerequisites",), [GOOD["prerequisites"][0]] * 2),
     (("extras",), []),
+    (("extras",), {"storages": "shared"}),
+    (("extras",), {"storages": ["shared"]}),
+    (("extras",), {"storages": [{"mountPath": "/mnt"}]}),
+    (("extras",), {"hivedScheduler": {"jobPriorityClass": "urgent"}}),
+    (("extras",), {"hivedScheduler": {"taskRoles": {"taskrole": {"skuType": "V100", "pinnedCellId": "c"}}}}),
+    (("extras",), {"hivedScheduler": {"taskRoles": {"another": {"skuType": "V100"}}}}),
+    (("secrets",), "text"),
+    (("defaults",), "research"),
+    (("parameters",), {"x": "<% $secrets.y"}),
+    (("secrets",), {"x": "a <% b"}),
+    (("description",), "100 <% of it"),
+    ((*ROLE, "commands"), ["echo %> $parameters.x <%"]),
+    ((*ROLE, "commands"), ["echo <% <% $parameters.x %>"]),
+    (("description",), "x" * 110_000),
 ])
 def test_the_cluster_refuses_it(path, value):
     assert document_problems(changed(path, value)) != []

@@ -108,7 +108,30 @@ def test_the_rehearsal_names_queue_storage_and_account(bench, platform, cluster)
 
 def test_a_missing_storage_fails_the_trial(bench, cluster):
     del cluster.storages["shared"]
-    assert "no storage 'shared'" in failed_with(bench, bench.open_service(), bench.form())
+    assert "Storage shared is not found. Correct storageConfigName" in failed_with(bench, bench.open_service(),
+                                                                                   bench.form())
+
+
+def test_a_storage_that_is_not_permitted_is_not_taken_for_a_queue(bench, cluster):
+    cluster.script(error(403, "ForbiddenUserError", "User ada is not allowed to access storage shared."), **SUBMIT)
+    message = failed_with(bench, bench.open_service(), bench.form())
+    assert "storageConfigName" in message
+    assert "virtual cluster" not in message
+
+
+def test_the_rehearsal_looks_at_the_queue_and_the_storages_of_a_document_of_ones_own(bench, platform, cluster):
+    own = {"protocolVersion": 2, "type": "job", "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
+           "taskRoles": {"a": {"commands": ["true"], "dockerImage": "d",
+                               "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 100}}},
+           "defaults": {"virtualCluster": "nowhere"}, "extras": {"storages": [{"name": "gone"}, {"name": "shared"}]}}
+    service = platform.new_service(bench.context())
+    blocking = [finding for finding in service.rehearse(
+        quick=True, options=OpenPaiTrialOptions(openpai_config=own)) if finding.blocks]
+    assert [finding.check for finding in blocking] == ["queue", "storage"]
+    assert "'nowhere'" in blocking[0].message
+    assert "no storage 'gone'" in blocking[1].message
+    findings = service.rehearse(quick=True, options=OpenPaiTrialOptions(openpai_config=own, virtual_cluster="default"))
+    assert [finding.check for finding in findings if finding.blocks] == ["storage"], "virtualCluster wins"
 
 
 def test_the_clusters_own_words_on_a_document_are_readable(bench, cluster):
@@ -117,10 +140,40 @@ def test_the_clusters_own_words_on_a_document_are_readable(bench, cluster):
 
 
 def test_a_document_that_would_be_refused_is_not_sent(bench, cluster):
-    own = {"protocolVersion": 2, "type": "job", "taskRoles": {"a": {"commands": ["true"], "dockerImage": "missing",
-           "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 100}}}}
+    """What is put into the user's document can make it too large."""
+    role = {"commands": ["true"], "dockerImage": "d", "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 100}}
+    own = {"protocolVersion": 2, "type": "job", "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
+           "taskRoles": {"a": role}, "description": "x" * (100 * 1024 - 500)}
     form = replace(bench.form(), options=OpenPaiTrialOptions(openpai_config=own))
-    assert "'missing', which is not in prerequisites" in failed_with(bench, bench.open_service(), form)
+    assert "the cluster takes 102400 at most" in failed_with(bench, bench.open_service(), form)
+    assert cluster.count("POST", "/v2/jobs") == 0
+
+
+def test_a_document_that_the_server_breaks_on_fails_its_trial_and_holds_up_no_other(bench, cluster, monkeypatch):
+    from trainingservice.openpai import service as module
+    monkeypatch.setattr(module, "FAULTY_DOCUMENT_AFTER", 3)
+    role = {"commands": ["true"], "dockerImage": "d", "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 100}}
+    own = {"protocolVersion": 2, "type": "job", "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
+           "taskRoles": {"a": role}}
+    service = bench.open_service()
+    cluster.script(Answer(500, {"message": "Cannot read properties of undefined"}), 3, **SUBMIT)
+    form = replace(bench.form(), options=OpenPaiTrialOptions(openpai_config=own))
+    assert "Cannot read properties of undefined" in failed_with(bench, service, form)
+    assert cluster.count("POST", "/v2/jobs") == 3
+    other = bench.form("true")
+    service.submit_trial_job(other)
+    bench.wait_for_end(service, other)
+
+
+@pytest.mark.parametrize("change", [{"extras": {"storages": "lab"}}, {"secrets": "text"}, {"commands": "a string"}])
+def test_a_document_that_was_stored_before_it_was_checked_fails_the_trial_and_no_other(bench, cluster, change):
+    role = {"commands": change.get("commands", ["true"]), "dockerImage": "d",
+            "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 100}}
+    own = {"protocolVersion": 2, "type": "job", "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
+           "taskRoles": {"a": role}, **{key: value for key, value in change.items() if key != "commands"}}
+    form = replace(bench.form(), options=OpenPaiTrialOptions(openpai_config=own))
+    message = failed_with(bench, bench.open_service(), form)
+    assert "OpenPAI would refuse the job document" in message
     assert cluster.count("POST", "/v2/jobs") == 0
 
 
