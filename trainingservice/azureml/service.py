@@ -17,7 +17,7 @@ from trainingservice.azureml.rehearsal import rehearse_workspace
 from trainingservice.azureml.run_log import LogJournal, RunHistory, told_end
 from trainingservice.azureml.snapshot import CODE, COMMAND, JOB_VARIABLE, make_snapshot, snapshot_key
 from trainingservice.azureml.states import observed_status
-from trainingservice.azureml.workspace import JobRequest, NoSuchJob, SeenJob, Workspace
+from trainingservice.azureml.workspace import CodeIsGone, JobRequest, NoSuchJob, SeenJob, Workspace
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code_archive import archive_of
@@ -138,7 +138,7 @@ class AzureMlTrainingService(PollingTrainingService):
             variables |= {contract.ENV_URLS: ",".join(urls), contract.ENV_TOKEN: form.keeper.token}
         else:
             variables[JOB_VARIABLE] = json.dumps(self._document(form))
-        key = snapshot_key(form.code, not urls)
+        key = snapshot_key(None if urls else self._sha256(form))
         with self._submitting:  # one upload for all who need it
             try:
                 if not urls:
@@ -152,26 +152,36 @@ class AzureMlTrainingService(PollingTrainingService):
             if form.code is not None and form.code.archive is not None and not form.code.archive.is_file():
                 raise PermanentError(f"The code archive {form.code.archive} is not there any more; launch the "
                                      "experiment again.")
-            seen = self._workspace.submit(JobRequest(
-                name=name, command=_command(options), compute=self._settings.compute_target, code=code,
-                environment=options.environment or self._environments.get(image, ""), image=image,
-                experiment_name=options.experiment_name or f"nni_exp_{form.experiment_id}",
-                display_name=f"trial {form.sequence_id} ({form.trial_job_id})", variables=variables,
-                tags={INSTALLATION_TAG: self.context.installation, EXPERIMENT_TAG: form.experiment_id,
-                      TRIAL_TAG: form.job_name},
-                inputs=options.data_mounts, outputs=dict(_outputs(options).values()), shm_size=options.shm_size,
-                docker_args=options.docker_args))
+            try:
+                seen = self._workspace.submit(JobRequest(
+                    name=name, command=_command(options), compute=self._settings.compute_target, code=code,
+                    environment=options.environment or self._environments.get(image, ""), image=image,
+                    experiment_name=options.experiment_name or f"nni_exp_{form.experiment_id}",
+                    display_name=f"trial {form.sequence_id} ({form.trial_job_id})", variables=variables,
+                    tags={INSTALLATION_TAG: self.context.installation, EXPERIMENT_TAG: form.experiment_id,
+                          TRIAL_TAG: form.job_name},
+                    inputs=options.data_mounts, outputs=dict(_outputs(options).values()), shm_size=options.shm_size,
+                    docker_args=options.docker_args))
+            except CodeIsGone:  # tried again at once by the queue, with an upload
+                self._uploaded.pop(key, None)
+                self._environments.pop(image, None)
+                raise
             if seen.code:
                 self._uploaded[key] = seen.code
             if seen.environment and options.environment is None:
                 self._environments[image] = seen.environment
         return seen
 
+    def _sha256(self, form: JobApplicationForm) -> str | None:
+        """Of the code as it is now: a folder may have changed since the last trial."""
+        if form.code is None:
+            return None
+        return form.code.sha256 or archive_of(form.code, self.context.state_folder / "code")[1]
+
     def _document(self, form: JobApplicationForm) -> contract.JobDocument:
         code: contract.CodeDocument | None = None
         if form.code is not None:
-            sha256 = form.code.sha256 or archive_of(form.code, self.context.state_folder / "code")[1]
-            code = {"sha256": sha256, "archive": CODE}
+            code = {"sha256": cast(str, self._sha256(form)), "archive": CODE}
         document = job_document(form, platform=self.platform, code=code)
         document["limits"]["claim_timeout"] = 0.0  # nobody will answer
         return document

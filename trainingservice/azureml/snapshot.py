@@ -86,11 +86,11 @@ exit $code
 """
 
 
-def snapshot_key(code: TrialCode | None, with_code: bool) -> str:
-    """What one snapshot is told from others by."""
-    if not with_code or code is None:
+def snapshot_key(sha256: str | None) -> str:
+    """What one snapshot is told from others by. ``sha256``: of the code in it, None where there is none in it."""
+    if sha256 is None:
         return "keeper"
-    return code.sha256 or str(code.folder)
+    return sha256
 
 
 def make_snapshot(folder: Path, code: TrialCode | None, with_code: bool) -> Path:

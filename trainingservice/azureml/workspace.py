@@ -34,6 +34,10 @@ class NoSuchJob(Exception):
     """The workspace has no job of this name."""
 
 
+class CodeIsGone(TemporaryError):
+    """What was uploaded before, for the code or the image, is not in the workspace any more: send it again."""
+
+
 @dataclass(frozen=True)
 class JobRequest:
     """One command job. ``code``: a local folder, or the id of one that was uploaded before; so ``environment``."""
@@ -84,7 +88,18 @@ class Workspace:
     # --- jobs ------------------------------------------------------------------------------
 
     def submit(self, request: JobRequest) -> SeenJob:
-        """Raises PermanentError, MustWait (quota), TemporaryError."""
+        """Raises CodeIsGone, PermanentError, MustWait (quota), TemporaryError."""
+        try:
+            return self._submit(request)
+        except NoSuchJob as error:  # something that the job names
+            self._is_there()
+            if request.code.startswith("/subscriptions/"):
+                raise CodeIsGone(f"{self.where} does not have the code of the job {request.name} any more, or the "
+                                 f"image or data it names: {error} It is uploaded again.") from error
+            raise PermanentError(f"{self.where} does not have what the job {request.name} names: {error} Correct the "
+                                 "environment, computeTarget, dataMounts or writableMounts.") from error
+
+    def _submit(self, request: JobRequest) -> SeenJob:
         client = self._client()
         from azure.ai.ml import Input, Output, command
         from azure.ai.ml.entities import Environment
@@ -104,16 +119,24 @@ class Workspace:
             return _seen(client.jobs.create_or_update(job))
 
     def job(self, name: str) -> SeenJob:
-        """Raises NoSuchJob."""
-        with self._sentences(f"the job {name}"):
-            return _seen(self._client().jobs.get(name))
+        """Raises NoSuchJob; TemporaryError where it is the workspace that is not there."""
+        try:
+            with self._sentences(f"the job {name}"):
+                return _seen(self._client().jobs.get(name))
+        except NoSuchJob:
+            self._is_there()
+            raise
 
     def jobs(self) -> Iterator[SeenJob]:
         """The workspace's active jobs, page by page as they are taken."""
-        with self._sentences("the list of jobs"):
-            for job in islice(self._client().jobs.list(), MOST_LISTED):
-                if job is not None:
-                    yield _seen(job)
+        try:
+            with self._sentences("the list of jobs"):
+                for job in islice(self._client().jobs.list(), MOST_LISTED):
+                    if job is not None:
+                        yield _seen(job)
+        except NoSuchJob as error:
+            raise TemporaryError(f"{self.where} does not list its jobs: {error}",
+                                 retry_after=RETRY_AFTER_REFUSAL) from error
 
     def cancel(self, name: str) -> None:
         """Ask for its end; harmless where it has ended or is not there."""
@@ -130,6 +153,13 @@ class Workspace:
                 self._client().jobs.archive(name)
         except NoSuchJob:
             return
+
+    def _is_there(self) -> None:
+        """Raises TemporaryError where the workspace has gone: that says nothing of its jobs, and may be mended."""
+        try:
+            self.facts()
+        except PermanentError as error:
+            raise TemporaryError(f"{error} Trials wait.", retry_after=RETRY_AFTER_REFUSAL) from error
 
     # --- look-ups --------------------------------------------------------------------------
 
@@ -221,7 +251,10 @@ class Workspace:
         try:
             yield
         except exceptions.ResourceNotFoundError as error:
-            raise NoSuchJob(str(error)) from error
+            if error.error is None:  # not in the service's own words: a proxy's page, say
+                raise TemporaryError(f"{self.where} answered with HTTP 404 and something that is not JSON; does a "
+                                     "proxy stand before it?") from error
+            raise NoSuchJob(_first_line(error)) from error
         except exceptions.ClientAuthenticationError as error:
             raise LogInRefused(f"{self.where} does not let us in: {_first_line(error)} Trials wait. "
                                f"{self._what_to_renew()}", retry_after=RETRY_AFTER_REFUSAL) from error

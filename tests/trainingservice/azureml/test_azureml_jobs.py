@@ -309,6 +309,49 @@ def test_a_cancel_does_not_wait_for_the_service_to_carry_it_out(bench, workspace
     bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
 
 
+# --- what is not there any more ------------------------------------------------------------
+
+
+def test_something_that_a_job_names_and_that_is_not_there_fails_it_with_a_sentence(bench, workspace):
+    workspace.script(error(404, "NotFound", "The datastore images was not found."), method="PUT", part="/jobs/")
+    message = failed_with(bench, bench.open_service(), bench.form())
+    assert "The datastore images was not found." in message
+    assert "dataMounts" in message
+
+
+def test_code_that_was_deleted_in_the_workspace_is_uploaded_again(bench, workspace):
+    service = bench.open_service()
+    code = bench.code({"word": "from the code\n"})
+    first, second = (replace(bench.form("cat word", code=code), options=AzureMlTrialOptions(channel="log"))
+                     for _ in range(2))
+    service.submit_trial_job(first)
+    bench.wait_for_end(service, first)
+    workspace.codes.clear()
+    workspace.script(error(404, "NotFound", "The code was not found."), method="PUT", part="/jobs/")
+    service.submit_trial_job(second)
+    bench.wait_for_end(service, second)
+    assert workspace.count("POST", "startPendingUpload") == 2
+
+
+def test_a_workspace_that_is_gone_says_nothing_of_its_jobs(bench, workspace):
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    workspace.script(error(404, "ResourceNotFound", "The workspace was not found."), 1000, part=azureml_workspace.W)
+    bench.wait("the cluster says so", lambda: "does not exist in resource group" in service.trouble)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    waiting = bench.form("true")
+    service.submit_trial_job(waiting)
+    bench.wait("the trial says so", lambda: "does not exist" in service.get_trial_job(waiting.job_name).message)
+    assert service.get_trial_job(waiting.job_name).status is WAITING
+    workspace.unscript()
+    go.touch()
+    bench.wait_for_end(service, form)
+    bench.wait_for_end(service, waiting)
+
+
 # --- states --------------------------------------------------------------------------------
 
 
