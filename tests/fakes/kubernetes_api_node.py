@@ -69,6 +69,12 @@ class Node:
                 running.killed_because = reason
                 running.kill_all()
 
+    def stop(self, pod_name: str) -> None:
+        """The node asks a pod to end, as a drain does; the pod stays."""
+        for running in list(self._pods.values()):
+            if running.name == pod_name:
+                running.ask_to_end()
+
     def evict(self, pod_name: str, message: str) -> None:
         """The node runs short of something and throws the pod out."""
         for running in list(self._pods.values()):
@@ -127,6 +133,11 @@ class _Pod:
             self.kill_all()
             self.thread.join(10)
         self._store.remove("pods", self._namespace, self.name)
+
+    def ask_to_end(self) -> None:
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                self._process.send_signal(signal.SIGTERM)
 
     def kill_all(self) -> None:
         with self._lock:

@@ -61,7 +61,11 @@ class ReplicatedKind(TrialKind):
                                                  "template": template} for role, template in pods}
         return {"apiVersion": self.resource.api_version, "kind": self.resource.kind,
                 "metadata": {"name": name, "labels": dict(labels)},
-                "spec": {"runPolicy": run_policy, self.specs: replicas}}
+                "spec": {"runPolicy": run_policy, self.specs: replicas, **self.more_of_spec()}}
+
+    def more_of_spec(self) -> Object:
+        """Further fields of spec."""
+        return {}
 
     def see(self, trial: Object, reporting: str) -> Seen:
         status = trial.get("status") or {}
@@ -123,6 +127,10 @@ class MPIJobKind(ReplicatedKind):
 
     def __init__(self, version: str) -> None:
         self.resource = Resource(GROUP, version, "mpijobs", "MPIJob")
+
+    def more_of_spec(self) -> Object:
+        # else mpirun, and with it the trial, fails while images of workers are still being pulled; v1 waits by itself
+        return {"launcherCreationPolicy": "WaitForWorkersReady"} if self.resource.version == "v2beta1" else {}
 
     def runs_keeper(self, role: str) -> bool:
         return role == "launcher"

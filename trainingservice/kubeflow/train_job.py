@@ -22,7 +22,8 @@ TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob
 #: Who we are among those that patch a runtime.
 MANAGER = "nniweb/trials"
 #: What of a pod a runtime can be patched with.
-_POD_FIELDS = ("serviceAccountName", "nodeSelector", "imagePullSecrets", "volumes", "initContainers")
+_POD_FIELDS = ("serviceAccountName", "automountServiceAccountToken", "nodeSelector", "imagePullSecrets", "volumes",
+               "initContainers", "terminationGracePeriodSeconds")
 
 
 class TrainJobKind(TrialKind):

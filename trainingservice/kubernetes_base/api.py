@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
+import yaml
 from kubernetes import config as kubernetes_config
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
@@ -94,12 +95,15 @@ class KubernetesApi:
         self._access = access
         self._lock = threading.Lock()
         self._client: ApiClient | None = None
+        self._known_address = ""
         self.requests = 0
 
     @property
     def address(self) -> str:
-        """The API server's address. Raises PermanentError where the access cannot be read."""
-        return str(self._connected().configuration.host)
+        """The API server's address. Raises PermanentError where the access could never be read."""
+        if not self._known_address:
+            self._connected()
+        return self._known_address
 
     def close(self) -> None:
         """Close all connections. The next call opens new ones."""
@@ -115,7 +119,14 @@ class KubernetesApi:
     def _connected(self) -> ApiClient:
         with self._lock:
             if self._client is None:
-                self._client = ApiClient(_configuration(self._access))
+                try:
+                    configuration = _configuration(self._access)
+                except PermanentError as error:
+                    if self._known_address:  # it has worked: somebody is writing the file, or will mend it
+                        raise ApiAway(str(error)) from error
+                    raise
+                self._client = ApiClient(configuration)
+                self._known_address = str(configuration.host)
             return self._client
 
     def call(self, method: str, path: str, *, query: Mapping[str, str] = {}, body: Object | None = None,
@@ -237,6 +248,9 @@ def error_of(refusal: ApiRefusal, doing: str) -> TemporaryError | PermanentError
                               "certificate in the kubeconfig.", 15.0)
     if refusal.code == 403 and "exceeded quota" in said:
         return TemporaryError(f"The namespace's quota is used up: {said}.", 15.0)
+    if refusal.code == 403 and "is forbidden: " in said and not refusal.is_lack_of_rights:
+        return TemporaryError(f"The namespace's rules do not allow to {doing}: {said}. Change the role in the file, or "
+                              "the rules.", 30.0)
     if refusal.code == 403 and "admission webhook" not in said:
         return TemporaryError(f"We have no right to {doing}: {said}. Give our account the role in "
                               "docs/deploy/kubernetes/role.yaml.", 30.0)
@@ -258,7 +272,8 @@ def _configuration(access: ApiAccess) -> Configuration:
             path = None if access.kubeconfig is None else str(access.kubeconfig.expanduser())
             kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=path, context=access.context, persist_config=False, client_configuration=configuration)
-    except (kubernetes_config.ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+    except (kubernetes_config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError,
+            AttributeError) as error:  # the client takes a file for a mapping without looking
         where = access.kubeconfig or "kubectl's own kubeconfig (KUBECONFIG or ~/.kube/config)"
         raise PermanentError(f"Access to Kubernetes cannot be read from {where}: {_plain(error)}. Set kubeconfig and "
                              "context, or run the server in the cluster.") from error

@@ -137,7 +137,7 @@ class Belongings:
         except ApiRefusal as refusal:
             if refusal.code not in (404, 409):
                 raise
-            found = self._find_secret(name)
+            found = self.find_secret(name)
             if found is None or names.CANCELED in (found["metadata"].get("annotations") or {}):
                 raise WasCanceled from refusal
             self._patch(name, {"metadata": {"ownerReferences": [owner]}})
@@ -145,7 +145,8 @@ class Belongings:
     def _patch(self, name: str, patch: Object) -> Object:
         return self._api.call("PATCH", SECRETS.path(self._namespace, name), body=patch, content_type=MERGE_PATCH)
 
-    def _find_secret(self, name: str) -> Object | None:
+    def find_secret(self, name: str) -> Object | None:
+        """A Secret, None where there is none. Raises ApiRefusal."""
         try:
             return self._api.call("GET", SECRETS.path(self._namespace, name))
         except ApiRefusal as refusal:
@@ -155,7 +156,7 @@ class Belongings:
 
     def token_of(self, job_name: str) -> str:
         """The token in the trial's Secret; "" where there is none."""
-        found = self._find_secret(names.trial_secret(job_name))
+        found = self.find_secret(names.trial_secret(job_name))
         data = (found or {}).get("data") or {}
         return base64.b64decode(data.get(TOKEN_KEY) or "").decode()
 
@@ -179,14 +180,18 @@ class Belongings:
                 if refusal.reason != "AlreadyExists":
                     raise
 
-    def sweep_tombstones(self) -> None:
-        """Remove the tombstones that have done their work."""
+    def sweep_tombstones(self) -> frozenset[str]:
+        """Remove the tombstones that have done their work. Names of the trials' Secrets that nothing owns."""
+        ownerless = set()
         found = self._api.call("GET", SECRETS.path(self._namespace),
                                query={"labelSelector": f"{names.CLUSTER}={self._cluster},{names.TRIAL}"})
         for secret in found.get("items") or []:
             laid = (secret["metadata"].get("annotations") or {}).get(names.CANCELED, "")
             if laid.isdigit() and self._clock() - float(laid) > TOMBSTONE_LIFE:
                 remove(self._api, SECRETS, self._namespace, secret["metadata"]["name"])
+            elif not secret["metadata"].get("ownerReferences"):
+                ownerless.add(str(secret["metadata"]["name"]))
+        return frozenset(ownerless)
 
 
 def remove(api: KubernetesApi, resource: Resource, namespace: str, name: str) -> bool:

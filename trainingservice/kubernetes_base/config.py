@@ -92,8 +92,9 @@ class RunPolicy(SettingsModel):
         default=None, ge=1, description="The cluster ends the trial after so many seconds. maxTrialDuration is better: "
                                         "its trials count as early stopped.")
     backoff_limit: int | None = Field(
-        default=None, ge=0, description="How often the cluster may start failed pods again. Default 0: a trial that "
-                                        "fails has failed.")
+        default=None, ge=0, description="How often the cluster may start failed pods again. Default 0. It is no way to "
+                                        "run a trial again: its attempt belongs to the first pod's keeper, and that of "
+                                        "a second pod ends at once; retry runs a trial again.")
     suspend: bool | None = Field(
         default=None, description="Create trials suspended: something else (Kueue, say) lets them run.")
 

@@ -11,6 +11,7 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from trainingservice.errors import TrainingServiceError
@@ -37,6 +38,8 @@ PAUSES = (0.5, 30.0)
 #: A watch that lasted so many seconds, or told of an object, was a good one: the next follows at once. Bookmarks do not
 #: count: a server that shuts down may end each new watch at once with one.
 GOOD_WATCH = 10.0
+#: How many objects that went are remembered: more than can go while one submission waits for its answer.
+REMEMBERED = 1000
 #: Objects per page of a list.
 PAGE = 500
 
@@ -57,6 +60,8 @@ class Mirror:
         self._objects: dict[str, Object] = {}
         #: Names that became known by our own calls since the running list began.
         self._put_while_listing: set[str] = set()
+        #: Uids of objects that went lately; the oldest are forgotten.
+        self._deleted: deque[object] = deque(maxlen=REMEMBERED)
         self._version = ""
         self._listed_at = float("-inf")
         self._faults = 0
@@ -101,9 +106,14 @@ class Mirror:
             return list(self._objects.values())
 
     def put(self, trial: Object) -> None:
-        """An object that we have just made, before the watch tells of it."""
+        """An object that we have just made, before the watch tells of it.
+
+        One whose end the watch has told already stays away: else it would be there until the next list.
+        """
         name = trial["metadata"]["name"]
         with self._lock:
+            if trial["metadata"].get("uid") in self._deleted:
+                return
             self._put_while_listing.add(name)
             self._objects.setdefault(name, self._slim(trial))
 
@@ -214,7 +224,7 @@ class Mirror:
         try:
             for event in watch.events():
                 count += event.get("type") != "BOOKMARK"
-                self._take(event)
+                self.take(event)
         except ApiAway:
             if not self._was_good(began, count):
                 raise
@@ -226,7 +236,8 @@ class Mirror:
     def _was_good(self, began: float, count: int) -> bool:
         return count > 0 or self._monotonic() - began >= GOOD_WATCH
 
-    def _take(self, event: Object) -> None:
+    def take(self, event: Object) -> None:
+        """One event of the watch. Raises ApiRefusal for one that is an error."""
         item = event.get("object") or {}
         kind = event.get("type")
         if kind == "ERROR":
@@ -241,6 +252,7 @@ class Mirror:
             self._version = str(metadata.get("resourceVersion") or self._version)
             if kind == "DELETED":
                 self._objects.pop(name, None)
+                self._deleted.append(metadata.get("uid"))
                 self._put_while_listing.discard(name)
             else:
                 self._objects[name] = self._slim(item)

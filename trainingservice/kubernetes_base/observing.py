@@ -62,9 +62,11 @@ def observation(seen: Seen, of_trial: Sequence[Object], reporting: Object | None
 def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, container: str,
          end: Mapping[str, Any] | None) -> Observation:
     said = None if end is None else observed_exit(end)
-    if said is not None and said.status is TrialJobStatus.SYS_CANCELED and reporting is not None \
-            and (reporting.get("status") or {}).get("reason") == "Evicted":
-        return replace(said, message=pods.why_ended(reporting, container))
+    if said is not None and reporting is not None:
+        if said.status is TrialJobStatus.SYS_CANCELED and (disrupted := pods.why_disrupted(reporting)):
+            return replace(said, message=disrupted)
+        if said.status is TrialJobStatus.FAILED and (out_of_memory := pods.ran_out_of_memory(reporting, container)):
+            return replace(said, message=f"{said.message} {out_of_memory}")  # the keeper itself was spared
     if seen.phase is Phase.CANCELED and (said is None or said.status is TrialJobStatus.SYS_CANCELED):
         return replace(said or Observation(TrialJobStatus.SYS_CANCELED, start_time=seen.start_time,
                                            end_time=seen.end_time), message=seen.message)

@@ -54,7 +54,7 @@ def slim(pod: Object) -> Object:
     kept_status = {key: status[key] for key in ("phase", "reason", "message", "containerStatuses",
                                                 "initContainerStatuses", "startTime") if status.get(key)}
     conditions = [condition for condition in status.get("conditions") or []
-                  if condition.get("type") == "PodScheduled" or condition.get("reason") == "DisruptionTarget"]
+                  if condition.get("type") == "PodScheduled" or condition.get("type") == "DisruptionTarget"]
     if conditions:
         kept_status["conditions"] = conditions
     kept = {key: metadata[key] for key in ("name", "labels", "deletionTimestamp", "uid") if key in metadata}
@@ -115,12 +115,34 @@ def end_in(message: object) -> Mapping[str, Any] | None:
     return document if isinstance(document, dict) and document.get("reason") in contract.END_REASONS else None
 
 
-def why_ended(pod: Object, container: str) -> str:
-    """Why a pod ended whose keeper did not say it: out of memory, evicted, no Python in the image."""
+def why_disrupted(pod: Object) -> str:
+    """Why the cluster took a pod away, a sentence: evicted, preempted, its node drained; "" where it did not."""
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
     if status.get("reason") == "Evicted":
         return f"Pod {name} was evicted from node {node_of(pod)}: {_sentence(status.get('message'))}"
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            said = f": {_sentence(condition['message'])}" if condition.get("message") else "."
+            return f"The cluster took pod {name} from node {node_of(pod)} ({condition.get('reason')}){said}"
+    return ""
+
+
+def ran_out_of_memory(pod: Object, container: str) -> str:
+    """A sentence where the kernel killed something in the trial's container; "" otherwise."""
+    ended = termination_of(pod, container)
+    if ended is None or ended.reason != "OOMKilled":
+        return ""
+    return (f"Pod {pod['metadata']['name']} was killed because it used more memory than it may (OOMKilled); raise "
+            "memorySize, or use less.")
+
+
+def why_ended(pod: Object, container: str) -> str:
+    """Why a pod ended whose keeper did not say it: out of memory, evicted, no Python in the image."""
+    status = pod.get("status") or {}
+    name = pod["metadata"]["name"]
+    if disrupted := why_disrupted(pod):
+        return disrupted
     ended = termination_of(pod, container)
     if ended is None:
         for init in status.get("initContainerStatuses") or []:
@@ -130,9 +152,8 @@ def why_ended(pod: Object, container: str) -> str:
                 return (f"The init container {init.get('name')} of pod {name}, image {init.get('image')}, ended with "
                         f"exit code {state['exitCode']}{said}")
         return f"Pod {name} failed: {_sentence(status.get('message') or status.get('reason') or 'no reason given')}"
-    if ended.reason == "OOMKilled":
-        return (f"Pod {name} was killed because it used more memory than it may (OOMKilled); raise memorySize, or use "
-                "less.")
+    if out_of_memory := ran_out_of_memory(pod, container):
+        return out_of_memory
     said = f" It said: {_sentence(ended.message[-500:])}" if ended.message and ended.end is None else ""
     if ended.reason in ("StartError", "ContainerCannotRun") or ended.exit_code in (126, 127):
         return (f"Pod {name} could not start the keeper; the image must hold Python 3.8 or later under the name that "

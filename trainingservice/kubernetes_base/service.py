@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import logging
 import threading
 import time
@@ -86,6 +87,8 @@ class KubernetesService(PollingTrainingService):
         self._trials: Mirror | None = None
         self._pods: Mirror | None = None
         self._pod_index = PodIndex()
+        #: Names of trials' Secrets that a server before us may not have come to hand over.
+        self._unfinished: set[str] = set()
         self._ends: dict[str, Mapping[str, Any]] = {}  # job name -> what its reporting keeper left
         self._ended_since: dict[str, float] = {}  # job name -> monotonic time when its object was first seen ended
 
@@ -109,7 +112,7 @@ class KubernetesService(PollingTrainingService):
             self.collected.open()
         self._mirrors()
         try:
-            self.belongings.sweep_tombstones()
+            self._unfinished = set(self.belongings.sweep_tombstones())
         except ApiRefusal as refusal:
             logger.warning("old tombstones stay: %s", error_of(refusal, "list the Secrets"))
 
@@ -154,13 +157,15 @@ class KubernetesService(PollingTrainingService):
 
     def start_job(self, job: TrialJobDetail) -> Observation:
         trials, _ = self._mirrors()
-        if trials.get(names.object_name(job.id)) is None:
-            self._room.check()
-            try:
-                trial = self.submission.submit(job)
-            except WasCanceled:
-                return Observation(TrialJobStatus.SYS_CANCELED, message=_CANCELED_BEFORE)
-            trials.put(trial)
+        known = trials.get(names.object_name(job.id))
+        try:
+            if known is not None:
+                self.submission.finish(job, known)
+            else:
+                self._room.check()
+                trials.put(self.submission.submit(job))
+        except WasCanceled:
+            return Observation(TrialJobStatus.SYS_CANCELED, message=_CANCELED_BEFORE)
         self._room.take(job.id)
         seen = self._observe(job)
         return seen if seen is not None else Observation(TrialJobStatus.WAITING)
@@ -174,6 +179,8 @@ class KubernetesService(PollingTrainingService):
         self._complaints.ask([uid for job in jobs if job.status is TrialJobStatus.WAITING
                               and (trial := trials.get(names.object_name(job.id))) is not None
                               for uid in unexplained(trial, self._pod_index.of_job(job.id))])
+        if self._unfinished:
+            self._finish_submissions(jobs, trials)
         answers: dict[str, Observation | None] = {}
         for job in jobs:
             if trials.get(names.object_name(job.id)) is not None:
@@ -186,6 +193,19 @@ class KubernetesService(PollingTrainingService):
                 ended_before = end is not None and end.get("reason") != contract.STOPPED
                 answers[job.id] = observed_exit(end) if end is not None and ended_before else None
         return answers
+
+    def _finish_submissions(self, jobs: Sequence[TrialJobDetail], trials: Mirror) -> None:
+        for job in jobs:
+            trial = trials.get(names.object_name(job.id))
+            if names.trial_secret(job.id) not in self._unfinished or trial is None:
+                continue
+            try:
+                with contextlib.suppress(WasCanceled):  # then the object goes, and that is seen
+                    self.submission.finish(job, trial)
+            except TrainingServiceError as error:  # next time: nothing of the trial depends on it now
+                logger.warning("the Secret of trial %s has no owner yet: %s", job.id, error)
+                return
+            self._unfinished.discard(names.trial_secret(job.id))
 
     def stop_job(self, job: TrialJobDetail) -> None:
         name = names.object_name(job.id)
@@ -202,6 +222,8 @@ class KubernetesService(PollingTrainingService):
                 self.api.call("DELETE", resource.path(self.namespace),
                               query={"labelSelector": selector, "propagationPolicy": "Background"})
             except ApiRefusal as refusal:
+                if refusal.code == 404:  # whoever removed the kind itself removed its objects with it
+                    continue
                 raise error_of(refusal, f"delete the {resource.plural} of the experiment") from refusal
         self.belongings.forget()
         self.collected.forget(experiment_id)
@@ -315,7 +337,8 @@ class KubernetesService(PollingTrainingService):
         except TrainingServiceError:
             return
         if reporting_pod([pod], self._reporting_role(job)) is not None and not job.status.is_end:
-            self._ends[job_name] = ended.end
+            disrupted = pods.why_disrupted(pod) if ended.end.get("reason") == contract.STOPPED else ""
+            self._ends[job_name] = {**ended.end, "message": disrupted} if disrupted else ended.end
 
     def _tell(self, job_name: str) -> None:
         try:

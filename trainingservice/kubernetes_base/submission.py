@@ -76,15 +76,30 @@ class Submission:
         try:
             secret = self._service.belongings.make_trial_secret(job, documents)
             trial = self._create(job, manifest)
-            try:
-                self._service.belongings.hand_over(secret, trial)
-            except WasCanceled:
-                remove(self._service.api, self._service.kind.resource, self._service.namespace,
-                       trial["metadata"]["name"])
-                raise
+            self._hand_over(secret, trial)
         except ApiRefusal as refusal:
             raise error_of(refusal, f"prepare the trial {job.id}") from refusal
         return trial
+
+    def finish(self, job: TrialJobDetail, trial: Object) -> None:
+        """Of a trial whose object is there since an earlier try: who owns the Secret. Raises WasCanceled."""
+        try:
+            secret = self._service.belongings.find_secret(names.trial_secret(job.id))
+            if secret is None or not secret["metadata"].get("ownerReferences"):
+                self._hand_over(secret or {"metadata": {"name": names.trial_secret(job.id), "resourceVersion": "0"}},
+                                {"apiVersion": self._service.kind.resource.api_version,
+                                 "kind": self._service.kind.resource.kind, "metadata": trial["metadata"]})
+        except ApiRefusal as refusal:
+            raise error_of(refusal, f"prepare the trial {job.id}") from refusal
+
+    def _hand_over(self, secret: Object, trial: Object) -> None:
+        try:
+            if names.CANCELED in (secret["metadata"].get("annotations") or {}):
+                raise WasCanceled
+            self._service.belongings.hand_over(secret, trial)
+        except WasCanceled:
+            remove(self._service.api, self._service.kind.resource, self._service.namespace, trial["metadata"]["name"])
+            raise
 
     def manifest_of(self, job: TrialJobDetail, roles: Sequence[Role], delivery: Delivery) -> Object:
         """The trial's object as it is sent."""

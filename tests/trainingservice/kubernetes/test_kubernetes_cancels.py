@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainingservice.kubernetes_base import names
+from trainingservice.kubernetes_base import service as kubernetes_service
 from trainingservice.trial_job import ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -76,3 +77,39 @@ def test_trials_of_other_clusters_in_the_namespace_are_left_alone(bench, cluster
     bench.wait_for_end(service, form)
     service.clean_up_experiment(bench.experiment)
     assert [job["metadata"]["name"] for job in cluster.store.all("jobs")] == ["foreign"]
+
+
+def test_a_secret_that_could_not_be_handed_over_is_handed_over_at_the_next_try(bench, cluster) -> None:
+    service = bench.open_service()
+    form = bench.form("echo once")
+    cluster.faults.append({"status": 500, "times": 1, "verb": "patch", "path": "/secrets"})
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    bench.wait("the Job owns the Secret", lambda: secret_of(cluster, form)["metadata"].get("ownerReferences"))
+    assert cluster.verbs["create", "jobs"] == 1
+
+
+def test_a_crash_before_the_secret_was_handed_over_is_made_good(bench, cluster) -> None:
+    first = bench.open_service()
+    form = bench.form("echo here; sleep 600")
+    cluster.faults.append({"status": 500, "times": 100_000, "verb": "patch", "path": "/secrets"})
+    first.submit_trial_job(form)
+    bench.wait("the Job is there", lambda: cluster.store.all("jobs"))
+    bench.close_service(first)
+    cluster.faults.clear()
+    second = bench.open_service([ResumedJob(TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, 1000.0),
+                                            submitted=True)])
+    bench.wait("the Job owns the Secret", lambda: secret_of(cluster, form)["metadata"].get("ownerReferences"))
+    second.cancel_trial_job(form.job_name)
+    bench.wait_for_end(second, form, TrialJobStatus.USER_CANCELED)
+
+
+def test_an_experiment_can_be_deleted_where_the_kind_itself_is_gone(bench, cluster, monkeypatch) -> None:
+    monkeypatch.setattr(kubernetes_service, "PODS_GONE", 0.1)  # the double has no collector that would take the pods
+    service = bench.open_service()
+    form = bench.form("echo once")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    del cluster.kinds["jobs"]
+    service.clean_up_experiment(form.experiment_id)
+    assert cluster.store.all("secrets") == []
