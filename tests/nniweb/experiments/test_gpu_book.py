@@ -1,0 +1,37 @@
+"""The book of GPUs in the database: one for all experiments and clusters, whoever books."""
+
+import pytest
+
+from nniweb.experiments.gpu_book import AttemptGpuBook
+from nniweb.experiments.models import Attempt
+
+pytestmark = pytest.mark.django_db
+
+
+def test_what_one_experiment_holds_another_one_does_not_get(make_attempt) -> None:
+    mine, other = make_attempt(), make_attempt()
+    assert mine.trial.experiment != other.trial.experiment
+    book, of_another_process = AttemptGpuBook(), AttemptGpuBook()
+    assert book.book("m1", mine.job_name, (0, 1), 1)
+    assert not of_another_process.book("m1", other.job_name, (1, 2), 1)
+    assert of_another_process.booked("m1") == {mine.job_name: (0, 1)}
+    assert of_another_process.book("m2", other.job_name, (1, 2), 1)  # another machine's
+    assert (book.booked("m1"), book.booked("m2")) == ({mine.job_name: (0, 1)}, {other.job_name: (1, 2)})
+    book.free(mine.job_name)
+    assert of_another_process.book("m1", other.job_name, (1, 2), 1)
+    assert (book.booked("m1"), book.booked("m2")) == ({other.job_name: (1, 2)}, {})
+
+
+def test_a_gpu_takes_as_many_trials_of_all_experiments_as_it_may(make_attempt) -> None:
+    book, attempts = AttemptGpuBook(), [make_attempt() for _ in range(3)]
+    assert [book.book("m1", attempt.job_name, (0,), 2) for attempt in attempts] == [True, True, False]
+    assert book.book("m1", attempts[0].job_name, (0,), 2)  # its own booking is no other's
+
+
+def test_an_attempt_that_has_ended_holds_nothing_and_gets_nothing(make_attempt) -> None:
+    book, mine, other = AttemptGpuBook(), make_attempt(), make_attempt()
+    assert book.book("m1", mine.job_name, (0,), 1)
+    Attempt.objects.filter(pk=mine.pk).update(stage=Attempt.Stage.ENDED)
+    assert book.booked("m1") == {}
+    assert book.book("m1", other.job_name, (0,), 1)
+    assert not book.book("m1", mine.job_name, (1,), 1)
