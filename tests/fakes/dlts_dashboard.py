@@ -156,7 +156,9 @@ class DltsDashboard(HttpDouble):
             body = request.json()
         except ValueError:
             return text(400, "Bad Request")
-        if not isinstance(body, dict) or not body.get("team", body.get("vcName") if isinstance(body, dict) else None):
+        if not isinstance(body, dict):
+            return text(400, " should be object")
+        if not (body.get("team") or body.get("vcName")):
             return text(400, " should have required property 'team'")
         if not isinstance(body.get("team", ""), str):
             return text(400, ".team should be string")
@@ -223,7 +225,7 @@ class DltsDashboard(HttpDouble):
 
     def _endpoints(self, request: Request, job_id: str) -> Answer:
         job = self.jobs.get(job_id)
-        rows = [] if job is None else job.endpoints
+        rows = [] if job is None or job_id in self.foreign else job.endpoints
         for row in rows:
             row["patience"] -= 1
             if row["patience"] < 0:

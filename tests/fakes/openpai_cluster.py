@@ -20,7 +20,7 @@ import yaml
 
 from tests.fakes.container_process import ContainerProcess
 from tests.fakes.http_double import Answer, HttpDouble, Request
-from trainingservice.openpai.protocol_schema import document_problems
+from tests.fakes.openpai_protocol import refusals
 
 #: The server takes documents up to about this size.
 MOST_BODY = 100 * 1024
@@ -164,7 +164,7 @@ class OpenPaiCluster(HttpDouble):
             document = yaml.safe_load(text)
         except yaml.YAMLError as problem:
             return Answer(500, {"message": str(problem)})
-        problems = document_problems(document)
+        problems = refusals(document)
         if problems:
             return error(400, "InvalidProtocolError",
                          json.dumps([{"keyword": "?", "dataPath": "", "message": problem} for problem in problems]))

@@ -4,13 +4,17 @@ import logging
 from dataclasses import replace
 
 import pytest
+import requests
 
 from tests.fakes.dlts_dashboard import json_as_text, text
 from tests.fakes.http_double import Answer
 from tests.trainingservice.jobs_of_tests import check_that_an_outage_of_a_minute_loses_nothing, failed_with
+from trainingservice.dlts.api import DltsApi
 from trainingservice.dlts.config import DltsTrialOptions
 from trainingservice.dlts.job_body import job_body
 from trainingservice.dlts.states import observed_record
+from trainingservice.errors import TemporaryError
+from trainingservice.rest_client import LogInRefused
 from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING, RUNNING, FAILED = TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED
@@ -326,6 +330,70 @@ def test_a_fault_while_asking_changes_nothing_and_is_said(bench, dashboard, last
     dashboard.unscript()
     go.touch()
     bench.wait_for_end(service, form)
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (text(400, ".team should be string"), ".team should be string"), (text(400, "Bad Request"), "HTTP 400"),
+    (text(413, "request entity too large"), "larger than 1 MB")])
+def test_what_the_dashboards_schema_refuses_fails_the_trial_in_its_words(bench, dashboard, answer, words):
+    dashboard.script(answer, **SUBMIT)
+    assert words in failed_with(bench, bench.open_service(), bench.form())
+    assert dashboard.jobs == {}
+
+
+@pytest.mark.parametrize(("body", "words"), [
+    (b"{", "Bad Request"), (b"{}", " should have required property 'team'"),
+    (b'{"team": 5}', ".team should be string")])
+def test_the_double_refuses_what_the_dashboards_schema_refuses(dashboard, body, words):
+    answer = requests.post(f"{dashboard.address}/api/clusters/lab/jobs", data=body, timeout=30,
+                           params={"email": dashboard.email, "password": dashboard.password})
+    assert (answer.status_code, answer.text) == (400, words)
+
+
+@pytest.mark.parametrize(("words", "sentence"), [("Team is not found", "correct team"),
+                                                 ("Cluster is not found", "correct cluster")])
+def test_a_team_or_cluster_that_goes_away_ends_no_running_trial(bench, dashboard, lasting, words, sentence):
+    form, starts, go = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    dashboard.script(text(404, words), 1000, part="/clusters/")
+    assert sentence in failed_with(bench, service, bench.form())
+    bench.wait("the cluster says so", lambda: sentence in service.trouble)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    dashboard.unscript()
+    go.touch()
+    bench.wait_for_end(service, form)
+
+
+def test_a_job_of_somebody_else_shows_no_endpoints(platform, dashboard):
+    from tests.fakes.dlts_dashboard import Job
+    dashboard.jobs["theirs"] = Job("theirs", {"jobName": "x"}, "running", endpoints=[{"podPort": 40000, "patience": 0}])
+    dashboard.foreign.add("theirs")
+    assert DltsApi(platform.settings()).endpoints("theirs") == []
+
+
+def test_the_name_of_an_endpoint_is_cut_to_what_the_dashboard_takes(platform, dashboard):
+    from tests.fakes.dlts_dashboard import Job
+    dashboard.jobs["mine"] = Job("mine", {"jobName": "x"}, "running")
+    api = DltsApi(platform.settings())
+    api.open_port("mine", "a-name-of-more-than-16-letters", 40001)
+    assert [row["name"] for row in api.endpoints("mine")] == ["a-name-of-more-t"]
+    with pytest.raises(TemporaryError, match="502"):
+        api.open_port("mine", "name", 80)
+
+
+def test_the_email_must_be_spelt_as_the_key_was_made_for_it(platform, dashboard):
+    api = DltsApi(platform.settings(email=dashboard.email.upper()))
+    with pytest.raises(LogInRefused, match="email must be spelt as the dashboard shows it"):
+        api.check_log_in()
+
+
+def test_a_method_that_the_address_does_not_know_is_a_fault_of_the_address(platform, dashboard):
+    dashboard.script(text(405, "Method Not Allowed"), 2)
+    with pytest.raises(TemporaryError, match="correct dashboard"):
+        DltsApi(platform.settings()).job("any")
 
 
 SIGN_IN = "<html>sign in</html>"

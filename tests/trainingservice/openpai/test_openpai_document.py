@@ -5,6 +5,7 @@ import copy
 import pytest
 import yaml
 
+from tests.fakes.openpai_protocol import refusals
 from trainingservice.openpai.config import OpenPaiTrialOptions
 from trainingservice.openpai.job_document import TOKEN_SECRET, KeeperStart, job_document
 from trainingservice.openpai.protocol_schema import document_problems
@@ -80,6 +81,7 @@ RESOURCES = (*ROLE, "resourcePerInstance")
 ])
 def test_the_cluster_takes_it(path, value):
     assert document_problems(changed(path, value)) == []
+    assert refusals(changed(path, value)) == [], "the double agrees"
 
 
 @pytest.mark.parametrize(("path", "value"), [
@@ -145,6 +147,15 @@ def test_the_cluster_refuses_it(path, value):
 @pytest.mark.parametrize("document", [None, [], "text", 3])
 def test_what_is_no_document_at_all_is_refused(document):
     assert document_problems(document) != []
+    assert refusals(document) != []
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    (("name",), "a~b"), (("unknown",), 1), (("prerequisites",), []), (("prerequisites",), REMOVE),
+    (("prerequisites", 0, "unknown"), 1), (("taskRoles",), {}), ((*ROLE, "instances"), 0), ((*ROLE, "commands"), []),
+    ((*ROLE, "dockerImage"), "another"), ((*RESOURCES, "cpu"), 1.5), ((*RESOURCES, "disk"), 1), (("secrets",), "text")])
+def test_the_double_refuses_by_rules_of_its_own(path, value):
+    assert refusals(changed(path, value)) != []
 
 
 def form(command="python3 t.py --x '$HOME' \"<% %>\"", **more):
