@@ -178,6 +178,11 @@ if _database_url:
         # a process that is frozen in the middle of a transaction, or whose host lost its power, holds rows no longer
         # than it holds its leases
         _options.setdefault("options", "-c idle_in_transaction_session_timeout=10000")
+        # a server that is gone without a word (its host lost its power, a network that swallows) is noticed within
+        # about 15 s, not after the operating system's two hours; what stands in the URL's query counts more
+        for _name, _value in (("connect_timeout", 5), ("keepalives", 1), ("keepalives_idle", 5),
+                              ("keepalives_interval", 3), ("keepalives_count", 3), ("tcp_user_timeout", 15_000)):
+            _options.setdefault(_name, _value)
         _options["pool"] = {
             "min_size": 1, "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20)), "timeout": 10,
             "reconnect_timeout": 4}

@@ -1,12 +1,12 @@
 """Worker processes: whether anybody is there to run trials."""
 
-from django.utils import timezone
+from django.db.models import Exists, OuterRef
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import generics, serializers
 
 from nniweb.experiments.models import Worker
-from nniweb.experiments.worker_presence import ALIVE_FOR
+from nniweb.experiments.worker_presence import alive_workers
 
 
 class WorkerSerializer(serializers.ModelSerializer[Worker]):
@@ -20,11 +20,12 @@ class WorkerSerializer(serializers.ModelSerializer[Worker]):
 
     @extend_schema_field(OpenApiTypes.BOOL)
     def get_alive(self, worker: Worker) -> bool:
-        return timezone.now() - worker.heard_at < ALIVE_FOR
+        return bool(worker.is_heard)  # type: ignore[attr-defined]  # annotated by the view
 
 
 class WorkersView(generics.ListAPIView[Worker]):
     """Worker processes, the latest first. Where none is alive, no trial starts."""
 
     serializer_class = WorkerSerializer
-    queryset = Worker.objects.order_by("-started_at", "id")
+    queryset = Worker.objects.annotate(is_heard=Exists(alive_workers().filter(pk=OuterRef("pk")))).order_by(
+        "-started_at", "id")

@@ -16,7 +16,7 @@ from nniweb.api.cluster_metadata import metadata_documents
 from nniweb.api.clusters import metadata_keys
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
 from nniweb.experiments.visibility import may_change_cluster, visible_clusters, visible_experiments
-from nniweb.experiments.worker_presence import ALIVE_FOR
+from nniweb.experiments.worker_presence import alive_workers
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
 
@@ -109,7 +109,7 @@ def driver_of(cluster: Cluster) -> str:
         worker = Worker.objects.filter(pk=cluster.lease_holder).first()
         where = f"process {worker.pid} on {worker.host}" if worker else cluster.lease_holder
         return f"Driven by the worker {where}."
-    alive = Worker.objects.filter(heard_at__gte=now - ALIVE_FOR)
+    alive = alive_workers()
     if cluster.pinned_host and not alive.filter(host=cluster.pinned_host).exists():
         return f"Nobody drives it: no worker is alive on {cluster.pinned_host}, which it belongs to."
     if not alive.exists():

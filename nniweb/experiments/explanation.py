@@ -20,7 +20,7 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
     """
     experiments = list(experiments)
     unfinished = [experiment for experiment in experiments if not experiment.is_finished]
-    hosts = alive_hosts(now) if unfinished else frozenset()
+    hosts = alive_hosts() if unfinished else frozenset()
     found = {experiment.pk: experiment.message for experiment in experiments}
     refused = write_trouble() if unfinished else ""
     for experiment in unfinished:

@@ -62,7 +62,8 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
         now = timezone.now()
         if experiment.status == ExperimentStatus.STOPPING:
             raise Refused("The experiment is still stopping; wait until it is STOPPED.")
-        if experiment.is_finished and (reason := limit_reached(experiment, now)):
+        if experiment.is_finished and (reason := limit_reached(experiment, now)) \
+                and not Trial.objects.unfinished().filter(experiment=experiment).exists():
             raise Refused(f"{reason} Raise the limit, then the experiment goes on by itself.")
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:

@@ -5,7 +5,7 @@ maxTrialNumber, and the tuner hears only how the last attempt ended. What earlie
 """
 
 from nniweb.experiments.models import Attempt, Experiment
-from nniweb.experiments.models.experiment import ExperimentTarget
+from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -34,9 +34,10 @@ def retries_left(attempt: Attempt, status: TrialJobStatus, reason: str) -> tuple
     kind = kind_of_failure(status, reason)
     if kind is None:
         return None
-    experiment = Experiment.objects.filter(trials__pk=attempt.trial_id).only("retry", "target").get()
+    experiment = Experiment.objects.filter(trials__pk=attempt.trial_id).only("retry", "target", "status").get()
     most = int(experiment.retry.get(kind, 0))
-    if not most or experiment.target == ExperimentTarget.STOP:
+    # that of a paused experiment is due, and waits until it is resumed
+    if not most or experiment.target == ExperimentTarget.STOP or experiment.status == ExperimentStatus.ERROR:
         return None
     ends = Attempt.objects.filter(trial_id=attempt.trial_id).values_list("end_reason", flat=True)
     number = sum((end == contract.EXITED) == (kind == ON_FAILURE) for end in ends)

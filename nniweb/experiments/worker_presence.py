@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from django.utils import timezone
+from django.db.models import QuerySet
+from django.db.models.functions import Now
 
 from nniweb.experiments.models import Cluster, Worker
 from nniweb.experiments.room_to_write import write_trouble
@@ -14,15 +15,19 @@ ALIVE_FOR = timedelta(seconds=15)
 HOW_TO_START = "Start the server (make run, or python manage.py serve), or a worker alone (python manage.py worker)."
 
 
-def worker_is_alive(now: datetime | None = None) -> bool:
+def worker_is_alive() -> bool:
     """False where none has been heard of, unless it is known that no worker could make itself heard."""
-    return bool(alive_hosts(now)) or bool(write_trouble())
+    return bool(alive_hosts()) or bool(write_trouble())
 
 
-def alive_hosts(now: datetime | None = None) -> frozenset[str]:
+def alive_workers() -> QuerySet[Worker]:
+    """Workers heard lately. Written and judged by the database's clock, as leases are: hosts may disagree."""
+    return Worker.objects.filter(heard_at__gte=Now() - ALIVE_FOR)
+
+
+def alive_hosts() -> frozenset[str]:
     """Names of the hosts on which a worker is alive. One query."""
-    heard = Worker.objects.filter(heard_at__gte=(now or timezone.now()) - ALIVE_FOR)
-    return frozenset(heard.values_list("host", flat=True))
+    return frozenset(alive_workers().values_list("host", flat=True))
 
 
 def absence_of(cluster: Cluster, hosts: Collection[str], now: datetime) -> str:

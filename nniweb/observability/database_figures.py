@@ -13,9 +13,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, Worker
+from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.worker_presence import ALIVE_FOR
+from nniweb.experiments.worker_presence import alive_workers
 from nniweb.worker.lease import LEASE_SECONDS
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -39,7 +39,7 @@ class DatabaseFigures(Collector):
         yield from self._ages(cluster_of, now)
         yield from self._leases(clusters.values(), now)
         alive = GaugeMetricFamily("nniweb_workers", "Workers heard of lately.")
-        alive.add_metric([], Worker.objects.filter(heard_at__gte=now - ALIVE_FOR).count())
+        alive.add_metric([], alive_workers().count())
         yield alive
 
     @staticmethod

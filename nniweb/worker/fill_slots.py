@@ -32,6 +32,10 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 #: New trials asked for and made in one go: keeps transactions short where concurrency is large.
 MOST_AT_ONCE = 50
+#: Experiments in these go on: waiting trials are handed over. In all others nothing is started.
+STARTING = (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.NO_MORE_TRIAL)
+#: How a trial begins to say that its experiment keeps it waiting.
+HELD = "The experiment is"
 #: Pauses before an attempt is submitted again, in seconds.
 RETRY_PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
 
@@ -45,8 +49,8 @@ def fill_slots(work: ClusterWork, experiment: Experiment) -> None:
             move_experiment(experiment, ExperimentStatus.RUNNING, work.now())
     if experiment.status == ExperimentStatus.RUNNING and experiment.message:
         _set_message(work, experiment, "")  # the platform is back
-    if experiment.target == ExperimentTarget.RUN and experiment.status in (
-            ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.NO_MORE_TRIAL):
+    starts = experiment.target == ExperimentTarget.RUN and experiment.status in STARTING
+    if starts:
         free = experiment.trial_concurrency - _occupied(experiment)
         if free > 0:
             free -= _start_waiting(work, experiment, min(free, MOST_AT_ONCE))
@@ -55,7 +59,7 @@ def fill_slots(work: ClusterWork, experiment: Experiment) -> None:
             free -= Trial.objects.not_taught().filter(experiment=experiment).count()
         if free > 0 and experiment.status == ExperimentStatus.RUNNING:
             _ask(work, experiment, free)
-    _submit(work, experiment)
+    _submit(work, experiment, starts)
 
 
 def _occupied(experiment: Experiment) -> int:
@@ -137,8 +141,12 @@ def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[st
 # --- submitting --------------------------------------------------------------------------------
 
 
-def _submit(work: ClusterWork, experiment: Experiment) -> None:
-    """Hand over what is committed as submitting and is not on its way already."""
+def _submit(work: ClusterWork, experiment: Experiment, starts: bool) -> None:
+    """Hand over what is committed as submitting and is not on its way already.
+
+    Where the experiment starts nothing now, only what is known to have started: handing that over once more lets the
+    platform's object find it again. The rest waits, and says for what.
+    """
     service = work.service
     if service is None:
         return
@@ -148,6 +156,10 @@ def _submit(work: ClusterWork, experiment: Experiment) -> None:
         stage=Attempt.Stage.SUBMITTING).select_related("trial__experiment__code").prefetch_related(
         "trial__parameter_sets").order_by("pk")
         if attempt.pk not in work.submitting and now >= work.not_before.get(attempt.pk, 0.0)]
+    if not starts:
+        held = [attempt for attempt in due if not _has_started(attempt)]
+        _say_that_they_wait(work, experiment, held)
+        due = [attempt for attempt in due if _has_started(attempt)]
     if not due:
         return
     tokens = {attempt.pk: secrets.token_urlsafe(32) for attempt in due}
@@ -155,8 +167,25 @@ def _submit(work: ClusterWork, experiment: Experiment) -> None:
         for attempt in due:  # the running job of an earlier submission may hold the older token: none is removed
             attempt.token_hashes = [*attempt.token_hashes, hash_of(tokens[attempt.pk])]
         Attempt.objects.bulk_update(due, ["token_hashes"])
+        if waited := [attempt.trial_id for attempt in due if attempt.trial.message.startswith(HELD)]:
+            Trial.objects.filter(pk__in=waited, message__startswith=HELD).update(
+                message="", revision=next_revision(experiment.pk))
     for attempt in due:
         _hand_over(work, service, attempt, tokens[attempt.pk])
+
+
+def _has_started(attempt: Attempt) -> bool:
+    return bool(attempt.journal_id) or attempt.trial.status == TrialJobStatus.RUNNING
+
+
+def _say_that_they_wait(work: ClusterWork, experiment: Experiment, attempts: Sequence[Attempt]) -> None:
+    message = f"{HELD} {experiment.status}; it is submitted when the experiment is resumed."
+    silent = [attempt.trial_id for attempt in attempts if attempt.trial.message != message]
+    if silent:
+        with work.lease.transaction():
+            revision = next_revision(experiment.pk)
+            Trial.objects.filter(pk__in=silent, status=TrialJobStatus.WAITING.value, target=TrialTarget.RUN).update(
+                message=message, revision=revision)
 
 
 def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, token: str) -> None:

@@ -99,10 +99,15 @@ def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
     if detail.status is TrialJobStatus.UNKNOWN:
         return attempt.unseen_since is None
     return (trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
-            or (detail.status is TrialJobStatus.WAITING and trial.message != printable(detail.message))
+            or (_says_why_it_waits(attempt, detail) and trial.message != printable(detail.message))
             or attempt.unseen_since is not None
             or _facts(detail).items() - _facts_of(attempt).items() != set()
             or attempt.platform_state != detail.platform_state)
+
+
+def _says_why_it_waits(attempt: Attempt, detail: TrialJobDetail) -> bool:
+    """Whether the platform knows best why the trial waits: not of one that is still to be handed over."""
+    return detail.status is TrialJobStatus.WAITING and attempt.stage != Attempt.Stage.SUBMITTING
 
 
 def _facts(detail: TrialJobDetail) -> dict[str, str]:
@@ -133,7 +138,7 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
                          message=detail.message or "The platform took it back into its queue.")
     elif attempt.trial.status == TrialJobStatus.UNKNOWN:
         move_trial(attempt.trial_id, TrialJobStatus.WAITING, now, revision=revision, message=detail.message)
-    elif attempt.trial.status == TrialJobStatus.WAITING:
+    elif attempt.trial.status == TrialJobStatus.WAITING and _says_why_it_waits(attempt, detail):
         Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
             message=printable(detail.message), revision=revision)
 

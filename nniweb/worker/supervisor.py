@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from django.db import DatabaseError, connection
 from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from nniweb.experiments import doorbell, room_to_write
@@ -21,7 +22,7 @@ from nniweb.experiments.code_archives import remove_unused
 from nniweb.experiments.idle_connections import give_connection_back
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
-from nniweb.experiments.worker_presence import ALIVE_FOR
+from nniweb.experiments.worker_presence import alive_workers
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker.lease import RENEW_SECONDS, Lease, LeaseLost
 from nniweb.worker.process_identity import host_name, is_alive_here, own_start_time
@@ -114,7 +115,7 @@ class Supervisor:
         since = self._free_since.setdefault(cluster.pk, time.monotonic())
         if time.monotonic() - since > COURTESY_SECONDS:
             return False
-        others = Worker.objects.filter(heard_at__gte=timezone.now() - ALIVE_FOR).exclude(pk=self.worker_id)
+        others = alive_workers().exclude(pk=self.worker_id)
         if cluster.pinned_host:
             others = others.filter(host=cluster.pinned_host)
         driven = Counter(Cluster.objects.exclude(lease_holder="").values_list("lease_holder", flat=True))
@@ -137,11 +138,10 @@ class Supervisor:
             self._runners.pop(cluster_pk, None)
 
     def _register(self) -> None:
-        now = timezone.now()
-        Worker.objects.filter(heard_at__lt=now - FORGET_WORKERS_AFTER).delete()
+        Worker.objects.filter(heard_at__lt=Now() - FORGET_WORKERS_AFTER).delete()
         Worker.objects.update_or_create(id=self.worker_id, defaults={
-            "host": host_name(), "pid": os.getpid(), "pid_started": own_start_time(), "started_at": now,
-            "heard_at": now})
+            "host": host_name(), "pid": os.getpid(), "pid_started": own_start_time(), "started_at": Now(),
+            "heard_at": Now()})
         self._registered = True
 
     def _sign_off(self) -> None:
@@ -173,7 +173,7 @@ class Supervisor:
                 room_to_write.note_refused(error)
                 connection.close()
         try:
-            if not Worker.objects.filter(pk=self.worker_id).update(heard_at=timezone.now()):
+            if not Worker.objects.filter(pk=self.worker_id).update(heard_at=Now()):
                 self._registered = False  # somebody took it for gone, after a day of sleep
             room_to_write.note_written()
         except DatabaseError as error:

@@ -9,7 +9,9 @@ import pytest
 from django.utils import timezone
 
 from nniweb.experiments.models import Cluster, Experiment, Worker
-from nniweb.experiments.worker_presence import absence_of, alive_hosts
+from nniweb.experiments.worker_presence import absence_of, alive_hosts, alive_workers
+from nniweb.worker.process_identity import host_name
+from nniweb.worker.supervisor import Supervisor
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def test_a_cluster_of_a_host_says_that_the_worker_there_is_away(cluster: Cluster
     now = timezone.now()
     worker("bob", now)
     worker("ada", now - timedelta(seconds=16))
-    assert absence_of(cluster, alive_hosts(now), now) == (
+    assert absence_of(cluster, alive_hosts(), now) == (
         "The worker on host ada is away, and only it can run trials on local. Start the server there.")
 
 
@@ -36,22 +38,37 @@ def test_nothing_is_said_while_the_worker_there_lives_or_its_lease_does(cluster:
     now = timezone.now()
     worker("bob", now)
     cluster.lease_holder, cluster.lease_expires_at = "somebody", now + timedelta(seconds=1)
-    assert absence_of(cluster, alive_hosts(now), now) == ""
+    assert absence_of(cluster, alive_hosts(), now) == ""
     cluster.lease_holder, cluster.lease_expires_at = "", None
     worker("ada", now)
-    assert absence_of(cluster, alive_hosts(now), now) == ""
+    assert absence_of(cluster, alive_hosts(), now) == ""
 
 
 def test_a_cluster_of_no_host_needs_any_worker(cluster: Cluster) -> None:
     now = timezone.now()
     cluster.pinned_host = ""
-    assert "No worker is alive" in absence_of(cluster, alive_hosts(now), now)
+    assert "No worker is alive" in absence_of(cluster, alive_hosts(), now)
     worker("bob", now)
-    assert absence_of(cluster, alive_hosts(now), now) == ""
+    assert absence_of(cluster, alive_hosts(), now) == ""
+
+
+@pytest.mark.parametrize("wrong_by", [-3600, 3600])
+def test_a_worker_lives_whatever_the_clocks_of_hosts_say(cluster: Cluster, monkeypatch: pytest.MonkeyPatch,
+                                                         wrong_by: int) -> None:
+    supervisor = Supervisor()
+    supervisor._register()
+    right = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: right() + timedelta(seconds=wrong_by))
+    assert alive_hosts() == {host_name()}, "read on a host whose clock is wrong"
+    supervisor.renew()
+    other = Supervisor()
+    other._register()
+    monkeypatch.undo()
+    assert alive_workers().count() == 2, "written on one"
 
 
 def test_a_disabled_cluster_says_so_whoever_lives(cluster: Cluster) -> None:
     cluster.enabled = False
     now = timezone.now()
     worker("ada", now)
-    assert "is disabled" in absence_of(cluster, alive_hosts(now), now)
+    assert "is disabled" in absence_of(cluster, alive_hosts(), now)

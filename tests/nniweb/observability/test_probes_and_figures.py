@@ -135,6 +135,21 @@ def test_figures_of_the_rows(admin: User, client: Client, figures_of, make_exper
     assert found["nniweb_workers",] == 0
 
 
+def test_the_process_is_measured_while_the_database_is_away(admin: User, figures_of, settings, monkeypatch) -> None:
+    settings.METRICS_TOKEN = "scrape-me"
+    assert figures_of(authorization="Bearer scrape-me")["nniweb_database_answers",] == 1
+
+    def away(*_: object, **__: object) -> None:
+        raise OperationalError("connection refused")
+
+    with monkeypatch.context() as outage:
+        outage.setattr("django.db.backends.base.base.BaseDatabaseWrapper.cursor", away)
+        found = figures_of(authorization="Bearer scrape-me")
+    assert found["nniweb_database_answers",] == 0
+    assert "nniweb_reports_waiting" in {name for name, *_ in found}
+    assert "nniweb_workers" not in {name for name, *_ in found}, "not known is not none"
+
+
 def test_a_scrape_asks_six_questions_and_finds_trials_in_an_index(make_experiment, make_attempt) -> None:
     for _ in range(3):
         make_attempt(make_experiment(), status="WAITING")

@@ -8,7 +8,7 @@ from django.utils import timezone
 from nniweb.experiments import ingest, intents
 from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent
 from tests.nniweb.worker.conftest import Rig, report
-from trainingservice.errors import PermanentError
+from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.report_reading import read_report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
@@ -126,6 +126,80 @@ def test_a_trial_that_is_wanted_stopped_is_not_tried_again(rig: Rig) -> None:
     trial.refresh_from_db()
     assert trial.is_finished
     assert len(attempts(trial)) == 1
+
+
+def submissions(rig: Rig) -> int:
+    return rig.service.calls.count("submit_trial_job")
+
+
+def test_nothing_is_tried_again_while_the_experiment_is_paused_and_the_trial_says_so(rig: Rig) -> None:
+    trial = one_trial(rig, retry=OWN)
+    intents.pause(trial.experiment)
+    report(trial, exit_code=1)
+    rig.rounds()
+    trial.refresh_from_db()
+    assert (trial.status, trial.message) \
+        == ("WAITING", "The experiment is PAUSED; it is submitted when the experiment is resumed.")
+    revision = trial.revision
+    rig.skip(31)
+    rig.rounds()
+    trial.refresh_from_db()
+    assert (submissions(rig), trial.revision) == (1, revision), "said once"
+    intents.resume(trial.experiment)
+    next_attempt(rig, trial, 2)
+    assert (submissions(rig), trial.message) == (2, "")
+
+
+def test_a_trial_that_waits_in_a_paused_experiment_ends_with_its_stop(rig: Rig) -> None:
+    trial = one_trial(rig, retry=OWN)
+    intents.pause(trial.experiment)
+    report(trial, exit_code=1)
+    rig.rounds()
+    intents.stop(trial.experiment)
+    rig.until(lambda: Experiment.objects.get(pk=trial.experiment_id).status == "STOPPED")
+    trial.refresh_from_db()
+    assert (trial.status, submissions(rig)) == ("USER_CANCELED", 1)
+
+
+def test_an_experiment_that_was_given_up_tries_nothing_again(rig: Rig) -> None:
+    trial = one_trial(rig, retry=OWN)
+    Experiment.objects.filter(pk=trial.experiment_id).update(status="ERROR")
+    report(trial, exit_code=1)
+    trial.refresh_from_db()
+    assert (trial.status, len(attempts(trial))) == ("FAILED", 1)
+
+
+@pytest.mark.parametrize("status", ["ERROR", "PAUSED"])
+def test_a_submission_that_the_platform_put_off_is_not_repeated_until_the_experiment_goes_on(
+        make_rig: Callable[..., Rig], status: str) -> None:
+    rig = make_rig(Busy)
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    rig.until(lambda: Trial.objects.filter(message__startswith="it is busy").exists()
+              and not rig.runner.work.submitting)
+    Experiment.objects.filter(pk=experiment.pk).update(
+        status=status, target="PAUSE" if status == "PAUSED" else "RUN")
+    before = submissions(rig)
+    rig.skip(120)
+    rig.rounds(5)
+    trial = Trial.objects.get()
+    assert (trial.message.split(";")[0], submissions(rig)) == (f"The experiment is {status}", before)
+    intents.resume(experiment)
+    rig.until(lambda: submissions(rig) > before)  # though all trials of maxTrialNumber were made
+
+
+def test_what_runs_in_a_paused_experiment_is_found_again_by_the_next_worker(rig: Rig) -> None:
+    trial = one_trial(rig)
+    report(trial, 0.1, end=False)
+    Attempt.objects.update(stage=Attempt.Stage.SUBMITTING)  # the worker died between the call and its commit
+    intents.pause(trial.experiment)
+    rig.until(lambda: Attempt.objects.get().stage == "submitted")
+    assert submissions(rig) == 2
+
+
+class Busy(DocileTrainingService):
+    def submit_trial_job(self, form: JobApplicationForm) -> TrialJobDetail:
+        self.calls.append("submit_trial_job")
+        raise TemporaryError("it is busy")
 
 
 class Refusing(DocileTrainingService):
