@@ -30,6 +30,8 @@ class SettingsModel(BaseModel):
     v1_values: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     #: v1 paths that are accepted and have no counterpart -> a sentence that says what it means here.
     v1_dropped: ClassVar[Mapping[str, str]] = {}
+    #: v1 path of ``v1_dropped`` -> its type, so that a slip in a file is found although nothing comes of the value.
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {}
 
     def canonical(self) -> dict[str, Any]:
         """JSON-able camelCase form without secrets and without fields left at None.

@@ -84,7 +84,7 @@ def read_archive(folder: Path) -> Archive:
             return _read(connection, folder)
         finally:
             connection.close()
-    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+    except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise UnreadableArchive(f"{file} cannot be read as a database of NNI's: {error}") from error
 
 

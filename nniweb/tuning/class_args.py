@@ -182,7 +182,8 @@ class HyperbandArgs(ClassArgs):
 
 class BohbArgs(ClassArgs):
     """The budgets lie between ``min_budget`` and ``max_budget``. ``bandwidth_factor`` and ``min_bandwidth`` are
-    accepted and without effect: Optuna's estimator chooses its own widths.
+    accepted and without effect: Optuna's estimator chooses its own widths. So is ``config_space`` (a file of the
+    package ConfigSpace, which NNI 3.0 takes): the experiment's own search space counts.
     """
 
     min_budget: Annotated[int, Field(ge=1)] = 1
@@ -194,6 +195,7 @@ class BohbArgs(ClassArgs):
     random_fraction: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1 / 3
     bandwidth_factor: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3
     min_bandwidth: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.001
+    config_space: str | None = None
 
     @model_validator(mode="after")
     def _budgets_are_in_order(self) -> "BohbArgs":

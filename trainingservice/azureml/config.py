@@ -7,7 +7,7 @@ data are what one experiment asks of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
@@ -31,8 +31,8 @@ class AzureMlClusterSettings(ClusterSettings):
         "amlConfig.subscriptionId": "subscriptionId",
         "amlConfig.resourceGroup": "resourceGroup",
         "amlConfig.workspaceName": "workspaceName",
-        "trial.computeTarget": "computeTarget",  # NNI 1.7; later versions have it in amlConfig, which wins
         "amlConfig.computeTarget": "computeTarget",
+        "trial.computeTarget": "computeTarget",  # NNI 1.7; later versions have it in amlConfig
     }
 
     subscription_id: Name = Field(description="Id of the Azure subscription.")
@@ -79,6 +79,7 @@ class AzureMlTrialOptions(TrialOptions):
     }
     v1_dropped: ClassVar[Mapping[str, str]] = {
         "amlConfig.useActiveGpu": "has no effect; each trial is a job with a node of its own"}
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {"amlConfig.useActiveGpu": bool}
 
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
                               description="Image of each job. It needs Python 3.8 or newer, and not NNI.")

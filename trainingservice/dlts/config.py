@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath
@@ -65,12 +65,12 @@ class DltsClusterSettings(ClusterSettings):
             raise ValueError(f"is required, because {variable} is not set in the server's environment")
         return value
 
-    @model_validator(mode="after")
-    def _has_password(self) -> DltsClusterSettings:
-        if self.password is None and not os.environ.get(PASSWORD_VARIABLE):
-            raise ValueError(f"password is required, because {PASSWORD_VARIABLE} is not set in the server's "
-                             "environment")
-        return self
+    @field_validator("password")
+    @classmethod
+    def _has_password(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None and not os.environ.get(PASSWORD_VARIABLE):
+            raise ValueError(f"is required, because {PASSWORD_VARIABLE} is not set in the server's environment")
+        return value
 
     def borrowed_from_the_server(self) -> str:
         return f"its access key in {PASSWORD_VARIABLE}" if self.password is None else ""

@@ -38,6 +38,7 @@ class FrameworkControllerClusterSettings(KubernetesClusterSettings):
     v1_dropped: ClassVar[Mapping[str, str]] = {
         "frameworkcontrollerConfig.uploadRetryCount": "has no effect; what cannot be delivered is tried again until "
                                                       "it can"}
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {"frameworkcontrollerConfig.uploadRetryCount": int}
 
 
 class CompletionPolicy(SettingsModel):

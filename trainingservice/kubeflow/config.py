@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import AliasChoices, Field, model_validator
 
@@ -32,6 +32,7 @@ class KubeflowClusterSettings(KubernetesClusterSettings):
     }
     v1_dropped: ClassVar[Mapping[str, str]] = {
         "kubeflowConfig.uploadRetryCount": "has no effect; what cannot be delivered is tried again until it can"}
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {"kubeflowConfig.uploadRetryCount": int}
 
     operator: Literal["tf-operator", "pytorch-operator", "mpi-operator"] = Field(
         description="Which operator runs the trials. mpi-operator is not in NNI.")

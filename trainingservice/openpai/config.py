@@ -103,6 +103,7 @@ class OpenPaiTrialOptions(TrialOptions):
         "paiConfig.maxTrialNumPerGpu": "has no effect; each trial is a job with GPUs of its own",
         "paiConfig.useActiveGpu": "has no effect; the cluster gives each job GPUs of its own",
     }
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {"paiConfig.maxTrialNumPerGpu": int, "paiConfig.useActiveGpu": bool}
 
     trial_cpu_number: int = Field(default=1, ge=1, le=99_999, description="CPU cores of each job.")
     trial_memory_size: Megabytes = Field(

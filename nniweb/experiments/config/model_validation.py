@@ -6,7 +6,7 @@ import json
 import logging
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from nniweb.experiments.config.field_walk import nearest
@@ -45,10 +45,22 @@ def validate(model: type[Model], document: dict[str, Any], path: Path, findings:
     return None
 
 
+def problem_of(kind: Any, value: Any) -> str:
+    """Why a value is not of a type, "" where it is. As strict as ``validate``."""
+    try:
+        TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError as invalid:
+        wrong = [error for error in invalid.errors() if not _is_right_but_for_its_container(error)]
+        return sentence(wrong[0]) if wrong else ""
+    return ""
+
+
 def _is_right_but_for_its_container(error: ErrorDetails) -> bool:
     value = error["input"]
     if error["type"] in ("tuple_type", "set_type", "frozen_set_type", "list_type"):
         return isinstance(value, list | tuple | set | frozenset)
+    if error["type"] == "too_short":  # entries that are wrong, or right but for a container of theirs, do not count
+        return isinstance(value, list) and len(value) >= error.get("ctx", {}).get("min_length", 0)
     return error["type"] in ("path_type", "is_instance_of") and isinstance(value, str)
 
 
@@ -71,7 +83,9 @@ def _place_in(document: Any, error: ErrorDetails) -> Path:
     value = document
     location = error["loc"]
     for number, part in enumerate(location):
-        is_missing = error["type"] == "missing" and number == len(location) - 1
+        # "missing", or what a validator said of the default; it is no name of a type in a union
+        is_missing = number == len(location) - 1 and (error["type"] == "missing" or (
+            error["type"] == "value_error" and isinstance(part, str) and part.isidentifier() and part[0].islower()))
         if isinstance(value, dict) and (part in value or is_missing):
             place.append(part)
             value = value.get(part)

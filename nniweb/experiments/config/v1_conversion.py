@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from nniweb.experiments.config.field_walk import nearest
 from nniweb.experiments.config.findings import Findings
-from nniweb.experiments.config.model_validation import shown
+from nniweb.experiments.config.model_validation import problem_of, shown
 from nniweb.experiments.config.platform_section import load
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, path_text
 from trainingservice.base import TrainingService
+from trainingservice.gpu_indices import GpuIndices
 
 PLATFORM_KEY = "trainingServicePlatform"
 ALGORITHMS = ("tuner", "assessor", "advisor")
@@ -65,6 +66,15 @@ V1_DROPPED: dict[str, str] = {
     "trial.nasMode": "has no effect; it belongs to annotations, which are not read",
 }
 
+#: Their types: nothing comes of such a value, and yet a wrong one is a slip that the person wants to know of.
+V1_DROPPED_TYPES: dict[str, Any] = {
+    "authorName": str, "multiThread": bool, "multiPhase": bool, "versionCheck": bool,
+    "logCollection": Literal["http", "none"], "assessor.gpuIndices": GpuIndices,
+    "trial.nasMode": Literal["classic_mode", "enas_mode", "oneshot_mode", "darts_mode"],
+    **{f"{section}.includeIntermediateResults": bool for section in ALGORITHMS},
+    **{f"{section}.checkpointDir": str for section in ALGORITHMS},
+}
+
 #: v1 fields that are taken apart by hand: what they become is in the v2 field of className.
 V1_CLASS_FILES = {f"{section}.classFileName": f"{section}.className" for section in ALGORITHMS}
 
@@ -82,6 +92,7 @@ class V1Conversion:
         self.findings = Findings(source.places, self.v1_path)
         self._fields: dict[str, str] = dict(V1_FIELDS)
         self._dropped: dict[str, str] = dict(V1_DROPPED)
+        self._dropped_types: dict[str, Any] = dict(V1_DROPPED_TYPES)
         self._values: dict[str, Callable[[Any], Any]] = {}
         self._back: dict[Path, Path] = {}
         #: (row of the table, v2 path, caller's path, value)
@@ -122,6 +133,8 @@ class V1Conversion:
                 if wanted.endswith("[]") and v2.startswith(wanted + "."):
                     indices = [part for part in path[:length] if isinstance(part, int)]
                     return (*_with_indices(v1[:v1.rindex("[]") + 2], indices), *path[length:])
+                if v2.startswith(wanted + ".") and "[]" not in v1 and v2 != f"{wanted}.platform":
+                    return _with_indices(v1, [])[:1]  # a group whose fields lie elsewhere in v1
                 if v2.startswith(wanted + "[]"):
                     return (*_with_indices(v1[:v1.index("[]")], []), *path[length:])
         return path[1:] if path[:1] == ("trainingService",) and len(path) > 1 else path
@@ -132,6 +145,7 @@ class V1Conversion:
             self._fields |= {v1: v2[1:] if v2.startswith("/") else f"trainingService.{v2}"
                              for v1, v2 in model.v1_fields.items()}
             self._dropped |= dict(model.v1_dropped)
+            self._dropped_types |= dict(model.v1_dropped_types)
             self._values |= dict(model.v1_values)
 
     def _walk(self, value: dict[str, Any], known: dict[str, Any], raw: Path, pattern: tuple[str, ...],
@@ -149,7 +163,9 @@ class V1Conversion:
                 value = self._values[name](item) if name in self._values else item
                 self._moves.append((self._rows[name], self._fields[name], here, value))
             elif name in self._dropped:
-                if not (key == "multiPhase" and item is True):
+                if name in self._dropped_types and (problem := problem_of(self._dropped_types[name], item)):
+                    self.findings.add_raw(here, problem)
+                elif not (key == "multiPhase" and item is True):
                     self.findings.note(f"{path_text(here)}: {self._dropped[name]}.")
             elif name in V1_CLASS_FILES:
                 continue

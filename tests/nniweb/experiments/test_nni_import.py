@@ -194,3 +194,25 @@ def test_the_command_goes_on_with_a_larger_limit(admin, kept: Path) -> None:
     experiment = Experiment.objects.get()
     assert (experiment.status, experiment.target, experiment.max_trial_number) == ("RUNNING", "RUN", 9)
     assert f"Imported 'kept', 5 trials, id {experiment.public_id}" in out.getvalue()
+
+
+@pytest.mark.parametrize("params", [
+    [1], "text", 5, None, {"maxExecDuration": 1, "clusterMetaData": [7]}, {"maxExecDuration": 1, "clusterMetaData": 3},
+    {"maxExecDuration": 1, "clusterMetaData": [{"key": "trial_config", "value": "x"}]},
+    {"maxExecDuration": 1, "tuner": "TPE"},
+])
+def test_a_config_of_a_wrong_shape_is_answered_with_a_sentence(tmp_path: Path, params: Any) -> None:
+    folder = tmp_path / "kEpt1234"
+    (folder / "db").mkdir(parents=True)
+    with sqlite3.connect(folder / "db" / "nni.sqlite") as db:
+        db.execute("CREATE TABLE ExperimentProfile (params text, id text, execDuration integer, startTime integer,"
+                   " endTime integer, logDir text, nextSequenceId integer, revision integer)")
+        db.execute("CREATE TABLE TrialJobEvent (timestamp integer, trialJobId text, event text, data text, "
+                   "logPath text, sequenceId integer)")
+        db.execute("CREATE TABLE MetricData (timestamp integer, trialJobId text, parameterId text, type text, "
+                   "sequence integer, data text)")
+        db.execute("INSERT INTO ExperimentProfile VALUES (?, 'kEpt1234', 90, ?, ?, '/x', 5, 0)",
+                   (json.dumps(params), START, START))
+    db.close()
+    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI's"):
+        read_archive(folder)
