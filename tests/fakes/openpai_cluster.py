@@ -71,6 +71,8 @@ class OpenPaiCluster(HttpDouble):
         self.queues = ["default", "research"]
         self.images_missing: set[str] = set()
         self.held = False
+        #: The node that tasks say they run on; None: not known yet.
+        self.node: str | None = "node-7"
         self.warnings: list[str] = []
         self.jobs: dict[tuple[str, str], Job] = {}
         self._lock = threading.RLock()
@@ -208,7 +210,7 @@ class OpenPaiCluster(HttpDouble):
                   "appExitCode": job.exit_code, "virtualCluster": "default",
                   "appExitDiagnostics": "ErrImagePull" if job.exit_code == 254 else "",
                   "appExitMessages": {"container": None, "runtime": runtime, "launcher": None}}
-        task = {"taskIndex": 0, "taskState": job.state, "containerNodeName": "node-7",
+        task = {"taskIndex": 0, "taskState": job.state, "containerNodeName": self.node,
                 "containerExitCode": job.exit_code}
         roles = {} if job.launched is None else {role: {"taskRoleStatus": {"name": role}, "taskStatuses": [task]}
                                                  for role in job.document["taskRoles"]}

@@ -34,6 +34,8 @@ from trialkeeper import contract
 
 #: A job may be unknown to the cluster for so many seconds after its submission was accepted.
 NOT_THERE_YET = 30.0
+#: A running job is asked for its node again after so many seconds, doubled each time up to the second number.
+ASK_MACHINE_AFTER, ASK_MACHINE_AT_MOST = 3.0, 300.0
 #: A user's document that the server answered with HTTP 500 so often (in about a minute) is what breaks it.
 FAULTY_DOCUMENT_AFTER = 8
 #: A job that has waited for so many seconds is asked why; so often, and so many jobs at a time.
@@ -64,6 +66,8 @@ class OpenPaiTrainingService(PollingTrainingService):
         self._machines: dict[str, str] = {}
         self._asked_why: dict[str, float] = {}
         self._faults: dict[str, int] = {}
+        #: Of running jobs without a node yet: when to ask for it (monotonic), and the pause after that.
+        self._machine_due: dict[str, tuple[float, float]] = {}
 
     def open(self) -> None:
         self._channel.open()
@@ -114,7 +118,7 @@ class OpenPaiTrainingService(PollingTrainingService):
                 continue
             seen = observed_row(row) if row is not None else None
             if seen is None or seen.status.is_end or (seen.status is TrialJobStatus.RUNNING
-                                                      and job.id not in self._machines):
+                                                      and self._asks_for_machine(job)):
                 seen = self._ask_for_one(job)
                 if seen is None and self._is_new(job):
                     continue
@@ -146,6 +150,7 @@ class OpenPaiTrainingService(PollingTrainingService):
     def job_ended(self, job: TrialJobDetail) -> None:
         self._channel.job_ended(job.id)
         self._machines.pop(job.id, None)
+        self._machine_due.pop(job.id, None)
         self._asked_why.pop(job.id, None)
         self._faults.pop(job.id, None)
 
@@ -190,6 +195,16 @@ class OpenPaiTrainingService(PollingTrainingService):
                                  "again.") from None
         mark = extras.get("nniweb") if isinstance(extras, dict) else None
         return mark == {"installation": self.context.installation, "job": job_id}
+
+    def _asks_for_machine(self, job: TrialJobDetail) -> bool:
+        """Whether to ask for a running job's node now: while it is unknown, with pauses that grow."""
+        if job.machine or job.id in self._machines:
+            return False
+        due, pause = self._machine_due.get(job.id, (0.0, ASK_MACHINE_AFTER))
+        if self._monotonic() < due:
+            return False
+        self._machine_due[job.id] = (self._monotonic() + pause, min(ASK_MACHINE_AT_MOST, pause * 2))
+        return True
 
     def _ask_for_one(self, job: TrialJobDetail) -> Observation | None:
         try:

@@ -372,6 +372,30 @@ def test_a_job_that_waits_for_long_says_why(bench, platform, cluster, monkeypatc
     assert bench.wait_for_end(service, form).message == ""
 
 
+def test_running_jobs_without_a_node_are_not_asked_for_it_with_every_question(bench, cluster, monkeypatch):
+    from trainingservice.openpai import service as module
+    monkeypatch.setattr(module, "ASK_MACHINE_AFTER", 1000.0)
+    cluster.node = None
+    service = bench.open_service()
+    form, starts, go = lasting(bench)
+    other = bench.form(form.command)
+    for each in (form, other):
+        service.submit_trial_job(each)
+    bench.wait("both run", lambda: all(service.get_trial_job(each.job_name).status is RUNNING
+                                       for each in (form, other)))
+    def details():
+        return sum(cluster.count("GET", f"~{name_of(each)}") for each in (form, other))
+
+    before = details()
+    lists = [request.path.endswith("/v2/jobs") for request in cluster.requests].count(True)
+    bench.wait("there were more questions", lambda: [request.path.endswith("/v2/jobs")
+                                                     for request in cluster.requests].count(True) > lists + 4)
+    assert details() - before <= 2, "one each at most"
+    go.touch()
+    for each in (form, other):
+        bench.wait_for_end(service, each)
+
+
 def test_many_jobs_are_asked_about_in_one_question(bench, cluster):
     service = bench.open_service()
     cluster.held = True
