@@ -53,11 +53,15 @@ class Belongings:
         self._api, self._namespace, self._cluster, self._clock = api, namespace, cluster, clock
         self._lock = threading.Lock()
         self._there: set[str] = set()
+        self._key_lock = threading.Lock()
+        self._azure_key = ""
 
     def forget(self) -> None:
         """Somebody may have removed things: look again what is there."""
         with self._lock:
             self._there.clear()
+        with self._key_lock:
+            self._azure_key = ""
 
     # --- shared by trials ------------------------------------------------------------------
 
@@ -72,12 +76,14 @@ class Belongings:
 
     def azure_secret(self, storage: StorageSettings) -> str:
         """Have the key of the Azure account in the namespace; the Secret's name."""
-        name = AZURE_SECRET_PREFIX + hashlib.sha256(
-            f"{storage.azure_account} {storage.key_vault_name} {storage.key_vault_key}".encode()).hexdigest()[:12]
+        with self._key_lock:  # a program may have to be asked for it, so only once
+            key = self._azure_key = self._azure_key or azure_account_key(storage)
+        # the key counts in the name, so that a new key is a new Secret
+        name = AZURE_SECRET_PREFIX + hashlib.sha256(f"{storage.azure_account} {key}".encode()).hexdigest()[:12]
         self._have(SECRETS, name, lambda: {
             "metadata": {"name": name, "labels": {names.CLUSTER: self._cluster}}, "type": "Opaque",
             "stringData": {"azurestorageaccountname": storage.azure_account,
-                           "azurestorageaccountkey": azure_account_key(storage)}})
+                           "azurestorageaccountkey": key}})
         return name
 
     def pull_secret(self, experiment_id: str, role: str, settings: RoleSettings) -> str:
