@@ -7,21 +7,34 @@ import sqlite3
 import time
 from collections.abc import Callable
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 
 #: Pause between two lines of the same kind from a logger that repeats itself, in seconds.
 REPEAT_SECONDS = 60.0
+#: PostgreSQL's read_only_sql_transaction and idle_in_transaction_session_timeout.
+_PASSING_INTERNAL_ERRORS = frozenset({"25006", "25P03"})
 #: SQLite's result codes for what passes by itself, or when somebody makes room.
 _SQLITE_TAKES_NOTHING = frozenset({
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_CANTOPEN})
 
 
+def takes_nothing(error: BaseException) -> bool:
+    """Whether the database refuses everything for now, rather than this one statement.
+
+    PostgreSQL after a fail-over (this connection leads to what is now a stand-by) and a transaction that it ended for
+    being idle are internal errors to its driver, and pass like the others.
+    """
+    if isinstance(error, OperationalError | InterfaceError):
+        return True
+    return isinstance(error, InternalError) and getattr(error.__cause__, "sqlstate", "") in _PASSING_INTERNAL_ERRORS
+
+
 def is_database_away(error: BaseException | None) -> bool:
     """Whether an error says that PostgreSQL cannot be reached, or that SQLite takes nothing now (a full disk, another
     program's lock), not that something is wrong with what was asked.
     """
-    if not isinstance(error, OperationalError | InterfaceError):
+    if error is None or not takes_nothing(error):
         return False
     cause = error.__cause__
     if isinstance(cause, sqlite3.OperationalError):

@@ -97,8 +97,9 @@ def options(unit: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
-def test_a_restart_of_the_service_leaves_trials_alone() -> None:
-    service = options("nniweb.service")
+@pytest.mark.parametrize("unit", ["nniweb.service", "nniweb-worker.service"])
+def test_a_restart_of_the_service_leaves_trials_alone(unit: str) -> None:
+    service = options(unit)
     assert service["KillMode"] == "process"
     assert service["OOMPolicy"] == "continue"
     breaks_trials = {"PrivateTmp", "PrivateDevices", "ProtectHome", "MemoryDenyWriteExecute", "RestrictNamespaces"}
@@ -106,14 +107,24 @@ def test_a_restart_of_the_service_leaves_trials_alone() -> None:
     assert service["ProtectSystem"] == "full"
 
 
+def test_the_units_for_several_hosts_start_what_the_containers_start() -> None:
+    for unit, service in (("nniweb-web@.service", "nniweb-web"), ("nniweb-worker.service", "nniweb-worker")):
+        ours = options(unit)["ExecStart"].split()[1:]
+        theirs = compose()["services"][service]["command"][1:]
+        assert [word for word in ours if word not in ("127.0.0.1", "%i")] \
+            == [word for word in theirs if word not in ("0.0.0.0", "8080")]
+
+
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze was found: apt-get install systemd")
-    for name in ("nniweb.service", "nniweb-backup.service", "nniweb-backup.timer"):
+    for name in ("nniweb.service", "nniweb-worker.service", "nniweb-web@.service", "nniweb-backup.service",
+                 "nniweb-backup.timer"):
         # what it runs must be there; the rest is as it is written
         text = (ONE_MACHINE / name).read_text().replace("/opt/nniweb/.venv/bin/python", sys.executable)
         (tmp_path / name).write_text(text)
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *sorted(map(str, tmp_path.iterdir()))],
+    units = sorted(str(path).replace("@.", "@8081.") for path in tmp_path.iterdir())
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *units],
                           capture_output=True, text=True, check=False)
     ours = [line for line in (done.stdout + done.stderr).splitlines() if "nniweb" in line]
     assert (done.returncode, ours) == (0, [])

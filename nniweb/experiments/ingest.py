@@ -13,13 +13,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
 from nniweb.experiments import room_to_write
 from nniweb.experiments.exact_text import to_bytes
+from nniweb.experiments.idle_connections import drop_connection
 from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import Attempt, Metric, TrialOutput, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
@@ -28,6 +29,7 @@ from nniweb.experiments.retries import has_newer_attempt
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_started, end_attempt, move_trial
 from nniweb.experiments.verdict import stop_sentence, verdict
+from nniweb.outage_logs import first_line, takes_nothing
 from trainingservice.report_reading import ReadReport, RefusedReport
 from trainingservice.trial_job import parameter_text
 from trainingservice.trial_job_status import TrialJobStatus
@@ -83,11 +85,13 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
             answers = _store(deliveries)
         room_to_write.note_written()
         return answers
-    except (OperationalError, InterfaceError) as error:
-        room_to_write.note_refused(error)
-        logger.warning("reports are refused for now: the database says %s", error)
-        return [_busy("The server's database cannot take reports at the moment.") for _ in deliveries]
-    except DatabaseError:
+    except DatabaseError as error:
+        if takes_nothing(error):
+            room_to_write.note_refused(error)
+            logger.warning("reports are refused for now: the database says %s", first_line(error))
+            if connection.vendor == "postgresql":
+                drop_connection()
+            return [_busy("The server's database cannot take reports at the moment.") for _ in deliveries]
         if len(deliveries) > 1:
             middle = len(deliveries) // 2
             return store(deliveries[:middle]) + store(deliveries[middle:])

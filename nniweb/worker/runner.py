@@ -10,17 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connection
+from django.db import DatabaseError, close_old_connections, connection
 from django.db.models import Exists, OuterRef, Q
 
 from nniweb.experiments import doorbell, room_to_write
-from nniweb.experiments.idle_connections import give_connection_back
+from nniweb.experiments.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.models import Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
 from nniweb.experiments.service_factory import build_service
 from nniweb.experiments.transitions import move_experiment
 from nniweb.observability import process_figures
 from nniweb.observability.log_ids import log_ids
+from nniweb.outage_logs import takes_nothing
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import carry_out_stops, cluster_health, delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker.cluster_work import ClusterWork
@@ -116,10 +117,10 @@ class ClusterRunner:
         except LeaseLost:
             raise
         except DatabaseError as error:
-            if isinstance(error, OperationalError | InterfaceError):
+            if takes_nothing(error):
                 room_to_write.note_refused(error)
             logger.warning("cluster %s: the round is put off, the database says: %s", self._name, error)
-            connection.close()
+            drop_connection()
         except Exception:
             logger.exception("cluster %s: a round failed; the next one tries again", self._name)
         process_figures.rounds_failed.labels(self._name).inc()

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.code_archives import remove_unused
-from nniweb.experiments.idle_connections import give_connection_back
+from nniweb.experiments.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.worker_presence import alive_workers
@@ -171,14 +171,14 @@ class Supervisor:
             except DatabaseError as error:
                 logger.warning("a lease could not be renewed, the database says: %s", error)
                 room_to_write.note_refused(error)
-                connection.close()
+                drop_connection()
         try:
             if not Worker.objects.filter(pk=self.worker_id).update(heard_at=Now()):
                 self._registered = False  # somebody took it for gone, after a day of sleep
             room_to_write.note_written()
         except DatabaseError as error:
             room_to_write.note_refused(error)
-            connection.close()
+            drop_connection()
 
     def _close(self) -> None:
         with self._guard:

@@ -4,11 +4,12 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
-from django.db import connection
+from django.db import InternalError, connection
 from django.utils import timezone
 
-from nniweb.experiments import ingest
+from nniweb.experiments import ingest, room_to_write
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialOutput, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.readings import MAX_READINGS
@@ -273,6 +274,24 @@ def test_a_replica_hears_orders_and_touches_nothing(make_attempt) -> None:
     assert answer.body["orders"][0]["order"] == "stop"
     attempt.refresh_from_db()
     assert attempt.heard_at is None
+
+
+def test_a_database_that_only_reads_now_takes_the_reports_later_and_blames_no_entry(make_attempt, caplog) -> None:
+    attempt = make_attempt()
+
+    def read_only(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.split(None, 1)[0].upper() in ("INSERT", "UPDATE", "DELETE"):
+            raise InternalError("cannot execute UPDATE in a read-only transaction") \
+                from psycopg.errors.ReadOnlySqlTransaction()
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(read_only):
+        answer = deliver(attempt, started(), metric(2))
+    assert (answer.status, answer.retry_after) == (503, 1)
+    assert "read-only transaction" in room_to_write.write_trouble()
+    assert [(record.levelname, record.exc_info) for record in caplog.records] == [("WARNING", None)]
+    assert deliver(attempt, started(), metric(2)).body["accepted"] == 2, "nothing was rejected"
+    assert room_to_write.write_trouble() == ""
 
 
 def test_times_are_corrected_by_the_keepers_clock(make_attempt) -> None:
