@@ -47,7 +47,7 @@ def die(server: RunningServer, point: str, passes: int) -> None:
 def test_a_server_that_dies_at_one_point_after_the_other_loses_nothing(make_server, tmp_path: Path, seed: int) -> None:
     server, random = make_server(), Random(seed)
     server.start()
-    experiment = WitnessedExperiment(server, tmp_path, trials=16, concurrency=3).launch()
+    experiment = WitnessedExperiment(server, tmp_path, trials=24, concurrency=3).launch()
     server.kill()
     for point in ("between commit and answer", "after a keeper was started", "in a status write",
                   "before new trials are committed"):
@@ -64,10 +64,10 @@ def test_a_server_that_dies_at_a_point_loses_nothing(make_server, tmp_path: Path
     server.start()
     tuner, concurrency = ("TPE", 1) if "tuner" in point else ("Random", 4)
     experiment = WitnessedExperiment(server, tmp_path, trials=12, concurrency=concurrency, tuner=tuner).launch()
+    server.kill()
     for _ in range(2):
-        server.kill()
         die(server, point, random.randint(1, 4))
-        server.start()
+    server.start()
     experiment.nothing_is_lost()
 
 
