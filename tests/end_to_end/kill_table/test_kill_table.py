@@ -63,7 +63,7 @@ def test_a_server_that_dies_at_a_point_loses_nothing(make_server, tmp_path: Path
     server, random = make_server(), Random(f"{point} {seed}")
     server.start()
     tuner, concurrency = ("TPE", 1) if "tuner" in point else ("Random", 4)
-    experiment = WitnessedExperiment(server, tmp_path, trials=12, concurrency=concurrency, tuner=tuner).launch()
+    experiment = WitnessedExperiment(server, tmp_path, trials=24, concurrency=concurrency, tuner=tuner).launch()
     server.kill()
     for _ in range(2):
         die(server, point, random.randint(1, 4))
