@@ -12,7 +12,7 @@ help:
 	@echo "make test         install what the tests need, run the linters and the tests"
 	@echo "make test-all     the same with the slow tests; run it before you call a piece of work done"
 	@echo "make test-postgresql  the server's tests on PostgreSQL instead of SQLite"
-	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (hours)"
+	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (40 min)"
 	@echo "make bench        measure what we claim about speed (minutes; on a quiet machine)"
 	@echo "make lint         only the linters: ruff, mypy, import-linter"
 	@echo "make screenshots  take the pictures in docs/screenshots from a demo that runs (needs chromium)"
