@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+from nniweb.outage_logs import first_line
+
 #: A refusal that nobody met again for so long, in seconds, says nothing any more: a worker that lives writes each 5 s.
 REMEMBERED_SECONDS = 60.0
 
@@ -25,7 +27,7 @@ _refusal: _Refusal | None = None
 def note_refused(error: Exception) -> None:
     """The database has refused a write of this process (it is full, locked or away)."""
     global _refusal
-    _refusal = _Refusal((str(error).splitlines() or [type(error).__name__])[0], time.monotonic())
+    _refusal = _Refusal(first_line(error), time.monotonic())
 
 
 def note_written() -> None:

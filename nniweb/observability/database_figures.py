@@ -68,7 +68,9 @@ class DatabaseFigures(Collector):
         waiting = Trial.objects.unfinished().filter(status=TrialJobStatus.WAITING.value)
         yield self._oldest("nniweb_oldest_waiting_trial_seconds", "Age of the oldest trial that waits.",
                            cluster_of, now, waiting.order_by().values_list("experiment").annotate(Min("created_at")))
-        under_way = Attempt.objects.filter(stage__in=["submitting", "submitted"], stage=Attempt.Stage.SUBMITTING)
+        # the first condition is that of the index of unfinished attempts, which is used where it stands word for word
+        under_way = Attempt.objects.filter(stage__in=[Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED],
+                                           stage=Attempt.Stage.SUBMITTING)
         yield self._oldest("nniweb_oldest_submission_seconds",
                            "Age of the oldest attempt that its platform has not taken yet.", cluster_of, now,
                            under_way.order_by().values_list("trial__experiment").annotate(Min("created_at")))

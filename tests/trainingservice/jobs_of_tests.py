@@ -18,6 +18,19 @@ def failed_with(bench, service, form):
     return bench.wait_for_status(service, form, TrialJobStatus.FAILED).message
 
 
+def check_that_a_stop_is_asked_for_again(bench, double, answer, is_stopped, *, method, part):
+    """``answer`` meets the first request of this method and address; ``is_stopped(form)`` looks at the double."""
+    double.held = True
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    bench.wait("it is submitted", lambda: service.get_trial_job(form.job_name).url)
+    double.script(answer, method=method, part=part)
+    service.cancel_trial_job(form.job_name)
+    bench.wait("it is told to stop again", lambda: is_stopped(form), patience=60)
+    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+
+
 def check_that_an_outage_of_a_minute_loses_nothing(bench, double):
     """``double``: closed and started again; its ``jobs`` are those it was given."""
     service = bench.open_service()

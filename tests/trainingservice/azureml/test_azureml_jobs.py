@@ -9,7 +9,12 @@ import pytest
 from tests.fakes import azureml_workspace
 from tests.fakes.azureml_workspace import Job, error
 from tests.fakes.http_double import Answer
-from tests.trainingservice.jobs_of_tests import check_that_an_outage_of_a_minute_loses_nothing, failed_with, lasting
+from tests.trainingservice.jobs_of_tests import (
+    check_that_a_stop_is_asked_for_again,
+    check_that_an_outage_of_a_minute_loses_nothing,
+    failed_with,
+    lasting,
+)
 from trainingservice.azureml.config import AzureMlTrialOptions
 from trainingservice.azureml.states import STATUSES, observed_status
 from trainingservice.trial_job_status import TrialJobStatus
@@ -232,15 +237,8 @@ def test_a_proxys_page_is_no_acceptance_of_a_job(bench, workspace, reached):
 def test_a_proxys_page_is_no_acceptance_of_a_stop(bench, workspace, answer, monkeypatch):
     from trainingservice import polling
     monkeypatch.setattr(polling, "REPEAT_STOP_AFTER", 0.5)  # what looks like an acceptance is asked for again, too
-    workspace.held = True
-    service = bench.open_service()
-    form = bench.form("true")
-    service.submit_trial_job(form)
-    bench.wait("it is submitted", lambda: service.get_trial_job(form.job_name).url)
-    workspace.script(answer, method="POST", part="/cancel")
-    service.cancel_trial_job(form.job_name)
-    bench.wait("it is told to stop again", lambda: only_job(workspace).status == "Canceled", patience=60)
-    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+    check_that_a_stop_is_asked_for_again(bench, workspace, answer, lambda form: only_job(
+        workspace).status == "Canceled", method="POST", part="/cancel")
 
 
 def test_the_time_in_our_queue_does_not_count_for_a_job_that_is_not_there_yet(bench, workspace, monkeypatch):

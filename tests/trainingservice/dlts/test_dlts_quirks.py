@@ -8,7 +8,11 @@ import requests
 
 from tests.fakes.dlts_dashboard import json_as_text, text
 from tests.fakes.http_double import Answer
-from tests.trainingservice.jobs_of_tests import check_that_an_outage_of_a_minute_loses_nothing, failed_with
+from tests.trainingservice.jobs_of_tests import (
+    check_that_a_stop_is_asked_for_again,
+    check_that_an_outage_of_a_minute_loses_nothing,
+    failed_with,
+)
 from trainingservice.dlts.api import DltsApi
 from trainingservice.dlts.config import DltsTrialOptions
 from trainingservice.dlts.job_body import job_body
@@ -414,15 +418,8 @@ def test_an_answer_that_is_not_the_dashboards_is_no_acceptance_of_a_job(bench, d
 
 @pytest.mark.parametrize("answer", [Answer(200, SIGN_IN, "text/html"), text(405, "Method Not Allowed")])
 def test_an_answer_that_is_not_the_dashboards_is_no_acceptance_of_a_stop(bench, dashboard, answer):
-    dashboard.held = True
-    service = bench.open_service()
-    form = bench.form("true")
-    service.submit_trial_job(form)
-    bench.wait("it is submitted", lambda: service.get_trial_job(form.job_name).url)
-    dashboard.script(answer, method="PUT", part="/status")
-    service.cancel_trial_job(form.job_name)
-    bench.wait("it is told to stop again", lambda: only_job(dashboard).status == "killed")
-    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+    check_that_a_stop_is_asked_for_again(bench, dashboard, answer, lambda form: only_job(
+        dashboard).status == "killed", method="PUT", part="/status")
 
 
 @pytest.mark.slow

@@ -81,12 +81,14 @@ def test_trials_of_other_clusters_in_the_namespace_are_left_alone(bench, cluster
 
 def test_a_secret_that_could_not_be_handed_over_is_handed_over_at_the_next_try(bench, cluster) -> None:
     service = bench.open_service()
-    form = bench.form("echo once")
+    form = bench.form("echo once; sleep 600")  # of one that ended first the Secret goes with the experiment
     cluster.faults.append({"status": 500, "times": 1, "verb": "patch", "path": "/secrets"})
     service.submit_trial_job(form)
-    bench.wait_for_end(service, form)
+    bench.wait("the trial runs", lambda: service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING)
     bench.wait("the Job owns the Secret", lambda: secret_of(cluster, form)["metadata"].get("ownerReferences"))
     assert cluster.verbs["create", "jobs"] == 1
+    service.cancel_trial_job(form.job_name)
+    bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
 
 
 def test_a_crash_before_the_secret_was_handed_over_is_made_good(bench, cluster) -> None:

@@ -7,7 +7,12 @@ import pytest
 
 from tests.fakes.http_double import Answer
 from tests.fakes.openpai_cluster import error
-from tests.trainingservice.jobs_of_tests import check_that_an_outage_of_a_minute_loses_nothing, failed_with, lasting
+from tests.trainingservice.jobs_of_tests import (
+    check_that_a_stop_is_asked_for_again,
+    check_that_an_outage_of_a_minute_loses_nothing,
+    failed_with,
+    lasting,
+)
 from tests.trainingservice.openpai.conftest import name_of
 from trainingservice.openpai.config import OpenPaiTrialOptions
 from trainingservice.openpai.states import observed_detail, observed_row
@@ -285,15 +290,8 @@ def test_a_proxys_page_instead_of_an_acceptance_is_said_while_the_trial_waits(be
 
 @pytest.mark.parametrize("answer", [Answer(200, SIGN_IN, "text/html"), Answer(404, SIGN_IN, "text/html")])
 def test_only_openpais_own_word_means_that_a_stop_was_accepted(bench, cluster, answer):
-    cluster.held = True
-    service = bench.open_service()
-    form = bench.form("true")
-    service.submit_trial_job(form)
-    bench.wait("it is submitted", lambda: service.get_trial_job(form.job_name).url)
-    cluster.script(answer, method="PUT", part="/executionType")
-    service.cancel_trial_job(form.job_name)
-    bench.wait("it is told to stop again", lambda: cluster.job(name_of(form)).execution == "STOP")
-    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+    check_that_a_stop_is_asked_for_again(bench, cluster, answer, lambda form: cluster.job(
+        name_of(form)).execution == "STOP", method="PUT", part="/executionType")
 
 
 def test_the_time_in_our_queue_does_not_count_for_a_job_that_is_not_there_yet(bench, platform, cluster, monkeypatch):
