@@ -62,7 +62,7 @@ def latencies(server: RunningServer, page: Any, folder: Path, count: int) -> lis
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trainingService": {"platform": "local"}}, folder)
     server.wait_until(lambda: server.get(f"experiments/{experiment}/trials/", status="RUNNING")["results"],
                       what="the trial runs")
-    page.goto(f"/experiments/{experiment}/")
+    page.goto(f"/experiments/{experiment}/trials/")
     page.wait_for_selector('#live[data-state="live"]')
     page.evaluate(OBSERVE)
     (folder / "go").touch()

@@ -73,6 +73,7 @@ def walk(folder: Path) -> None:
             reached("signed in")
             page.locator("tbody tr a").first.click()
             reached("the demo's page is open")
+            page.get_by_role("link", name="Trials", exact=True).click()
             page.wait_for_function(SOMETHING_MOVES)
             reached("the first intermediate result is on the page")
             page.locator("#trials-table tr", has_text="RUNNING").first.locator("a").first.click()

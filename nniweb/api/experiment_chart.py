@@ -1,5 +1,6 @@
 """An experiment's results for a chart: columns instead of rows, thinned where there are thousands."""
 
+from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -17,6 +18,13 @@ from trainingservice.trial_job_status import TrialJobStatus
 STATUSES = [status.value for status in TrialJobStatus]
 
 
+class DurationsSerializer(serializers.Serializer[Any]):
+    bar_width = serializers.FloatField(help_text="Seconds; bar i counts the trials that took from i times this.")
+    counts = serializers.ListField(child=serializers.IntegerField())
+    until = serializers.FloatField(allow_null=True, help_text=(
+        "When the last of them ended, in seconds since the epoch."))
+
+
 class ExperimentChartSerializer(serializers.Serializer[Any]):
     """One column per subject, all of the same length, in order of sequence."""
 
@@ -32,6 +40,7 @@ class ExperimentChartSerializer(serializers.Serializer[Any]):
         "When it ended (or began), in seconds since the epoch."))
     final = serializers.ListField(child=serializers.IntegerField(), help_text=(
         "1 where the value is a final result that counts for the best."))
+    durations = DurationsSerializer(help_text="How long trials took: of all that ended after they had begun.")
     left_out = serializers.IntegerField(help_text=(
         f"Trials that are not here: at most about {MOST_POINTS} are. None of them was the best of its time."))
 
@@ -57,4 +66,5 @@ def chart_document(experiment: Experiment) -> dict[str, Any]:
             "value": [point.value for point in chart.points],
             "at": [None if point.at is None else round(point.at, 1) for point in chart.points],
             "final": [int(point.counts) for point in chart.points],
+            "durations": asdict(chart.durations),
             "left_out": chart.left_out}

@@ -1,52 +1,27 @@
-"""The pages of experiments and trials, as they are when they are opened. Scripts in static/js keep them live."""
+"""The list of experiments and the page of a trial, as they are when they are opened. Scripts keep them live."""
 
-import json
 from datetime import datetime
-from typing import Any
 
-import yaml
 from django.contrib import messages
 from django.db.models import Count, Max, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
-from rest_framework import serializers
 
 from nniweb.api import experiments as experiment_rest
-from nniweb.api import trials as trial_rest
-from nniweb.api.experiment_documents import NOT_IN_LISTS, document, summaries
-from nniweb.api.renderers import ExactJSONRenderer
-from nniweb.api.trial_documents import TrialSerializer, with_details
+from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
+from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.page_query import Column, PageQuery
 from nniweb.dashboard.trial_report import TrialReport
 from nniweb.experiments.best_so_far import improvements_of
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, User
+from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.visibility import may_steer, visible_experiments, visible_trials
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.first_start import launch_example
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
-from trainingservice.trial_job_status import TrialJobStatus
 
 EXPERIMENTS_PER_PAGE = 30
-TRIALS_PER_PAGE = 50
-#: Events on an experiment's page, the newest first.
-SHOWN_EVENTS = 12
-#: Parameters that get a column of their own; where there are more, one column holds them all.
-MOST_PARAMETER_COLUMNS = 6
-
-
-def _user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # the middleware lets nobody else in
-    return request.user
-
-
-def _for_script(data: Any) -> Any:
-    """Data for ``json_script``: times as text, no NaN."""
-    return json.loads(ExactJSONRenderer().render(data))
 
 
 # --- the list --------------------------------------------------------------------------------
@@ -54,7 +29,7 @@ def _for_script(data: Any) -> Any:
 
 @require_GET
 def experiments(request: HttpRequest) -> HttpResponse:
-    user = _user(request)
+    user = the_visitor(request)
     query = PageQuery(experiment_rest.ExperimentQuery, request.GET)
     visible = visible_experiments(user)
     found = experiment_rest.filtered(visible, query.values)
@@ -92,7 +67,7 @@ def _last_changes(shown: list[Experiment]) -> dict[int, datetime]:
 @require_POST
 def launch_demo(request: HttpRequest) -> HttpResponse:
     """Launch the bundled example for this person, then show it."""
-    user = _user(request)
+    user = the_visitor(request)
     if not user.may_change:
         messages.error(request, "Your role is viewer: you can look, not launch anything. Ask an administrator.")
         return redirect("experiments")
@@ -103,90 +78,16 @@ def launch_demo(request: HttpRequest) -> HttpResponse:
         return redirect("experiments")
 
 
-# --- one experiment --------------------------------------------------------------------------
-
-
-def _experiment(request: HttpRequest, public_id: str) -> Experiment:
-    experiments = visible_experiments(_user(request)).select_related("cluster", "owner", "group", "code")
-    return get_object_or_404(experiments, public_id=public_id)
-
-
-@require_GET
-def experiment(request: HttpRequest, public_id: str) -> HttpResponse:
-    found = _experiment(request, public_id)
-    query = PageQuery(TrialTableQuery, request.GET)
-    shown = document(found)
-    trials = trial_rest.filtered(Trial.objects.filter(experiment=found), query.values)
-    page = query.page_of(with_details(trial_rest.in_order(trials, query.order)), TRIALS_PER_PAGE)
-    rows = TrialSerializer(page, many=True, context={"now": timezone.now()}).data
-    names = _parameter_names(found)
-    steers = may_steer(_user(request), found)
-    events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
-    best = visible_trials(_user(request)).filter(public_id=shown["progress"]["best_trial_id"]).first()
-    return render(request, "dashboard/experiment.html", {
-        "experiment": shown, "counts": _counts(shown["progress"]["trials"]), "page": page, "trials": rows,
-        "query": query, "statuses": [status.value for status in TrialJobStatus], "parameter_names": names,
-        "events": events, "best": best, "may_steer": steers, "is_finished": found.is_finished, "columns": [
-            Column(query, "No.", "sequence_id", falls_first=True, number=True), Column(query, "Status", "status"),
-            Column(query, "Result", "final_value", falls_first=found.optimize_mode == "maximize", number=True),
-            Column(query, "Latest", "latest", falls_first=found.optimize_mode == "maximize", number=True),
-            Column(query, "Duration", "duration", falls_first=True, number=True),
-            *(Column(query, name) for name in names or ["Parameters"]),
-            Column(query, "Machine"), Column(query, "Why")],
-        "for_script": _for_script({
-            "experiment": {key: value for key, value in shown.items() if key not in NOT_IN_LISTS},
-            "may_steer": steers, "parameters": names, "order": query.order, "is_filtered": query.is_filtered,
-            "first_page": page.number == 1, "page_size": TRIALS_PER_PAGE}),
-    })
-
-
-def _parameter_names(found: Experiment) -> list[str]:
-    """The columns for parameters, none where they share one: there are many, or a tuner of the user's own has a space
-    that only it can read, so that trials may have parameters of any name.
-    """
-    names = list(found.search_space)
-    if len(names) > MOST_PARAMETER_COLUMNS:
-        return []
-    if found.has_own_tuner:
-        try:
-            parse_search_space(found.search_space)
-        except InvalidInput:
-            return []
-    return names
-
-
-def _counts(counts: dict[str, int]) -> list[tuple[str, int]]:
-    """Every status with its count, in the order of a trial's life."""
-    return [(status.value, counts[status.value]) for status in TrialJobStatus]
-
-
-class TrialTableQuery(trial_rest.TrialQuery):
-    """As over REST, the newest first."""
-
-    order = serializers.ChoiceField(choices=[*trial_rest.ORDERS, *(f"-{name}" for name in trial_rest.ORDERS)],
-                                    default="-sequence_id")
-
-
-@require_GET
-def experiment_config(request: HttpRequest, public_id: str) -> HttpResponse:
-    """The file as it was given, and what it was resolved to."""
-    found = _experiment(request, public_id)
-    return render(request, "dashboard/experiment_config.html", {
-        "experiment": document(found), "resolved": yaml.safe_dump(found.config, sort_keys=False, allow_unicode=True),
-        "search_space": json.dumps(found.search_space, indent=2, ensure_ascii=False)
-        if found.search_space else ""})
-
-
 # --- one trial -------------------------------------------------------------------------------
 
 
 @require_GET
 def trial(request: HttpRequest, public_id: str) -> HttpResponse:
-    trials: QuerySet[Trial] = visible_trials(_user(request)).select_related("experiment__cluster", "rerun_of")
+    trials: QuerySet[Trial] = visible_trials(the_visitor(request)).select_related("experiment__cluster", "rerun_of")
     found = trials.filter(public_id=public_id).first()
     if found is None:
         raise Http404
     report = TrialReport(found)
     return render(request, "dashboard/trial.html", {
         "report": report, "trial": report.document, "experiment": found.experiment, "rerun_of": found.rerun_of,
-        "may_steer": may_steer(_user(request), found.experiment), "for_script": _for_script(report.for_script())})
+        "may_steer": may_steer(the_visitor(request), found.experiment), "for_script": for_script(report.for_script())})

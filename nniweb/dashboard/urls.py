@@ -3,12 +3,17 @@
 from django.urls import path
 
 from nniweb.dashboard import api_pages, clusters, new_experiment, pages, sign_in
+from nniweb.dashboard.experiment_tabs import config, events, overview, trials
+
+EXPERIMENT = "experiments/<slug:public_id>"
 
 urlpatterns = [
     path("", pages.experiments, name="experiments"),
     path("demo/", pages.launch_demo, name="launch-demo"),
-    path("experiments/<slug:public_id>/", pages.experiment, name="experiment"),
-    path("experiments/<slug:public_id>/config/", pages.experiment_config, name="experiment-config"),
+    path(f"{EXPERIMENT}/", overview.overview, name="experiment"),
+    path(f"{EXPERIMENT}/trials/", trials.trials, name="experiment-trials"),
+    path(f"{EXPERIMENT}/config/", config.config, name="experiment-config"),
+    path(f"{EXPERIMENT}/events/", events.events, name="experiment-events"),
     path("trials/<slug:public_id>/", pages.trial, name="trial"),
     path("sign-in/", sign_in.SignIn.as_view(), name="sign-in"),
     path("sign-in/<str:secret>/", sign_in.by_link, name="sign-in-link"),

@@ -6,7 +6,7 @@ import { MetricChart } from "./metric_chart.js";
 import { OutputView } from "./output_view.js";
 import { rest } from "./rest.js";
 import { isEnd, showStatus, showText } from "./status.js";
-import { showError } from "./trials_table.js";
+import { showError } from "./action_error.js";
 import { digits, duration, moment } from "./words.js";
 
 const page = JSON.parse(document.getElementById("page-data")?.textContent ?? "{}");

@@ -35,14 +35,14 @@ def test_an_empty_list_offers_the_example_and_one_click_launches_it(make_server:
     page.get_by_role("button", name="Launch the example").click()
     page.wait_for_url("**/experiments/*/")
     expect(page.locator("h1")).not_to_be_empty()
-    expect(page.locator("#trials-table tbody tr").first).to_be_visible()
+    expect(page.locator("[data-cell=running]")).not_to_have_text("0")
     expect(onlooker.locator("#experiments tr[data-id]")).to_have_count(1)
 
 
 def test_an_experiment_page_changes_without_being_reloaded(server: RunningServer, open_page: Any,
                                                            tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
-    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
     expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
     expect(page.locator("[data-cell=ended]")).to_have_text("0")
     page.evaluate(MARK)
@@ -55,14 +55,35 @@ def test_an_experiment_page_changes_without_being_reloaded(server: RunningServer
     expect(page.locator("dd [data-cell=best]")).to_have_text("0.75")
     expect(page.locator("#counts li[data-status=SUCCEEDED] b")).to_have_text("1")
     expect(row(page, 1).locator(".status")).to_have_text("RUNNING")  # a row that was not there
-    expect(page.locator("#result-chart canvas")).to_be_visible()
     assert not_reloaded(page)
+
+
+def test_the_overview_shows_the_best_trials_and_how_long_they_took(server: RunningServer, open_page: Any,
+                                                                   tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(page.locator("#no-top")).to_be_visible()
+    expect(page.locator("#no-durations")).to_be_visible()
+    page.evaluate(MARK)
+    trials.tell(0, "final 0.25", "end")
+    trials.tell(1, "final 0.75", "end")
+    numbers = page.locator("#top-trials [data-cell=number]")
+    expect(numbers).to_have_text(["1", "0"])
+    expect(page.locator("#top-trials [data-cell=result]").first).to_have_text("0.75")
+    expect(page.locator("#result-chart canvas")).to_be_visible()
+    expect(page.locator("#duration-chart canvas")).to_be_visible()
+    expect(page.locator("#events")).to_contain_text("launched")
+    assert not_reloaded(page)
+    page.reload()
+    expect(numbers).to_have_text(["1", "0"])
+    page.get_by_role("link", name="SUCCEEDED").click()
+    expect(page.locator("#trials-table tbody tr")).to_have_count(2)
 
 
 def test_a_trial_is_canceled_from_the_table_after_one_question(server: RunningServer, open_page: Any,
                                                                tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
-    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
     cancel = row(page, 0).get_by_role("button", name="Cancel")
     cancel.click()
     page.get_by_role("dialog").get_by_role("button", name="Keep it as it is").click()
@@ -125,7 +146,7 @@ def test_pause_resume_and_stop(server: RunningServer, open_page: Any, tmp_path: 
 def test_a_failed_trial_says_why(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
     trials.tell(0, "print \\x1b[31mred\\x1b[0m words\\n", "fail no such data set")
-    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
     expect(row(page, 0).locator("[data-cell=message]")).to_contain_text("no such data set")
     row(page, 0).locator("a").click()
     expect(page.locator(".headline .status")).to_have_text("FAILED")
@@ -135,7 +156,7 @@ def test_a_failed_trial_says_why(server: RunningServer, open_page: Any, tmp_path
     with page.expect_download() as download:
         page.locator("[data-stream=stdout]").get_by_role("link", name="Download").click()
     assert Path(download.value.path()).read_text() == "\x1b[31mred\x1b[0m words\n"
-    page.goto(f"{server.url}/experiments/{trials.experiment}/")
+    page.goto(f"{server.url}/experiments/{trials.experiment}/trials/")
     page.get_by_role("button", name="Rerun failed").click()
     page.get_by_role("dialog").get_by_role("button", name="Run them again").click()
     expect(row(page, 1).locator(".status")).to_have_text("RUNNING")
@@ -145,7 +166,7 @@ def test_a_failed_trial_says_why(server: RunningServer, open_page: Any, tmp_path
 def test_a_trial_page_shows_output_metrics_and_the_end_as_they_come(server: RunningServer, open_page: Any,
                                                                     tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
-    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
     row(page, 0).locator("a").click()
     expect(page.locator(".headline .status")).to_have_text("RUNNING")
     expect(page.locator("#no-metric")).to_be_visible()
@@ -171,7 +192,7 @@ def test_a_trial_page_shows_output_metrics_and_the_end_as_they_come(server: Runn
 def test_a_trial_is_canceled_and_run_again_on_its_own_page(server: RunningServer, open_page: Any,
                                                            tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
-    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
     expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
     row(page, 0).locator("a").click()
     status, why, dialog = page.locator(".headline .status"), page.locator("#why"), page.get_by_role("dialog")
@@ -231,7 +252,7 @@ def test_a_page_that_was_open_while_the_server_was_away_catches_up(make_server: 
                                                                    tmp_path: Path) -> None:
     server = make_server().start()
     trials = LedTrials(server, tmp_path / "code")
-    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
     page.allow("WebSocket connection|ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE")
     expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
     expect(page.locator("#live")).to_have_text("● live")
@@ -298,16 +319,18 @@ def test_ten_thousand_trials_open_without_ten_thousand_rows_and_are_paged_and_fi
     page.on("response", note_size)
     began = time.monotonic()
     page.goto(f"/experiments/{experiment}/", wait_until="commit")
-    expect(page.locator("#trials-table tbody tr").first).to_be_visible()
+    expect(page.locator("#top-trials tbody tr").first).to_be_visible()
     rows_after = time.monotonic() - began
     expect(page.locator("#result-chart canvas")).to_be_visible()
     expect(page.locator("#chart-note")).to_contain_text("left out")
     chart_after = time.monotonic() - began
-    assert page.locator("#trials-table tbody tr").count() == 50
+    assert page.locator("#top-trials tbody tr").count() == 10
     page.remove_listener("response", note_size)  # the bodies of a page that is left cannot be had
     total = sum(sizes.values())
     assert total < 1_000_000, sizes
     assert rows_after <= chart_after < 10, "far above what it takes, for a busy machine"
+    page.get_by_role("link", name="Trials").click()
+    expect(page.locator("#trials-table tbody tr")).to_have_count(50)
     page.get_by_role("link", name="Result").click()  # sorted on the server
     expect(page.locator("#trials-table tbody tr").first.locator("[data-cell=result]")).to_have_text(
         f"{finals[0]:.4g}")

@@ -21,4 +21,4 @@ def test_its_pages_show_the_space_and_the_parameters_that_trials_have(admin: Use
     client = Client()
     client.force_login(admin)
     assert shown in client.get(f"/experiments/{experiment.public_id}/config/").content.decode()
-    assert "by the tuner" in client.get(f"/experiments/{experiment.public_id}/").content.decode()
+    assert "by the tuner" in client.get(f"/experiments/{experiment.public_id}/trials/").content.decode()

@@ -1,9 +1,9 @@
 /** The chart of an experiment's results: a point for every trial, the best so far as a line, failures on the axis. */
 
-import { axis, colour, makeChart } from "./chart.js";
-import { rest } from "./rest.js";
-import { isEnd } from "./status.js";
-import { digits } from "./words.js";
+import { axis, colour, makeChart } from "../chart.js";
+import { rest } from "../rest.js";
+import { isEnd } from "../status.js";
+import { digits } from "../words.js";
 
 /** With more points than this the server is asked to thin them again. */
 const MOST_POINTS = 5_000;
@@ -26,6 +26,8 @@ export class ResultChart {
     /** Until the first answer, frames wait here. @type {any[] | null} */
     this.early = [];
     this.loading = false;
+    /** Called with each answer: what else is drawn of it. @type {((columns: any) => void) | null} */
+    this.tookAll = null;
   }
 
   /** Fetch the points and draw. */
@@ -54,6 +56,7 @@ export class ResultChart {
         });
       });
       this.leftOut = columns.left_out;
+      this.tookAll?.(columns);
       const early = this.early ?? [];
       this.early = null;
       early.forEach((trial) => this.take(trial));

@@ -1,21 +1,33 @@
-/** Keeps an experiment's page live, and steers the experiment. */
+/**
+ * The head of an experiment's pages: keeps it live and steers the experiment. A tab's script says what it wants to hear:
+ *
+ *     import { page, startHead } from "./head.js";
+ *     startHead({ heard: (trials) => table.heard(trials), missed: () => table.refresh() });
+ */
 
-import { confirmed } from "./confirm.js";
-import { live } from "./live.js";
-import { refreshParts, rest, RestError } from "./rest.js";
-import { ResultChart } from "./result_chart.js";
-import { isFinishedExperiment, showStatus, showText } from "./status.js";
-import { showError, TrialsTable } from "./trials_table.js";
-import { digits, duration } from "./words.js";
+import { showError } from "../action_error.js";
+import { confirmed } from "../confirm.js";
+import { live } from "../live.js";
+import { refreshParts, rest, RestError } from "../rest.js";
+import { isFinishedExperiment, showStatus, showText } from "../status.js";
+import { digits, duration } from "../words.js";
 
 /** Shortest pause between two looks at everything, when more changes than frames carry; in milliseconds. */
 const REFRESH_PAUSE = 3_000;
 
-const page = JSON.parse(document.getElementById("page-data")?.textContent ?? "{}");
+/** What the page was made with. */
+export const page = JSON.parse(document.getElementById("page-data")?.textContent ?? "{}");
 const id = page.experiment.id;
-const chart = new ResultChart(/** @type {HTMLElement} */ (document.getElementById("result-chart")), page.experiment);
-const table = new TrialsTable(page);
 let experiment = page.experiment;
+
+/**
+ * @typedef {object} Listener
+ * @property {(trials: any[]) => void} [heard]  trials of a frame
+ * @property {() => Promise<unknown>} [missed]  more changed than a frame carries: take everything anew
+ * @property {() => void} [told]  somebody or the worker changed the experiment itself
+ */
+/** @type {Listener} */
+let tab = {};
 
 /** @param {string} name */
 function cells(name) {
@@ -52,7 +64,10 @@ function show(now) {
   }
   showControls();
   const told = ["status", "target", "message", "trial_concurrency", "max_trial_number", "max_duration", "archived"];
-  if (told.some((name) => before[name] !== now[name])) refreshParts(["events"]).catch(() => {});
+  if (told.some((name) => before[name] !== now[name])) {
+    if (document.getElementById("events")) refreshParts(["events"]).catch(() => {});
+    tab.told?.();
+  }
 }
 
 function showControls() {
@@ -143,29 +158,17 @@ for (const details of document.querySelectorAll("details.editable")) {
   });
 }
 
-for (const button of document.querySelectorAll("[data-axis]")) {
-  button.addEventListener("click", () => {
-    chart.byTime = /** @type {HTMLElement} */ (button).dataset.axis === "time";
-    for (const other of document.querySelectorAll("[data-axis]")) other.setAttribute("aria-pressed", String(other === button));
-    chart.redraw?.();
-  });
-}
-document.getElementById("log-axis")?.addEventListener("change", (event) => {
-  chart.logarithmic = /** @type {HTMLInputElement} */ (event.target).checked;
-  chart.redraw?.();
-});
-
 let refreshing = false;
 let refreshAgain = false;
 
-/** More changed than a frame carries: take chart and table anew. */
+/** More changed than a frame carries. */
 async function refreshAll() {
   if (refreshing) {
     refreshAgain = true;
     return;
   }
   refreshing = true;
-  await Promise.allSettled([chart.load(), table.refresh()]);
+  await tab.missed?.().catch(() => {}); // the light says that there is no connection; the next frame asks again
   setTimeout(() => {
     refreshing = false;
     if (refreshAgain) {
@@ -175,18 +178,20 @@ async function refreshAll() {
   }, REFRESH_PAUSE);
 }
 
-live.watch(`experiment/${id}`, experiment.revision, (frame) => {
-  if (frame.gone) {
-    showError("This experiment was deleted, or is not yours to see any more.");
-    return;
-  }
-  show(frame.experiment);
-  if (!frame.complete) {
-    refreshAll();
-    return;
-  }
-  chart.heard(frame.trials);
-  table.heard(frame.trials);
-});
-showControls();
-chart.start();
+/**
+ * Keep the head live from now on, and tell the tab what changes.
+ * @param {Listener} [listener]
+ */
+export function startHead(listener = {}) {
+  tab = listener;
+  showControls();
+  live.watch(`experiment/${id}`, experiment.revision, (frame) => {
+    if (frame.gone) {
+      showError("This experiment was deleted, or is not yours to see any more.");
+      return;
+    }
+    show(frame.experiment);
+    if (frame.complete) tab.heard?.(frame.trials);
+    else refreshAll();
+  });
+}

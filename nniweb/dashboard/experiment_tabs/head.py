@@ -1,0 +1,63 @@
+"""What the tabs of an experiment share: the experiment itself, its head, the row of tabs, data for the scripts."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+
+from nniweb.api.experiment_documents import NOT_IN_LISTS, document
+from nniweb.dashboard.page_data import for_script, the_visitor
+from nniweb.experiments.models import Experiment
+from nniweb.experiments.visibility import may_steer, visible_experiments
+from nniweb.tuning.problem import InvalidInput
+from nniweb.tuning.search_space_parser import parse_search_space
+from trainingservice.trial_job_status import TrialJobStatus
+
+#: Name of the address -> what people read, in the order of the row of tabs.
+TABS = {
+    "experiment": "Overview",
+    "experiment-trials": "Trials",
+    "experiment-config": "Config",
+    "experiment-events": "Events",
+}
+#: Parameters that get a column of their own; where there are more, one column holds them all.
+MOST_PARAMETER_COLUMNS = 6
+
+
+def experiment_of(request: HttpRequest, public_id: str) -> Experiment:
+    """The experiment in the address. Raises Http404 where this person sees none."""
+    experiments = visible_experiments(the_visitor(request)).select_related("cluster", "owner", "group", "code")
+    return get_object_or_404(experiments, public_id=public_id)
+
+
+def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_script: Any) -> dict[str, Any]:
+    """The template's context for the head of this tab; what follows ``name`` joins ``page-data``, for its script."""
+    shown = document(experiment)
+    steers = may_steer(the_visitor(request), experiment)
+    return {
+        "experiment": shown, "may_steer": steers, "is_finished": experiment.is_finished, "tab": name, "tabs": TABS,
+        "parameter_names": parameter_columns(experiment),
+        "for_script": for_script({
+            "experiment": {key: value for key, value in shown.items() if key not in NOT_IN_LISTS},
+            "may_steer": steers, **more_for_script}),
+    }
+
+
+def parameter_columns(experiment: Experiment) -> list[str]:
+    """The columns for parameters, none where they share one: there are many, or a tuner of the user's own has a space
+    that only it can read, so that trials may have parameters of any name.
+    """
+    names = list(experiment.search_space)
+    if len(names) > MOST_PARAMETER_COLUMNS:
+        return []
+    if experiment.has_own_tuner:
+        try:
+            parse_search_space(experiment.search_space)
+        except InvalidInput:
+            return []
+    return names
+
+
+def counts_by_status(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """Every status with its count, in the order of a trial's life."""
+    return [(status.value, counts[status.value]) for status in TrialJobStatus]

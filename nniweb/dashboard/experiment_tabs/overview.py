@@ -1,0 +1,38 @@
+"""The first tab: how the search goes, at a glance."""
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from nniweb.api.trial_documents import TrialSerializer, with_details
+from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
+from nniweb.dashboard.page_data import the_visitor
+from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
+from nniweb.experiments.progress import RESULTS
+from nniweb.experiments.visibility import visible_trials
+
+#: Events shown here, the newest first.
+SHOWN_EVENTS = 8
+#: The best trials shown here.
+TOP = 10
+
+
+@require_GET
+def overview(request: HttpRequest, public_id: str) -> HttpResponse:
+    found = experiment_of(request, public_id)
+    top = TrialSerializer(with_details(best_trials(found)[:TOP]), many=True, context={"now": timezone.now()}).data
+    context = tab(request, found, "experiment", top=top, top_size=TOP)
+    progress = context["experiment"]["progress"]
+    events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
+    return render(request, "dashboard/experiment/overview.html", {
+        **context, "counts": counts_by_status(progress["trials"]), "top": top, "events": events,
+        "best": visible_trials(the_visitor(request)).filter(public_id=progress["best_trial_id"]).first()})
+
+
+def best_trials(experiment: Experiment) -> QuerySet[Trial]:
+    """Trials with a final result that counts, the best first."""
+    sign = "-" if experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE else ""
+    return Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False).order_by(
+        f"{sign}final_number", "sequence_id")

@@ -1,0 +1,79 @@
+/** Rows of trials, wherever they stand in a table: made from the template, filled, and their buttons obeyed. */
+
+import { showError } from "../action_error.js";
+import { confirmed } from "../confirm.js";
+import { rest } from "../rest.js";
+import { isEnd, showStatus, showText } from "../status.js";
+import { digits, duration, parameter } from "../words.js";
+
+/** @returns {HTMLTableRowElement} */
+export function blankRow() {
+  const template = /** @type {HTMLTemplateElement} */ (document.getElementById("trial-row"));
+  return /** @type {HTMLTableRowElement} */ (template.content.querySelector("tr")?.cloneNode(true));
+}
+
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {any} trial
+ */
+export function fillRow(row, trial) {
+  const cell = (/** @type {string} */ name) => row.querySelector(`[data-cell="${name}"]`);
+  if (row.dataset.id !== trial.id) {
+    row.dataset.id = trial.id;
+    const link = /** @type {HTMLAnchorElement} */ (cell("number"));
+    link.href = `/trials/${trial.id}/`;
+    link.textContent = String(trial.sequence_id);
+    for (const place of row.querySelectorAll("[data-parameter]")) {
+      place.textContent = parameter((trial.parameters ?? {})[/** @type {HTMLElement} */ (place).dataset.parameter ?? ""]);
+    }
+    showText(cell("parameters"), Object.entries(trial.parameters ?? {}).map(([name, value]) => `${name} ${parameter(value)}`).join(", "));
+  }
+  showStatus(cell("status"), trial.status);
+  showText(cell("result"), digits(trial.final_number));
+  showText(cell("latest"), trial.intermediate_count ? digits(trial.latest_number) : "");
+  showText(cell("duration"), duration(trial.duration));
+  showText(cell("machine"), trial.machine);
+  const why = cell("message"); // a short table has none
+  showText(why, trial.message);
+  why?.setAttribute("title", trial.message);
+  const ended = isEnd(trial.status);
+  for (const button of row.querySelectorAll("button[data-action]")) {
+    if (button instanceof HTMLButtonElement) button.hidden = (button.dataset.action === "cancel") === ended;
+  }
+  return row;
+}
+
+/**
+ * Obey the buttons of the rows below an element; `done` gets the trial that came of it.
+ * @param {Element} element
+ * @param {(trial: any) => void} done
+ */
+export function obeyButtons(element, done) {
+  element.addEventListener("click", (event) => {
+    const button = event.target instanceof Element ? event.target.closest("button[data-action]") : null;
+    if (button instanceof HTMLButtonElement) act(button, done);
+  });
+}
+
+/**
+ * @param {HTMLButtonElement} button
+ * @param {(trial: any) => void} done
+ */
+async function act(button, done) {
+  const row = /** @type {HTMLTableRowElement} */ (button.closest("tr"));
+  const number = row.querySelector('[data-cell="number"]')?.textContent;
+  const cancel = button.dataset.action === "cancel";
+  const sure = await confirmed(cancel
+    ? { title: `Cancel trial ${number}?`, text: "It ends now; what it has not reported yet is lost.", action: "Cancel the trial" }
+    : { title: `Run trial ${number} again?`, text: "A new trial with the same parameters is queued. It counts towards the most trials.", action: "Run it again" });
+  if (!sure) return;
+  button.disabled = true;
+  try {
+    const trial = await rest("POST", `trials/${row.dataset.id}/actions/${button.dataset.action}/`);
+    done(trial);
+  } catch (error) {
+    showError(error);
+  } finally {
+    button.disabled = false;
+  }
+}
