@@ -10,6 +10,7 @@ from nniweb.api import (
     clusters,
     experiment_chart,
     experiments,
+    intermediate_series,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
     trial_files,
@@ -43,6 +44,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/actions/rerun-failed/", experiments.ExperimentRerunFailedView.as_view()),
     path(f"{EXPERIMENT}/actions/import-data/", experiments.ExperimentImportDataView.as_view()),
     path(f"{EXPERIMENT}/chart/", experiment_chart.ExperimentChartView.as_view()),
+    path(f"{EXPERIMENT}/series/", intermediate_series.ExperimentSeriesView.as_view()),
     path(f"{EXPERIMENT}/events/", experiments.ExperimentEventsView.as_view()),
     path(f"{EXPERIMENT}/trials/", trials.ExperimentTrialsView.as_view()),
     path(f"{TRIAL}/", trials.TrialDetailView.as_view()),

@@ -1,0 +1,104 @@
+"""Intermediate results of several trials as curves, thinned: for charts that lay them over each other."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+
+from django.db.models import Count, Exists, F, OuterRef, QuerySet, Window
+
+from nniweb.experiments.models import Attempt, Experiment, Metric, Trial
+from nniweb.experiments.progress import RESULTS
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+
+class Which(StrEnum):
+    """Trials that are chosen by what they are."""
+
+    #: With the best final results, the best first.
+    TOP = "top"
+    #: Running now, the newest first.
+    RUNNING = "running"
+    #: The newest of those that reported something.
+    LATEST = "latest"
+    #: Those that the assessor stopped, the newest first.
+    STOPPED = "stopped"
+
+
+@dataclass
+class Series:
+    """One trial's curve: the last value reported for each step, of its last attempt."""
+
+    trial: Trial
+    steps: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    #: Points that were left out.
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class SeriesOfTrials:
+    series: list[Series]
+    #: How many trials there are of this kind, with those that are not here.
+    total: int
+
+
+def series_of_these(experiment: Experiment, trial_ids: Sequence[str], points: int) -> SeriesOfTrials:
+    """The curves of these trials (public ids) in this order; those that the experiment does not have are left out."""
+    found = {trial.public_id: trial for trial in Trial.objects.filter(experiment=experiment, public_id__in=trial_ids)}
+    chosen = [found[trial_id] for trial_id in dict.fromkeys(trial_ids) if trial_id in found]
+    return SeriesOfTrials(_series(chosen, points), len(chosen))
+
+
+def series_of_which(experiment: Experiment, which: Which, count: int, points: int) -> SeriesOfTrials:
+    """The curves of at most ``count`` trials of a kind. Two queries, as for any number of trials."""
+    chosen = list(_of_kind(experiment, which).annotate(total=Window(Count("pk")))[:count])
+    return SeriesOfTrials(_series(chosen, points), chosen[0].total if chosen else 0)
+
+
+def _of_kind(experiment: Experiment, which: Which) -> QuerySet[Trial]:
+    trials = Trial.objects.filter(experiment=experiment)
+    newest_first = trials.order_by("-sequence_id")
+    if which is Which.TOP:
+        falls = experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE
+        return trials.filter(status__in=RESULTS, final_number__isnull=False).order_by(
+            F("final_number").desc() if falls else F("final_number").asc(), "sequence_id")
+    if which is Which.RUNNING:
+        return newest_first.filter(status=TrialJobStatus.RUNNING.value)
+    if which is Which.STOPPED:
+        return newest_first.filter(status=TrialJobStatus.EARLY_STOPPED.value)
+    return newest_first.filter(intermediate_count__gt=0)
+
+
+def _series(trials: Sequence[Trial], points: int) -> list[Series]:
+    """One query, in the order of its index, so that the database need not sort."""
+    later = Attempt.objects.filter(trial=OuterRef("trial"), number__gt=OuterRef("number"))
+    attempts = Attempt.objects.filter(~Exists(later), trial__in=[trial.pk for trial in trials])
+    rows = Metric.objects.filter(attempt__in=attempts, kind=contract.PERIODICAL, number__isnull=False).order_by(
+        "attempt", "n").values_list("attempt__trial", "sequence", "number")
+    series = {trial.pk: Series(trial) for trial in trials}
+    for trial_pk, reported in groupby(rows.iterator(5000), key=lambda row: row[0]):
+        last = {sequence: number for _, sequence, number in reported if number is not None}
+        curve = sorted(last.items())
+        kept = thinned(curve, points)
+        one = series[trial_pk]
+        one.steps, one.values = [step for step, _ in kept], [value for _, value in kept]
+        one.left_out = len(curve) - len(kept)
+    return list(series.values())
+
+
+def thinned(curve: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
+    """At most ``most`` (four or more) points of a curve: both ends, and of each stretch between them the least and the
+    greatest, so that no peak is lost.
+    """
+    if len(curve) <= most:
+        return list(curve)
+    inner, stretches = curve[1:-1], (most - 2) // 2
+    size = math.ceil(len(inner) / stretches)
+    kept = {curve[0], curve[-1]}
+    for start in range(0, len(inner), size):
+        stretch = inner[start:start + size]
+        kept |= {min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])}
+    return sorted(kept)
