@@ -33,7 +33,7 @@ test: lint
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
 
 test-all: lint
-	$(PYTEST) -n $(PYTEST_JOBS) tests
+	HYPOTHESIS_PROFILE=thorough $(PYTEST) -n $(PYTEST_JOBS) tests
 	$(MAKE) test-postgresql
 
 # All that touches the database once more, on a PostgreSQL server that is started for it.

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections import Counter
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# the same examples in every run; "make test-all" looks for new ones
+hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile("thorough", max_examples=200, deadline=None, database=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 pytest_plugins = ["tests.end_to_end.kill_table.reliability_table"]
 

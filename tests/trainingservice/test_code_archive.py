@@ -105,7 +105,7 @@ PATTERNS = st.sampled_from([
 TREE = ["a/a/a.x", "a/b/c", "a/c.x", "b/a/b/c", "b/c/a", "b/b.x", "c/a", "c/b/a", "!a", "ab", "a.x"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(root=st.lists(PATTERNS, max_size=6), nested=st.lists(PATTERNS, max_size=4))
 def test_ignoring_works_exactly_as_in_git(root, nested, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tree")
@@ -251,7 +251,6 @@ CHARACTERS = st.characters(blacklist_characters="/\0", blacklist_categories=("Cs
 NAMES = st.text(CHARACTERS, min_size=1, max_size=12).filter(lambda name: name not in {".", "..", ".nniignore"})
 
 
-@settings(max_examples=30, deadline=None)
 @given(files=st.dictionaries(st.tuples(NAMES, NAMES), st.tuples(st.binary(max_size=300), st.booleans()), max_size=5))
 def test_any_content_under_any_name_comes_out_as_it_went_in(files, tmp_path_factory):
     root = tmp_path_factory.mktemp("any")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 
 pytestmark = pytest.mark.usefixtures("farm")
-RELAXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+RELAXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 SCALARS = (st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
            | st.sampled_from(["local", "farm", "TPE", "1h", "0,1", "choice", "~", "~x/y", "/", "0x1", "1e5",

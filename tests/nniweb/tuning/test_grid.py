@@ -5,7 +5,7 @@ from statistics import NormalDist
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from nniweb.tuning.grid import Grid
 from nniweb.tuning.search_space import point_key
@@ -23,7 +23,6 @@ def one(kind: str, *values: Any) -> dict[str, Any]:
     return {"x": {"_type": kind, "_value": list(values)}}
 
 
-@settings(deadline=None)
 @given(search_spaces)
 def test_grid_points_lie_inside_and_never_repeat(raw: Any) -> None:
     space = parse_search_space(raw)

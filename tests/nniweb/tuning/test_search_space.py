@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -39,7 +39,6 @@ def draws(space: SearchSpace, count: int = DRAWS, seed: int = 1) -> list[Any]:
     return [space.sample(rng)["x"] for _ in range(count)]
 
 
-@settings(deadline=None)
 @given(search_spaces, st.integers(0, 2**32))
 def test_a_sampled_point_is_always_inside_also_after_a_journey_through_json(raw: Any, seed: int) -> None:
     space = parse_search_space(raw)
@@ -50,7 +49,6 @@ def test_a_sampled_point_is_always_inside_also_after_a_journey_through_json(raw:
         assert space.contains(json.loads(json.dumps(point)))
 
 
-@settings(deadline=None)
 @given(search_spaces)
 def test_a_json_round_trip_gives_the_same_space(raw: Any) -> None:
     space = parse_search_space(raw)
@@ -59,7 +57,6 @@ def test_a_json_round_trip_gives_the_same_space(raw: Any) -> None:
     assert again.sample(np.random.default_rng(7)) == space.sample(np.random.default_rng(7))
 
 
-@settings(deadline=None)
 @given(search_spaces, st.integers(0, 2**32))
 def test_coordinates_lead_back_to_the_same_point(raw: Any, seed: int) -> None:
     space = parse_search_space(raw)
@@ -71,7 +68,6 @@ def test_coordinates_lead_back_to_the_same_point(raw: Any, seed: int) -> None:
         assert value == pytest.approx(known[path], abs=0.02)
 
 
-@settings(deadline=None)
 @given(search_spaces, st.floats(0, 1), st.floats(0, 1))
 def test_a_greater_quantile_never_gives_a_smaller_value(raw: Any, one: float, other: float) -> None:
     for parameter in parse_search_space(raw).parameters.values():
