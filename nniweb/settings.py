@@ -69,6 +69,9 @@ PUBLIC_URL = text("NNIWEB_PUBLIC_URL").rstrip("/")
 DEMO = boolean("NNIWEB_DEMO", True)
 LOW_SPACE_BYTES = number("NNIWEB_LOW_SPACE_MB", 500) * 1_000_000
 EXTRA_PLATFORMS = text("NNIWEB_EXTRA_PLATFORMS")
+GIT_PRIVATE_ADDRESSES = boolean("NNIWEB_GIT_PRIVATE_ADDRESSES", False)
+GIT_MAX_BYTES = number("NNIWEB_GIT_MAX_MB", 500) * 1_000_000
+GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300)
 
 # --- Django ----------------------------------------------------------------------------------
 SECRET_KEY = text("NNIWEB_SECRET_KEY") or data_folder.secret_key(DATA_FOLDER)

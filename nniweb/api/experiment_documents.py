@@ -75,6 +75,15 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
         return dict(ProgressSerializer(progress).data)
 
 
+class CodeFromGitSerializer(serializers.Serializer[Any]):
+    """Code that the worker fetches."""
+
+    url = serializers.CharField()
+    ref = serializers.CharField(help_text="Branch, tag or commit; \"\" for the default branch.")
+    folder = serializers.CharField(help_text="\"\" for the whole repository.")
+    commit = serializers.CharField(default=None, allow_null=True, help_text="What it was when it was fetched.")
+
+
 class ExperimentSerializer(ExperimentSummarySerializer):
     """An experiment with everything that was said about it."""
 
@@ -88,6 +97,7 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     trial_gpu_number = serializers.IntegerField(allow_null=True)
     code_folder = serializers.CharField(help_text="On the server; \"\" where the code was uploaded.")
     code_sha256 = serializers.CharField(source="code.sha256", allow_null=True, default=None)
+    code_git = CodeFromGitSerializer(allow_null=True, help_text="null where the code does not come from a repository.")
     config = serializers.DictField(help_text="What the config was resolved to, in NNI's v2 spelling.")
     config_text = serializers.CharField(help_text="The config as it was given, secrets struck out.")
 

@@ -29,6 +29,8 @@ class CheckedLaunchSerializer(serializers.Serializer[Any]):
     parameters = serializers.ListField(child=serializers.CharField(), help_text="Names in the search space.")
     code_folder = serializers.CharField(allow_null=True, help_text="On the server.")
     code_size = CodeSizeSerializer(allow_null=True, help_text="null where trials run in the folder itself.")
+    code_from = serializers.CharField(allow_null=True, help_text="The repository that it would be fetched from, after "
+                                      "the launch.")
     findings = FindingSerializer(many=True)
     notes = serializers.ListField(child=serializers.CharField(), help_text="How the config is understood.")
 
@@ -42,4 +44,5 @@ def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, An
         "tuner": settings.tuner.name or settings.tuner.class_name or "",
         "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
         "parameters": list(settings.search_space), "code_folder": None if folder is None else str(folder),
-        "code_size": checked.code_size, "findings": checked.findings, "notes": parsed.notes}).data)
+        "code_size": checked.code_size, "code_from": checked.code_from,
+        "findings": checked.findings, "notes": parsed.notes}).data)

@@ -1,8 +1,9 @@
 """From a request to a checked or launched experiment.
 
 Three forms: ``{"config": "<text>" or {...}, "base_directory": ...}``; the same fields as a config
-file, in snake_case; a multipart form with the config's text in ``config`` and the code folder's
-archive in ``code``. All go through the parser of config files, so all are checked the same way.
+file, in snake_case; a multipart form with the config's text in ``config`` and, for one, the code
+folder's archive in ``code``. ``launch_code`` reads where the code is. All go through the parser of
+config files, so all are checked the same way.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,18 +18,16 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
+from nniweb.api.launch_code import CODE_FIELDS, CodeFields, brought_code
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.launching import CheckedLaunch, UploadedCode, check, launch, scratch_folder
+from nniweb.experiments.launching import BroughtCode, CheckedLaunch, check, launch
 from nniweb.experiments.models import Experiment, User
-from nniweb.experiments.uploaded_code import UploadRefused, unpack
 from nniweb.experiments.visibility import visible_clusters
-from trainingservice.code_archive import MAX_BYTES, pack_code
-from trainingservice.errors import PermanentError
 
 T = TypeVar("T")
 #: What is done with a config that is right: checking it further, or launching it.
-Act = Callable[[ParsedConfig, User, UploadedCode | None], T]
+Act = Callable[[ParsedConfig, User, BroughtCode | None], T]
 
 #: Names under which an experiment shows a field, where a config file has another.
 _SHOWN_AS = {"name": "experimentName", "max_duration": "maxExperimentDuration"}
@@ -44,7 +43,22 @@ class ObjectField(serializers.JSONField):
     """A JSON object."""
 
 
-class LaunchRequestSerializer(serializers.Serializer[Any]):
+class CodeElsewhereSerializer(serializers.Serializer[Any]):
+    """Code that neither lies in a folder on the server nor comes with the request. One of code_of and git_url."""
+
+    code_of = serializers.CharField(required=False, help_text="Id of an experiment that you may see: its code as it "
+                                    "was kept; relative paths start from its top.")
+    git_url = serializers.CharField(required=False, help_text="Address of a Git repository (https or ssh, ssh for "
+                                    "administrators). The worker fetches it after the launch, so the config must hold "
+                                    "the search space itself; a relative trialCodeDirectory is a folder of it.")
+    git_ref = serializers.CharField(required=False, help_text="Branch, tag or commit; else the default branch.")
+    git_folder = serializers.CharField(required=False, help_text="Folder of the repository that is the code.")
+    git_token = serializers.CharField(required=False, write_only=True, help_text="Password or token where the "
+                                      "repository is not public (https). Kept sealed until the code is there, never "
+                                      "shown.")
+
+
+class LaunchRequestSerializer(CodeElsewhereSerializer):
     """Either ``config``, or the fields of a config file in snake_case (all of them; the usual ones are listed)."""
 
     config = ConfigField(required=False, help_text="An experiment file (YAML or JSON, NNI's v1 or v2 form).")
@@ -66,7 +80,7 @@ class LaunchRequestSerializer(serializers.Serializer[Any]):
                                     "beside config it takes the place of what that says.")
 
 
-class UploadSerializer(serializers.Serializer[Any]):
+class UploadSerializer(CodeElsewhereSerializer):
     """A config file's text with the code folder as tar.gz or zip; relative paths start from its top."""
 
     config = serializers.CharField()
@@ -86,7 +100,7 @@ def check_from(request: Request, owner: User) -> tuple[ParsedConfig, CheckedLaun
     return _from_request(request, owner, checked_form)
 
 
-def checked_form(parsed: ParsedConfig, owner: User, code: UploadedCode | None) -> tuple[ParsedConfig, CheckedLaunch]:
+def checked_form(parsed: ParsedConfig, owner: User, code: BroughtCode | None) -> tuple[ParsedConfig, CheckedLaunch]:
     return parsed, check(parsed, owner, code)
 
 
@@ -104,11 +118,12 @@ def _from_request(request: Request, owner: User, act: Act[T]) -> T:
 
 def _from_json(data: dict[str, Any], owner: User, act: Act[T]) -> T:
     fields = dict(data)
-    base = _base_directory(fields.pop("base_directory", None), owner)
+    code = CodeFields.taken_from(fields)
+    base = _base_directory(fields.pop("base_directory", None), owner, code)
     if "config" not in fields:
         shown = {_SHOWN_AS.get(key, key): value for key, value in fields.items()}
         try:
-            return _act(shown, base, owner, None, act)
+            return _act(shown, base, owner, None, code, act)
         except ConfigInvalid as invalid:
             back = {name: key for key, name in _SHOWN_AS.items() if key in fields}
             raise ConfigInvalid([replace(error, field=back.get(error.field, error.field))
@@ -120,19 +135,22 @@ def _from_json(data: dict[str, Any], owner: User, act: Act[T]) -> T:
     if not isinstance(config, str | dict):
         raise ConfigInvalid([ConfigError("config", "must be the text of an experiment file, or its content as an "
                                          "object.")])
-    return _act(config, base, owner, cluster, act)
+    return _act(config, base, owner, cluster, code, act)
 
 
-def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, act: Act[T]) -> T:
-    try:
-        parsed = _parse(config, base, owner, cluster)
-    except ConfigInvalid as invalid:
-        if not isinstance(config, str):
-            raise
-        # a text that cannot be read has no fields yet: the field is the text itself
-        raise ConfigInvalid([replace(error, field=error.field or "config") for error in invalid.errors]) from None
-    with _refusals_at_their_places(parsed):
-        return act(parsed, owner, None)
+def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, code: CodeFields,
+         act: Act[T]) -> T:
+    with brought_code(code, owner) as brought:
+        try:
+            parsed = _parse(config, brought.base or base, owner, cluster, must_exist=not brought.comes_later)
+        except ConfigInvalid as invalid:
+            if not isinstance(config, str):
+                raise
+            # a text that cannot be read has no fields yet: the field is the text itself
+            raise ConfigInvalid([replace(error, field=error.field or "config") for error in invalid.errors]) from None
+        parsed, launch_code = brought.code_for(parsed)
+        with _refusals_at_their_places(parsed):
+            return act(parsed, owner, launch_code)
 
 
 @contextmanager
@@ -152,11 +170,13 @@ def _cluster(written: Any) -> str | None:
     return written
 
 
-def _base_directory(written: Any, owner: User) -> Path | None:
+def _base_directory(written: Any, owner: User, code: CodeFields) -> Path | None:
     if written in (None, ""):
         return None
     problem = ""
-    if not isinstance(written, str) or not Path(written).is_absolute():
+    if code.are_given:
+        problem = "cannot stand beside code that comes from elsewhere; leave one of them out."
+    elif not isinstance(written, str) or not Path(written).is_absolute():
         problem = "must be the absolute path of a folder on the server."
     elif not owner.is_admin:
         problem = "Only administrators may name folders on the server. Upload the code with the request instead " \
@@ -169,61 +189,27 @@ def _base_directory(written: Any, owner: User) -> Path | None:
 
 
 def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
-    """Check or launch what a form describes: ``config`` (text or file), ``code`` (file), ``base_directory``,
-    ``cluster``. Raises ConfigInvalid.
+    """Check or launch what a form describes: ``config`` (text or file), ``cluster``, and where the code is.
+    Raises ConfigInvalid.
     """
-    config, code = data.get("config"), data.get("code")
+    fields = dict(data)
+    config = fields.pop("config", None)
     if isinstance(config, UploadedFile):
         config = config.read().decode("utf-8", "replace")
     if not isinstance(config, str) or "\x00" in config:
         raise ConfigInvalid([ConfigError("config", "is required: the text of an experiment file.")])
-    if unknown := sorted(set(data) - {"config", "code", "base_directory", "cluster"}):
-        raise ConfigInvalid([ConfigError(key, "is not known here; a form has config, code, base_directory and "
-                                         "cluster.") for key in unknown])
-    base, cluster = _base_directory(data.get("base_directory"), owner), _cluster(data.get("cluster"))
-    if code is None:
-        return _act(config, base, owner, cluster, act)
-    if base is not None:
-        raise ConfigInvalid([ConfigError("base_directory", "cannot stand beside code that is uploaded; leave one of "
-                                         "them out.")])
-    if not isinstance(code, UploadedFile) or (code.size or 0) > MAX_BYTES:
-        raise ConfigInvalid([ConfigError("code", f"must be a file (tar.gz or zip) of at most {MAX_BYTES // 2**20} "
-                                         "MiB.")])
-    with scratch_folder() as scratch:
-        folder = Path(scratch).resolve() / "code"
-        folder.mkdir()
-        try:
-            unpack(code.file, folder)  # type: ignore[arg-type]
-            parsed = _parse(config, folder, owner, cluster)
-            packed = pack_code(_uploaded_folder(parsed, folder), Path(scratch) / "packed")
-        except (UploadRefused, PermanentError) as error:
-            sentence = str(error).replace(f"{folder}/", "").replace(str(folder), "of the archive")
-            raise ConfigInvalid([ConfigError("code", sentence)]) from None
-        # the scratch folder goes away: trials get the archive
-        settings = parsed.settings.model_copy(update={"trial_code_directory": None})
-        parsed = replace(parsed, settings=settings)
-        with _refusals_at_their_places(parsed):
-            return act(parsed, owner, UploadedCode(packed.path, packed.sha256, packed.file_count,
-                                                   packed.content_bytes))
+    code = CodeFields.taken_from(fields, archive=fields.pop("code", None))
+    written_base, cluster = fields.pop("base_directory", None), _cluster(fields.pop("cluster", None))
+    if fields:
+        known = f"config, cluster, base_directory, code, {', '.join(CODE_FIELDS)}"
+        raise ConfigInvalid([ConfigError(key, f"is not known here; a form has {known}.") for key in sorted(fields)])
+    return _act(config, _base_directory(written_base, owner, code), owner, cluster, code, act)
 
 
-def _uploaded_folder(parsed: ParsedConfig, folder: Path) -> Path:
-    """The part of the upload that is the trials' code. Raises ConfigInvalid."""
-    settings = parsed.settings
-    code = settings.trial_code_directory or folder
-    if not code.is_relative_to(folder):
-        raise ConfigInvalid([ConfigError("trialCodeDirectory", "names a folder on the server, but the code came with "
-                                         "the request; leave one of them out.")])
-    for name, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
-        if algorithm and algorithm.code_directory and algorithm.code_directory.is_relative_to(folder):
-            raise ConfigInvalid([ConfigError(f"{name}.codeDirectory", f"is in the uploaded code, which the {name} "
-                                             "cannot reach; it must be a folder on the server.")])
-    return code
-
-
-def _parse(source: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None) -> ParsedConfig:
-    return parse_experiment_config(source, base, confined=not owner.is_admin, cluster_platform=_platform_of(owner),
-                                   cluster=cluster)
+def _parse(source: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, *,
+           must_exist: bool) -> ParsedConfig:
+    return parse_experiment_config(source, base, must_exist=must_exist, confined=not owner.is_admin,
+                                   cluster_platform=_platform_of(owner), cluster=cluster)
 
 
 def _platform_of(owner: User) -> Callable[[str], str | None]:

@@ -7,10 +7,12 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from nniweb.api import (
+    clone,
     clusters,
     experiment_chart,
     experiments,
     intermediate_series,
+    launch_form,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
     trial_files,
@@ -37,12 +39,15 @@ CLUSTER = "clusters/<slug:cluster_id>"
 urlpatterns = [
     path("experiments/", experiments.ExperimentsView.as_view()),
     path("experiments/check/", experiments.ExperimentCheckView.as_view()),
+    path("experiments/config-fields/", launch_form.ConfigFieldsView.as_view()),
+    path("experiments/sampled-points/", launch_form.SampledPointsView.as_view()),
     path(f"{EXPERIMENT}/", experiments.ExperimentDetailView.as_view()),
     path(f"{EXPERIMENT}/actions/pause/", experiments.ExperimentPauseView.as_view()),
     path(f"{EXPERIMENT}/actions/resume/", experiments.ExperimentResumeView.as_view()),
     path(f"{EXPERIMENT}/actions/stop/", experiments.ExperimentStopView.as_view()),
     path(f"{EXPERIMENT}/actions/rerun-failed/", experiments.ExperimentRerunFailedView.as_view()),
     path(f"{EXPERIMENT}/actions/import-data/", experiments.ExperimentImportDataView.as_view()),
+    path(f"{EXPERIMENT}/clone/", clone.ExperimentCloneView.as_view()),
     path(f"{EXPERIMENT}/chart/", experiment_chart.ExperimentChartView.as_view()),
     path(f"{EXPERIMENT}/series/", intermediate_series.ExperimentSeriesView.as_view()),
     path(f"{EXPERIMENT}/events/", experiments.ExperimentEventsView.as_view()),

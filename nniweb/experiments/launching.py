@@ -4,7 +4,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
+from nniweb.experiments.git_source import GitSource
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.sealing import seal
 from nniweb.experiments.service_factory import build_service, state_folder
 from nniweb.experiments.visibility import visible_clusters
 from trainingservice.base import RehearsalFinding, TrainingService
@@ -42,6 +44,18 @@ class UploadedCode:
     file_count: int
     #: Of the files, before packing.
     bytes: int
+
+
+@dataclass(frozen=True)
+class GitCode:
+    """Code that the worker fetches after the launch; ``token`` opens it, where it is not public."""
+
+    source: GitSource
+    token: str = field(default="", repr=False)
+
+
+#: Code that does not lie in a folder on this server.
+BroughtCode = UploadedCode | GitCode
 
 
 @dataclass(frozen=True)
@@ -66,13 +80,15 @@ class CheckedLaunch:
     findings: list[RehearsalFinding]
     #: None where no code is packed: then trials run in the folder itself.
     code_size: CodeSize | None
+    #: The repository that the code would be fetched from, in words.
+    code_from: str | None = None
 
     @property
     def cluster_is_new(self) -> bool:
         return self.cluster.pk is None
 
 
-def check(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -> CheckedLaunch:
+def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) -> CheckedLaunch:
     """Everything that a launch checks, a quick rehearsal included; creates nothing. Raises Refused.
 
     A platform that is merely away does not refuse: the experiment would wait and say so.
@@ -93,11 +109,14 @@ def check(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -
     cluster = found or cluster_of_section(_section(settings), owner)
     check_that_trials_share_a_folder(settings, platform, cluster)
     findings = _rehearse(cluster, section, options.with_gpus(settings.trial_gpu_number))
-    size = CodeSize(code.file_count, code.bytes) if code else _code_size(platform, options, settings)
-    return CheckedLaunch(platform, cluster, section, options, findings, size)
+    _may_fetch(code, owner)
+    size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
+        None if code else _code_size(platform, options, settings)
+    return CheckedLaunch(platform, cluster, section, options, findings, size,
+                         str(code.source) if isinstance(code, GitCode) else None)
 
 
-def launch(parsed: ParsedConfig, owner: User, code: UploadedCode | None = None) -> Experiment:
+def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) -> Experiment:
     """Create the experiment where ``check`` finds nothing against it. Raises Refused; then nothing was created."""
     checked = check(parsed, owner, code)
     archive = _keep_code(checked.platform, checked.options, parsed.settings, code)
@@ -129,7 +148,7 @@ def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
     return CheckedLaunch(platform, cluster_of_section(section, owner), section, _options(settings, platform), [], None)
 
 
-def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: UploadedCode | None,
+def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: BroughtCode | None,
             archive: CodeArchive | None) -> Experiment:
     settings = parsed.settings
     now = timezone.now()
@@ -144,7 +163,9 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         trial_options=without_secrets(options),
         trial_gpu_number=settings.trial_gpu_number,
         code_folder="" if code or settings.trial_code_directory is None else str(settings.trial_code_directory),
-        code=archive, trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
+        code=archive, code_git=code.source.document() if isinstance(code, GitCode) else None,
+        code_git_token=seal(code.token) if isinstance(code, GitCode) and code.token else None,
+        trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
         max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
         config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
         callback_url=_callback_url(settings), status=ExperimentStatus.INITIALIZED, created_at=now)
@@ -246,6 +267,13 @@ def _may_run_in_the_server(settings: ExperimentSettings, owner: User) -> None:
                           "one; choose a built-in one by its name.", f"{section}.className")
 
 
+def _may_fetch(code: BroughtCode | None, owner: User) -> None:
+    if isinstance(code, GitCode) and code.source.is_ssh and not owner.is_admin:
+        raise Refused("Over ssh the keys of the server's own user would be used, which only administrators may do. "
+                      "Give an https:// address (and a token, where the repository is not public), or upload the code.",
+                      "git_url")
+
+
 def _way_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> None:
     if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(_callback_url(settings)):
         raise Refused(f"Trials on {platform.platform} must be able to call this server, but only its loopback address "
@@ -313,8 +341,10 @@ def _code_size(platform: type[TrainingService], options: TrialOptions, settings:
 
 
 def _keep_code(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings,
-               code: UploadedCode | None) -> CodeArchive | None:
+               code: BroughtCode | None) -> CodeArchive | None:
     now = timezone.now()
+    if isinstance(code, GitCode):
+        return None
     if code is not None:
         return code_archives.keep_archive(code.path, code.sha256, code.file_count, now)
     if not _packs_code(platform, options) or settings.trial_code_directory is None:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
+from nniweb.worker.fetch_code import CodeFetches
 from nniweb.worker.lease import Lease
 from nniweb.worker.service_host import ServiceHost
 from nniweb.worker.tuner_desk import TunerDesk
@@ -32,6 +33,7 @@ class ClusterWork:
     lease: Lease
     host: ServiceHost
     tuners: TunerDesk
+    fetches: CodeFetches
     now: Callable[[], datetime] = timezone.now
     monotonic: Callable[[], float] = time.monotonic
     #: Attempts whose submission is under way (primary keys).

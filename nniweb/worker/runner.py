@@ -26,6 +26,7 @@ from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import carry_out_stops, cluster_health, delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.fenced_gpu_book import FencedGpuBook
+from nniweb.worker.fetch_code import CodeFetches, code_is_there
 from nniweb.worker.lease import Lease, LeaseLost
 from nniweb.worker.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.service_host import ServiceHost
@@ -51,7 +52,7 @@ class ClusterRunner:
         self._stopping = threading.Event()
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.set)
         tuners = TunerDesk(tuner_client, self._wake.set, self._fail_experiment, self._stop_early)
-        self.work = ClusterWork(cluster.pk, lease, host, tuners)
+        self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.set))
         self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
 
     def start(self) -> None:
@@ -134,6 +135,7 @@ class ClusterRunner:
         work.host.look_after()
         work.host.collect()
         work.tuners.collect()
+        work.fetches.collect()
         observe_trials.observe_trials(work)
         for experiment in self._experiments(only):
             self._steps(experiment)
@@ -147,7 +149,8 @@ class ClusterRunner:
             with log_ids(experiment=experiment.public_id):
                 teach_tuner.teach_tuner(self.work, experiment)
                 carry_out_stops.carry_out_stops(self.work, experiment)
-                fill_slots.fill_slots(self.work, experiment)
+                if code_is_there(self.work, experiment):
+                    fill_slots.fill_slots(self.work, experiment)
         except (LeaseLost, DatabaseError):
             raise
         except Exception:
@@ -174,6 +177,7 @@ class ClusterRunner:
 
     def _close(self) -> None:
         try:
+            self.work.fetches.close()
             self.work.host.close()
             self.work.host.join(timeout=3.0)
             self.work.tuners.close()

@@ -86,6 +86,10 @@ class Experiment(models.Model):
     #: The user's folder on this server, where there is one.
     code_folder = models.TextField(blank=True)
     code = models.ForeignKey(CodeArchive, models.PROTECT, null=True)
+    #: {"url", "ref", "folder"} where the worker fetches the code; "commit" since it is there (then ``code`` is set).
+    code_git = models.JSONField(null=True)
+    #: Sealed; only until the code is there.
+    code_git_token = models.BinaryField(null=True)
     trial_concurrency = models.PositiveIntegerField()
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds in status RUNNING.")
@@ -136,6 +140,11 @@ class Experiment(models.Model):
     def has_own_assessor(self) -> bool:
         """Whether its assessor is a class of the user's own: it is told results as they were reported."""
         return bool(self.assessor and self.assessor.get("class_name"))
+
+    @property
+    def waits_for_code(self) -> bool:
+        """Whether its code is still to be fetched: nothing of it can start before."""
+        return self.code_git is not None and self.code_id is None
 
     @property
     def is_finished(self) -> bool:

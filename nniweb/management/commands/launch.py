@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Q
 
+from nniweb.api.launch_request import from_form
 from nniweb.experiments import addresses
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.intents import Refused
@@ -30,11 +31,18 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("config", type=Path, help="experiment file (NNI's v1 or v2 form)")
         parser.add_argument("--follow", action="store_true", help="show the progress until the end")
+        parser.add_argument("--git", metavar="ADDRESS", help="the code is in this Git repository (https or ssh), which "
+                            "the worker fetches; a relative trialCodeDirectory is a folder of it, and the search space "
+                            "must stand in the file itself")
+        parser.add_argument("--git-ref", metavar="REF", help="branch, tag or commit; else the default branch")
+        parser.add_argument("--git-folder", metavar="FOLDER", help="folder of the repository that is the code")
+        parser.add_argument("--git-token-file", type=Path, metavar="FILE", help="file with the password or token that "
+                            "opens the repository (https)")
         parser.add_argument("--user", help="whose experiment it is (the first administrator's)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()
-        experiment = self._launch(options["config"], experiment_owner(options["user"]))
+        experiment = self._launch(options["config"], experiment_owner(options["user"]), git_fields(options))
         self.stdout.write(f"Launched {experiment.name!r}, id {experiment.public_id}")
         self.stdout.write(addresses.experiment_page(experiment.public_id))
         for note in experiment.notes:
@@ -54,10 +62,12 @@ class Command(BaseCommand):
             sys.exit(status)
 
     @staticmethod
-    def _launch(path: Path, owner: User) -> Experiment:
+    def _launch(path: Path, owner: User, git: dict[str, str]) -> Experiment:
         text = read_config_text(path)
         usable = visible_clusters(owner).filter(enabled=True)
         try:
+            if git:
+                return from_form({"config": text, **git}, owner, launch)
             parsed = parse_experiment_config(
                 text, path.parent.absolute(),
                 cluster_platform=lambda name: usable.filter(name=name).values_list("platform", flat=True).first())
@@ -67,6 +77,17 @@ class Command(BaseCommand):
         except Refused as refused:
             raise CommandError("\n".join(f"{path}: {f'{field}: ' if field else ''}{message}"
                                          for field, message in refused.errors)) from None
+
+
+def git_fields(options: dict[str, Any]) -> dict[str, str]:
+    """The fields of a launch over REST. Raises CommandError."""
+    fields = {"git_url": options["git"], "git_ref": options["git_ref"], "git_folder": options["git_folder"]}
+    if path := options["git_token_file"]:
+        try:
+            fields["git_token"] = path.read_text().strip()
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+    return {name: value for name, value in fields.items() if value}
 
 
 def experiment_owner(name: str | None) -> User:

@@ -122,3 +122,17 @@ def test_following_to_done_is_no_error(config, admin, monkeypatch) -> None:
     out, err = run(config, "--follow")
     assert "DONE  0 ended" in out
     assert err == ""
+
+
+def test_the_code_may_be_in_a_git_repository(config, admin, tmp_path) -> None:
+    inline = CONFIG.replace("searchSpaceFile: search_space.json", "searchSpace: {x: {_type: uniform, _value: [0, 1]}}")
+    config.write_text(inline)
+    (tmp_path / "token").write_text("sesame\n")
+    out, _ = run(config, "--git", "https://git.example/code.git", "--git-ref", "main", "--git-token-file",
+                 tmp_path / "token")
+    experiment = Experiment.objects.get()
+    assert experiment.code_git == {"url": "https://git.example/code.git", "ref": "main", "folder": ""}
+    assert (experiment.code_folder, experiment.waits_for_code) == ("", True)
+    assert "sesame" not in out
+    with pytest.raises(CommandError, match="git_url: must begin with https"):
+        run(config, "--git", "file:///etc")

@@ -1,0 +1,206 @@
+"""The code of a launch that does not lie in a folder on the server: an archive, an earlier experiment's, a repository.
+
+What is brought becomes a folder that relative paths of the config start from; it is gone after the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from django.core.files.uploadedfile import UploadedFile
+
+from nniweb.experiments import code_archives
+from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig
+from nniweb.experiments.git_source import GitSource, read_git_source
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.launching import BroughtCode, GitCode, UploadedCode, scratch_folder
+from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.uploaded_code import UploadRefused, unpack
+from nniweb.experiments.visibility import visible_experiments
+from trainingservice.code_archive import MAX_BYTES, pack_code
+from trainingservice.errors import PermanentError
+from trialkeeper.child_process import CannotStart
+from trialkeeper.code_folder import extract_archive
+
+CODE_FIELDS = ("code_of", "git_url", "git_ref", "git_folder", "git_token")
+_LONGEST_TOKEN = 4096
+
+
+@dataclass(frozen=True)
+class CodeFields:
+    """What a request says about its code, unchecked."""
+
+    archive: Any = None
+    code_of: Any = None
+    git: tuple[Any, Any, Any, Any] | None = None
+
+    @classmethod
+    def taken_from(cls, fields: dict[str, Any], archive: Any = None) -> CodeFields:
+        """Takes the fields out. Raises ConfigInvalid where they exclude each other."""
+        taken = {name: value for name in CODE_FIELDS if (value := fields.pop(name, None)) not in (None, "")}
+        ways = [name for name, value in (("code", archive), *taken.items())
+                if name in ("code", "code_of", "git_url") and value is not None]
+        if len(ways) > 1:
+            raise ConfigInvalid([ConfigError(ways[-1], f"cannot stand beside {ways[0]}: the code comes from one place; "
+                                             "leave one of them out.")])
+        alone = [name for name in taken if name.startswith("git_")] if "git_url" not in taken else []
+        if alone:
+            raise ConfigInvalid([ConfigError(alone[0], "belongs to git_url, which is missing.")])
+        git = tuple(taken.get(name) for name in CODE_FIELDS[1:]) if "git_url" in taken else None
+        return cls(archive, taken.get("code_of"), git)  # type: ignore[arg-type]  # four of them
+
+    @property
+    def are_given(self) -> bool:
+        return self.archive is not None or self.code_of is not None or self.git is not None
+
+
+class Brought:
+    """No code from elsewhere: what the config and its base directory say holds."""
+
+    #: Where relative paths start; None: where the request says.
+    base: Path | None = None
+    #: Nothing of it can be looked at yet.
+    comes_later = False
+
+    def code_for(self, parsed: ParsedConfig) -> tuple[ParsedConfig, BroughtCode | None]:
+        """The config without the folder that goes away, and the code to launch with. Raises ConfigInvalid."""
+        return parsed, None
+
+
+@contextmanager
+def brought_code(fields: CodeFields, owner: User) -> Iterator[Brought]:
+    """The code that a request brings, for as long as the request goes on. Raises ConfigInvalid."""
+    if not fields.are_given:
+        yield Brought()
+        return
+    with scratch_folder() as name:
+        scratch = Path(name).resolve()
+        folder = scratch / "code"
+        if fields.git is not None:
+            folder.mkdir()
+            yield from _later(fields.git, folder)
+        elif fields.code_of is not None:
+            experiment = _experiment(fields.code_of, owner)
+            _unpack_kept(experiment, folder)
+            yield _BroughtFolder(folder, scratch, "code_of", experiment)
+        else:
+            folder.mkdir()
+            _unpack_upload(fields.archive, folder)
+            yield _BroughtFolder(folder, scratch, "code", None)
+
+
+class _BroughtFolder(Brought):
+    def __init__(self, folder: Path, scratch: Path, field: str, experiment: Experiment | None) -> None:
+        self.base = folder
+        self._scratch = scratch
+        self._field = field
+        self._experiment = experiment
+
+    def code_for(self, parsed: ParsedConfig) -> tuple[ParsedConfig, BroughtCode | None]:
+        assert self.base is not None
+        code = _folder_of(parsed, self.base)
+        kept = self._experiment.code if self._experiment is not None and code == self.base else None
+        if kept is not None:  # as it is: trials get the very same bytes
+            files = [path for path in self.base.rglob("*") if path.is_file()]
+            return _without_folder(parsed), UploadedCode(code_archives.local_path(kept), kept.sha256, kept.file_count,
+                                                         sum(path.lstat().st_size for path in files))
+        try:
+            packed = pack_code(code, self._scratch / "packed")
+        except PermanentError as error:
+            raise _refused(self._field, error, self.base) from None
+        return _without_folder(parsed), UploadedCode(packed.path, packed.sha256, packed.file_count,
+                                                     packed.content_bytes)
+
+
+class _BroughtLater(Brought):
+    comes_later = True
+
+    def __init__(self, source: GitSource, token: str, folder: Path) -> None:
+        self.base = folder
+        self._source = source
+        self._token = token
+
+    def code_for(self, parsed: ParsedConfig) -> tuple[ParsedConfig, BroughtCode | None]:
+        assert self.base is not None
+        inner = _folder_of(parsed, self.base).relative_to(self.base).as_posix()
+        return _without_folder(parsed), GitCode(self._source.inside(inner), self._token)
+
+
+def _later(git: tuple[Any, Any, Any, Any], folder: Path) -> Iterator[Brought]:
+    *address, token = git
+    if token is not None and (not isinstance(token, str) or len(token) > _LONGEST_TOKEN or not token.isprintable()):
+        raise ConfigInvalid([ConfigError("git_token", f"must be a text of at most {_LONGEST_TOKEN} characters, without "
+                                         "line ends.")])
+    try:
+        source = read_git_source(*address)
+    except Refused as refused:
+        raise ConfigInvalid([ConfigError(field, message) for field, message in refused.errors]) from None
+    if token and source.is_ssh:
+        raise ConfigInvalid([ConfigError("git_token", "is only for https; over ssh the keys of the server's own user "
+                                         "are used.")])
+    try:
+        yield _BroughtLater(source, token or "", folder)
+    except ConfigInvalid as invalid:
+        raise ConfigInvalid([replace(error, message=(
+            "names something in the repository, which is fetched only after the launch. Write the search space into "
+            "the config itself (searchSpace).")) if str(folder) in error.message else error
+            for error in invalid.errors]) from None
+
+
+def _experiment(public_id: Any, owner: User) -> Experiment:
+    found = visible_experiments(owner).select_related("code").filter(public_id=public_id).first() \
+        if isinstance(public_id, str) and len(public_id) < 100 else None
+    if found is None:
+        raise ConfigInvalid([ConfigError("code_of", "There is no such experiment that you may see.")])
+    if found.code is None:
+        raise ConfigInvalid([ConfigError("code_of", f"No code of {found.name} is kept here: "
+                                         + ("its trials run in a folder on the server, which base_directory can name."
+                                            if found.code_folder else "it was never fetched, or it has none."))])
+    return found
+
+
+def _unpack_kept(experiment: Experiment, folder: Path) -> None:
+    assert experiment.code is not None
+    try:
+        extract_archive(str(code_archives.local_path(experiment.code)), str(folder))
+    except (CannotStart, OSError) as error:
+        raise ConfigInvalid([ConfigError("code_of", f"The code of {experiment.name} cannot be read any more: {error}. "
+                                         "Bring it anew.")]) from None
+
+
+def _unpack_upload(archive: Any, folder: Path) -> None:
+    if not isinstance(archive, UploadedFile) or (archive.size or 0) > MAX_BYTES:
+        raise ConfigInvalid([ConfigError("code", f"must be a file (tar.gz or zip) of at most {MAX_BYTES // 2**20} "
+                                         "MiB.")])
+    try:
+        unpack(archive.file, folder)  # type: ignore[arg-type]
+    except UploadRefused as error:
+        raise _refused("code", error, folder) from None
+
+
+def _refused(field: str, error: Exception, folder: Path) -> ConfigInvalid:
+    sentence = str(error).replace(f"{folder}/", "").replace(str(folder), "of the archive")
+    return ConfigInvalid([ConfigError(field, sentence)])
+
+
+def _without_folder(parsed: ParsedConfig) -> ParsedConfig:
+    """The folder goes away with the request: trials get the archive."""
+    return replace(parsed, settings=parsed.settings.model_copy(update={"trial_code_directory": None}))
+
+
+def _folder_of(parsed: ParsedConfig, folder: Path) -> Path:
+    """The part of what was brought that is the trials' code. Raises ConfigInvalid."""
+    settings = parsed.settings
+    code = settings.trial_code_directory or folder
+    if not code.is_relative_to(folder):
+        raise ConfigInvalid([parsed.error_at("trialCodeDirectory", "names a folder on the server, but the code comes "
+                                             "from elsewhere; leave one of them out.")])
+    for name, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
+        if algorithm and algorithm.code_directory and algorithm.code_directory.is_relative_to(folder):
+            raise ConfigInvalid([parsed.error_at(f"{name}.codeDirectory", f"is in the code of the trials, which the "
+                                                 f"{name} cannot reach; it must be a folder on the server.")])
+    return code

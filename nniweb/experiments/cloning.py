@@ -1,0 +1,109 @@
+"""An earlier experiment as the start of the next one: a config that can be launched, and where its code is.
+
+The person's own text is given where it still says what the experiment is; else what the experiment was resolved to,
+with what was changed since. Neither holds a secret: what needs one names the cluster, which keeps its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
+from nniweb.experiments.config.durations import format_duration
+from nniweb.experiments.config.field_editing import document_text
+from nniweb.experiments.config.redaction import MASK
+from nniweb.experiments.config.resolved import resolved_document
+from nniweb.experiments.git_source import GitSource
+from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.visibility import visible_clusters
+
+#: What says where an experiment runs.
+_PLACE = ("cluster", "trialOptions", "trainingService")
+
+
+@dataclass(frozen=True)
+class Clone:
+    name: str
+    config: str
+    #: Folder on the server; for administrators, where the code was not kept.
+    base_directory: str = ""
+    #: The experiment whose kept code it is; "" where none is kept.
+    code_of: str = ""
+    file_count: int | None = None
+    git: GitSource | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def clone_of(experiment: Experiment, user: User) -> Clone:
+    """What ``user``, who may see the experiment, would launch to have it again."""
+    notes: list[str] = []
+    document = _current(experiment)
+    # where the code is kept, or fetched from, it is not a folder
+    from_elsewhere = experiment.code is not None or experiment.code_git is not None
+    if from_elsewhere:
+        document.pop("trialCodeDirectory", None)
+        base = ""
+    else:
+        base = experiment.code_folder if user.is_admin else ""
+    _place(document, experiment, user, notes)
+    text = _own_text(experiment, document, base) or document_text(document)
+    if experiment.code is None and experiment.code_folder and not user.is_admin:
+        notes.append("Its code lies in a folder on the server, which only administrators may name; bring the code "
+                     "yourself.")
+    git = None
+    if experiment.code is None and experiment.code_git is not None:
+        git = GitSource(**{key: experiment.code_git[key] for key in ("url", "ref", "folder")})
+    return Clone(experiment.name, text, base, experiment.public_id if experiment.code is not None else "",
+                 experiment.code.file_count if experiment.code is not None else None, git, notes)
+
+
+def _current(experiment: Experiment) -> dict[str, Any]:
+    """The resolved document with what was changed while it ran."""
+    document = dict(experiment.config)
+    seconds = {"maxExperimentDuration": experiment.max_duration, "maxTrialDuration": experiment.max_trial_duration}
+    now = {"experimentName": experiment.name, "description": experiment.description or None,
+           "tags": list(experiment.tags) or None, "searchSpace": experiment.search_space,
+           "trialConcurrency": experiment.trial_concurrency, "maxTrialNumber": experiment.max_trial_number,
+           **{key: None if value is None else format_duration(round(value)) for key, value in seconds.items()}}
+    for key, value in now.items():
+        if value is None:
+            document.pop(key, None)
+        elif key != "experimentName" or "experimentName" in document or value != "experiment":
+            document[key] = value
+    return document
+
+
+def _place(document: dict[str, Any], experiment: Experiment, user: User, notes: list[str]) -> None:
+    cluster = experiment.cluster
+    section = document.get("trainingService")
+    if section is None or set(section) <= {"platform"}:
+        return  # it names a cluster, or needs no settings
+    if visible_clusters(user).filter(pk=cluster.pk, enabled=True).exists():
+        for key in _PLACE:
+            document.pop(key, None)
+        document["cluster"] = cluster.name
+        if experiment.trial_options:
+            document["trialOptions"] = dict(experiment.trial_options)
+    else:
+        notes.append(f"It ran on {cluster.name}, which you may not use. Its passwords and keys are not part of this: "
+                     "give your own, or choose a cluster.")
+
+
+def _own_text(experiment: Experiment, document: dict[str, Any], base: str) -> str:
+    """The text as it was written, where it comes to the same; "" where it does not, or had secrets."""
+    text = experiment.config_text
+    if not text.strip() or MASK in text:
+        return ""
+    try:
+        parsed = parse_experiment_config(text, Path(base) if base else None,
+                                         cluster_platform=lambda name: experiment.cluster.platform)
+    except ConfigInvalid:
+        return ""
+    written = resolved_document(parsed.settings)
+    return text if _less_place(written) == _less_place(document) else ""
+
+
+def _less_place(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in _PLACE}

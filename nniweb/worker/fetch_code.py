@@ -1,0 +1,145 @@
+"""A step before slots are filled: code that is named by a Git address is fetched, once, and kept as an archive."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import connection
+
+from nniweb.experiments import code_archives
+from nniweb.experiments.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
+from nniweb.experiments.git_source import GitSource
+from nniweb.experiments.models import CodeArchive, Experiment, ExperimentEvent
+from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.sealing import CannotOpen, unseal
+from nniweb.experiments.transitions import move_experiment
+from nniweb.worker.call_threads import CallThreads
+from trainingservice.errors import TrainingServiceError
+
+if TYPE_CHECKING:
+    from nniweb.worker.cluster_work import ClusterWork
+
+logger = logging.getLogger(__name__)
+
+#: Fetches of one cluster's experiments at the same time; more wait their turn.
+AT_ONCE = 2
+
+
+class CodeFetches:
+    """Fetches on threads of its own; the round takes the outcomes. Used by the cluster's round thread."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._threads = CallThreads("fetches", AT_ONCE)
+        self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._under_way: set[int] = set()
+
+    def start(self, experiment: Experiment, fetch: Callable[[threading.Event], Callable[[], None]]) -> None:
+        """Run ``fetch``, which must not raise, on a thread; what it returns runs in a later round."""
+        if experiment.pk in self._under_way:
+            return
+
+        def work() -> None:
+            try:
+                outcome = fetch(self._stop)
+            finally:
+                connection.close()
+            self._box.put(lambda: self._finish(experiment.pk, outcome))
+            self._wake()
+
+        if self._threads.submit(work):
+            self._under_way.add(experiment.pk)
+
+    def _finish(self, experiment_pk: int, outcome: Callable[[], None]) -> None:
+        self._under_way.discard(experiment_pk)
+        outcome()
+
+    def collect(self) -> None:
+        while True:
+            try:
+                outcome = self._box.get_nowait()
+            except queue.Empty:
+                return
+            outcome()
+
+    def close(self) -> None:
+        """End what is under way; whoever drives the cluster next begins again."""
+        self._stop.set()
+        self._threads.close()
+
+
+def code_is_there(work: ClusterWork, experiment: Experiment) -> bool:
+    """Whether trials can be given their code. Where not, it is on its way, and the experiment says so."""
+    if experiment.code_git is None or not experiment.waits_for_code:
+        return True
+    if experiment.is_finished or experiment.target != ExperimentTarget.RUN:
+        return False
+    source = GitSource(**{key: experiment.code_git[key] for key in ("url", "ref", "folder")})
+    message = f"Fetching the code from {source}."
+    if experiment.message != message:
+        with work.lease.transaction():
+            next_revision(experiment.pk)
+            Experiment.objects.filter(pk=experiment.pk).update(message=message)
+        experiment.message = message
+    work.fetches.start(experiment, lambda stop: _fetch(work, experiment, source, stop))
+    return False
+
+
+def _fetch(work: ClusterWork, experiment: Experiment, source: GitSource, stop: threading.Event
+           ) -> Callable[[], None]:
+    """On a thread of its own. Returns what is to be written down."""
+    # the same at the next try, so that a worker that was killed leaves nothing behind for good
+    scratch = Path(settings.DATA_FOLDER) / "fetches" / experiment.public_id
+    limits = FetchLimits(settings.GIT_MAX_BYTES, settings.GIT_SECONDS, settings.GIT_PRIVATE_ADDRESSES)
+    try:
+        token = unseal(experiment.code_git_token) if experiment.code_git_token is not None else ""
+        fetched = fetch_code(source, token, scratch, limits, stop)
+        archive = _keep(work, fetched)
+    except (FetchFailed, CannotOpen) as error:
+        reason = str(error)
+        return lambda: None if stop.is_set() else _failed(work, experiment, source, reason)
+    except Exception as error:
+        logger.exception("experiment %s: its code could not be fetched", experiment.public_id)
+        reason = f"{type(error).__name__}: {error}"
+        return lambda: _failed(work, experiment, source, reason)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return lambda: _arrived(work, experiment, source, fetched, archive)
+
+
+def _keep(work: ClusterWork, fetched: FetchedCode) -> CodeArchive:
+    try:
+        return code_archives.keep_folder(fetched.folder, work.now())
+    except TrainingServiceError as error:
+        raise FetchFailed(str(error).replace(f"{fetched.folder}/", "").replace(f" {fetched.folder}", "")) from None
+
+
+def _arrived(work: ClusterWork, experiment: Experiment, source: GitSource, fetched: FetchedCode,
+             archive: CodeArchive) -> None:
+    with work.lease.transaction():
+        next_revision(experiment.pk)
+        changed = Experiment.objects.filter(pk=experiment.pk, code=None).update(
+            code=archive, code_git={**source.document(), "commit": fetched.commit}, code_git_token=None, message="")
+        if changed:
+            ExperimentEvent.objects.create(experiment=experiment, at=work.now(), kind="code fetched",
+                                           message=f"{source}, commit {fetched.commit}")
+
+
+def _failed(work: ClusterWork, experiment: Experiment, source: GitSource, reason: str) -> None:
+    """The experiment ends; resuming it tries again."""
+    with work.lease.transaction():
+        now = Experiment.objects.filter(pk=experiment.pk, code=None, deleted_at=None).defer(
+            "config", "config_text").first()
+        if now is not None and now.target == ExperimentTarget.RUN:
+            move_experiment(now, ExperimentStatus.ERROR, work.now(), message=(
+                f"The code could not be fetched from {source}. {reason} Resume the experiment to try again, or launch "
+                "it anew with another address."))

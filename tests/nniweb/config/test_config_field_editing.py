@@ -1,0 +1,78 @@
+"""Fields of a config's text are read and written, and the rest stays as its author wrote it."""
+
+import pytest
+import yaml
+
+from nniweb.experiments.config import ConfigInvalid
+from nniweb.experiments.config.field_editing import EDITABLE, document_text, read_fields, write_fields
+
+TEXT = """\
+# my search
+experimentName: digits   # a word for people
+trialConcurrency: 2
+
+tuner:
+  # by hand
+  name: TPE
+  classArgs: {optimize_mode: maximize}
+
+# where
+trainingService:
+  platform: local
+"""
+
+
+def test_a_plain_value_is_changed_where_it_stands() -> None:
+    changed = write_fields(TEXT, {"trialConcurrency": 8, "tuner.name": "Random", "experimentName": "my: name"})
+    assert changed == TEXT.replace("trialConcurrency: 2", "trialConcurrency: 8").replace("name: TPE", "name: Random") \
+        .replace("Name: digits ", "Name: 'my: name' ")
+    assert read_fields(changed)["experimentName"] == "my: name"
+
+
+def test_fields_come_and_go() -> None:
+    space = {"lr": {"_type": "loguniform", "_value": [0.0001, 0.1]}}
+    changed = write_fields(TEXT, {"maxTrialNumber": 5, "searchSpace": space, "trainingService": None,
+                                  "cluster": "ours"})
+    assert changed == TEXT.replace("# where\ntrainingService:\n  platform: local\n", "# where\n") + (
+        "maxTrialNumber: 5\nsearchSpace:\n  lr: {_type: loguniform, _value: [0.0001, 0.1]}\ncluster: ours\n")
+    without = write_fields(changed, {"tuner.name": None, "tuner.classArgs": None, "searchSpace": None})
+    assert "tuner" not in yaml.safe_load(without)
+    assert "# my search" in without
+
+
+def test_other_spellings_are_the_same_field() -> None:
+    text = "trial_concurrency: 1\nTuner: {Name: TPE}\n"
+    assert read_fields(text) == {"trialConcurrency": 1, "tuner.name": "TPE"}
+    changed = write_fields(text, {"trialConcurrency": 3, "tuner.name": "GP"})
+    assert changed == "trial_concurrency: 3\nTuner: {Name: GP}\n"
+
+
+@pytest.mark.parametrize("text", [
+    '{"trialConcurrency": 1, "tuner": {"name": "TPE"}}', "{trialConcurrency: 1}\n",
+    "base: &b {name: TPE}\ntuner: *b\ntrialConcurrency: 1\n", "x: &n 1\ntrialConcurrency: *n\n",
+    "trialConcurrency: 1\ntrialCommand: |\n  python3 a.py\n\n  # not a comment\n", "", "# only words\n",
+    "trialConcurrency: 1", "trialConcurrency:\n  1\ntuner:\n", "defaults: &d {tuner: {name: GP}}\n<<: *d\n"])
+def test_however_the_text_is_written_the_outcome_says_what_was_asked_for(text) -> None:
+    changes = {"trialConcurrency": 7, "tuner.name": "Random", "tuner.classArgs": {"seed": 3}, "trialCommand": "a\nb: c"}
+    try:
+        changed = write_fields(text, changes)
+    except ConfigInvalid:
+        assert text == "# only words\n", "an empty document has nothing to stand in"
+        return
+    values = read_fields(changed)
+    assert {name: values[name] for name in changes} == changes
+
+
+def test_the_v1_form_is_not_edited() -> None:
+    with pytest.raises(ConfigInvalid, match="v1 form"):
+        read_fields("trainingServicePlatform: local\ntrialConcurrency: 1\n")
+
+
+def test_a_document_is_written_so_that_people_can_read_it() -> None:
+    space = {f"p{index}": {"_type": "uniform", "_value": [0, 1]} for index in range(5)}
+    document = {"searchSpace": space, "trialCommand": "python3 a.py", "tags": ["a"], "tuner": {"classArgs": space}}
+    text = document_text(document)
+    assert yaml.safe_load(text) == document
+    assert "  p0: {_type: uniform, _value: [0, 1]}\n" in text
+    assert max(len(line) for line in text.splitlines()) <= 110
+    assert set(document) - {"tags"} <= {name.partition(".")[0] for name in EDITABLE}

@@ -1,0 +1,89 @@
+"""An experiment whose code is in a Git repository: it waits for it, says so, and begins when it is there."""
+
+from __future__ import annotations
+
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nniweb.experiments import code_archives, intents
+from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.sealing import seal
+from tests.fakes.git_server import GitServer
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[GitServer]:
+    data = tmp_path / "data"
+    data.mkdir()
+    settings.DATA_FOLDER = data
+    settings.STORAGES = {**settings.STORAGES, "default": {**settings.STORAGES["default"],
+                                                          "OPTIONS": {"location": str(data / "files")}}}
+    settings.GIT_PRIVATE_ADDRESSES = True
+    with GitServer(tmp_path / "git") as server:
+        monkeypatch.setenv("GIT_SSL_CAINFO", str(server.certificate))
+        yield server
+
+
+def from_git(rig, url: str, **more) -> Experiment:
+    return rig.experiment(code_git={"url": url, "ref": "", "folder": ""}, **more)
+
+
+def now(experiment: Experiment) -> Experiment:
+    return Experiment.objects.select_related("cluster", "code").get(pk=experiment.pk)
+
+
+def test_it_waits_with_a_sentence_and_starts_with_the_code(rig, server) -> None:
+    commit = server.commit("code", {"trial.py": "print(1)", "notes.txt": "x", ".nniignore": "*.txt\n"})
+    server.hold = threading.Event()
+    experiment = from_git(rig, server.url("code"), code_git_token=seal("sesame"))
+    rig.until(lambda: server.requests)
+    waiting = now(experiment)
+    assert (waiting.message, waiting.status) == (f"Fetching the code from {server.url('code')}.", "INITIALIZED")
+    assert not Trial.objects.exists()
+    server.hold.set()
+    rig.submitted(experiment, 2)
+    done = now(experiment)
+    assert (done.code_git["commit"], done.code_git_token, done.message) == (commit, None, "")
+    assert done.code is not None
+    with tarfile.open(code_archives.local_path(done.code)) as archive:
+        assert sorted(archive.getnames()) == [".nniignore", "trial.py"]
+    assert list((code_archives.settings.DATA_FOLDER / "fetches").iterdir()) == []
+    assert done.events.filter(kind="code fetched", message__contains=commit).exists()
+
+
+def test_it_fails_with_git_s_own_words_and_tries_again_when_resumed(rig, server) -> None:
+    experiment = from_git(rig, server.url("later"))
+    rig.until(lambda: now(experiment).status == "ERROR")
+    message = now(experiment).message
+    assert f"could not be fetched from {server.url('later')}. git says:" in message
+    assert "not found" in message
+    server.commit("later", {"trial.py": "print(1)"})
+    intents.resume(now(experiment))
+    rig.submitted(experiment, 1)
+    assert now(experiment).status == "RUNNING"
+
+
+def test_code_that_is_too_much_to_ship_fails_the_experiment(rig, server) -> None:
+    server.commit("many", {f"f{index}": "" for index in range(2001)})
+    experiment = from_git(rig, server.url("many"))
+    rig.until(lambda: now(experiment).status == "ERROR", 60)
+    message = now(experiment).message
+    assert "2001 files" in message
+    assert str(code_archives.settings.DATA_FOLDER) not in message
+
+
+def test_one_that_is_stopped_while_it_waits_starts_nothing(rig, server) -> None:
+    server.commit("code", {"trial.py": "print(1)"})
+    server.hold = threading.Event()
+    experiment = from_git(rig, server.url("code"))
+    rig.until(lambda: server.requests)
+    intents.stop(now(experiment))
+    rig.until(lambda: now(experiment).status == "STOPPED")
+    server.hold.set()
+    rig.until(lambda: now(experiment).code_id is not None)
+    rig.rounds()
+    assert (now(experiment).status, Trial.objects.count()) == ("STOPPED", 0)
