@@ -73,7 +73,7 @@ class ClusterRunner:
     # --- the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
-        with log_ids(cluster=self._name):
+        with log_ids(cluster=self._name), process_figures.clusters_driven.labels(self._name).track_inprogress():
             self._make_rounds()
 
     def _make_rounds(self) -> None:

@@ -49,6 +49,7 @@ class Supervisor:
         self._guard = threading.Lock()
         self._stopping = threading.Event()
         self._renewing_over = threading.Event()
+        self._renewal = threading.Thread(target=self._renew, name="leases", daemon=True)
         self._tuners = TunerClient()
         self._next_tidying = 0.0
         #: Cluster -> monotonic time since which it was seen without a worker.
@@ -58,8 +59,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Work until stopped; then finish the rounds, give the leases back and return. Trials go on."""
-        renewal = threading.Thread(target=self._renew, name="leases", daemon=True)
-        renewal.start()
+        self._renewal.start()
         try:
             with doorbell.listening() as listener:
                 while not self._stopping.is_set():
@@ -77,11 +77,16 @@ class Supervisor:
             self._sign_off()  # first: nobody leaves a cluster to a worker that is ending
             self._close()
             self._renewing_over.set()
-            renewal.join(timeout=10)
+            self._renewal.join(timeout=10)
             connection.close()
 
     def stop(self) -> None:
         self._stopping.set()
+
+    @property
+    def is_whole(self) -> bool:
+        """False where the thread that renews leases has ended although it is needed: only a new process mends that."""
+        return self._renewal.ident is None or self._renewal.is_alive() or self._renewing_over.is_set()
 
     def _tidy(self) -> None:
         if time.monotonic() >= self._next_tidying:

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
-from tests.end_to_end.running_server import RunningServer, free_port
+from tests.end_to_end.running_server import RunningServer
 from tests.fakes import azureml_workspace
 from tests.fakes.azureml_workspace import AzureMlWorkspace
 from tests.fakes.dlts_dashboard import DltsDashboard
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.openpai_cluster import OpenPaiCluster
 from tests.fakes.ssh_machine import SshMachine
+from tests.fakes.unkind_http_proxy import UnkindHttpProxy
+from trainingservice.testing.processes import is_alive
 
 IMAGE = "example/trial:1"
 #: A ``trainingService`` section, and what the server's environment needs beside it.
@@ -75,18 +77,23 @@ def test_running_trials_are_found_again_after_the_server_was_killed(
         make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack,
         platform: Callable[[Path, ExitStack], Platform]) -> None:
     section, env = platform(tmp_path / "platform", ends)
-    port, go = free_port(), tmp_path / "go"
-    server = make_server({**env, "NNIWEB_PUBLIC_URL": f"http://127.0.0.1:{port}"})
-    server.port = port
-    server.start()
+    way = ends.enter_context(UnkindHttpProxy(lambda: server.url))  # of keepers to the server
+    server = make_server({**env, "NNIWEB_PUBLIC_URL": way.url}).start()
+    go = tmp_path / "go"
     experiment = WitnessedExperiment(server, tmp_path / "experiment", trials=3, concurrency=2, steps=20, pause=0.1,
                                      go=go, platform=section).launch()
-    before = server.wait_until(lambda: len(found := experiment.running()) == 2 and found, 120, "two trials run")
+    server.wait_until(lambda: len(experiment.running()) == 2, 120, "two trials run")
     server.kill()
-    reported = experiment.reported()
     server.start()
-    server.wait_until(lambda: experiment.reported() >= min(reported + 2, 40), what="trials went on meanwhile")
-    server.wait_until(lambda: {row["id"] for row in experiment.running()} >= {row["id"] for row in before},
-                      what="both are known to run")
+    server.wait_until(lambda: [row["intermediate_count"] for row in experiment.running()] == [20, 20], 120,
+                      "all that both reported, then and meanwhile, is there")
+    # found is what can be ended although its keeper hears nothing from the server: the platform has to know it
+    victim = experiment.running()[0]
+    target, way.target = way.target, lambda: "http://127.0.0.1:9"  # nobody listens there
+    server.post(f"trials/{victim['id']}/actions/cancel/")
+    server.wait_until(lambda: not is_alive(experiment.pid_of(victim)), 120, "its platform ends it")
+    way.target = target
+    server.wait_until(lambda: experiment.rows()[victim["sequence_id"]]["status"] == "USER_CANCELED", 120,
+                      "its end is known")
     go.touch()
-    experiment.nothing_is_lost(patience=240)
+    experiment.nothing_is_lost(ended={victim["sequence_id"]: "USER_CANCELED"}, patience=240)

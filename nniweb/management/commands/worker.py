@@ -1,10 +1,13 @@
 """``manage.py worker``: a worker process of its own, beside web servers that run elsewhere."""
 
 import signal
+from contextlib import ExitStack
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
 
+from nniweb.observability.worker_port import WorkerPort
 from nniweb.worker.supervisor import Supervisor
 
 
@@ -13,15 +16,32 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         supervisor = Supervisor()
+        with ExitStack() as stack:
+            port = None
+            if settings.WORKER_PORT:
+                port = stack.enter_context(_opened(settings.WORKER_HOST, settings.WORKER_PORT, supervisor))
 
-        def stop(*_: object) -> None:
-            # first signal: finish the round and hand over; second: go
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            supervisor.stop()
+            def stop(*_: object) -> None:
+                # first signal: finish the round and hand over; second: go
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                supervisor.stop()
 
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
-        self.stdout.write("Worker started; Ctrl-C hands its clusters over. Trials go on.")
-        self.stdout.flush()
-        supervisor.run()
+            signal.signal(signal.SIGTERM, stop)
+            signal.signal(signal.SIGINT, stop)
+            if port is not None:
+                self.stdout.write(f"Probes and figures: {port.url}/healthz, /readyz, /metrics")
+            self.stdout.write("Worker started; Ctrl-C hands its clusters over. Trials go on.")
+            self.stdout.flush()
+            supervisor.run()
+
+
+def _opened(host: str, port: int, supervisor: Supervisor) -> WorkerPort:
+    try:
+        return WorkerPort(host, port, lambda: supervisor.is_whole)
+    except OSError as error:
+        raise CommandError(f"Port {port} on {host} cannot be used: {error.strerror}. Choose another one with "
+                           "NNIWEB_WORKER_PORT (NNIWEB_WORKER_HOST for the address), or leave it out: then the worker "
+                           "opens no port.") from None
+    except OverflowError:
+        raise CommandError(f"NNIWEB_WORKER_PORT is {port}, which is no port: choose one from 1 to 65535.") from None

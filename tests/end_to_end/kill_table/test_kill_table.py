@@ -109,11 +109,6 @@ def keeper_of(server: RunningServer, row: dict) -> int:
     return int(json.loads(file.read_text())["pid"])
 
 
-def trial_of(experiment: WitnessedExperiment, row: dict) -> int:
-    """The pid of a running trial."""
-    return next(line["pid"] for line in experiment.witness(row["id"]) if line["what"] == "start")
-
-
 @pytest.mark.kill_table("kill -9 of a trial")
 def test_a_killed_trial_has_failed_with_all_it_reported_and_the_others_go_on(
         running_server: RunningServer, witnessed, tmp_path: Path, seed: int) -> None:
@@ -121,7 +116,7 @@ def test_a_killed_trial_has_failed_with_all_it_reported_and_the_others_go_on(
     rows = running_server.wait_until(lambda: len(found := experiment.running()) == 4 and all(
         row["intermediate_count"] for row in found) and found)
     victim = Random(seed).choice(rows)
-    os.kill(trial_of(experiment, victim), signal.SIGKILL)
+    os.kill(experiment.pid_of(victim), signal.SIGKILL)
     running_server.wait_until(lambda: experiment.rows()[victim["sequence_id"]]["status"] == "FAILED", what="it failed")
     assert "SIGKILL" in experiment.rows()[victim["sequence_id"]]["message"]
     (tmp_path / "go").touch()

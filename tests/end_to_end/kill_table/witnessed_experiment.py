@@ -18,6 +18,7 @@ from nniweb.tuning.algorithms import build_tuner
 from nniweb.tuning.search_space_parser import parse_search_space
 from tests.end_to_end.running_server import RunningServer
 from trainingservice.testing.processes import processes_of
+from trialkeeper import machine
 
 SEARCH_SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "kind": {"_type": "choice", "_value": ["a", "b", "c"]}}
 SEED = 7
@@ -51,6 +52,12 @@ while go and not os.path.exists(go):
 nni.report_final_result(parameters["x"])
 write(what="final", value=parameters["x"])
 """
+
+
+def parent_of(pid: int) -> int:
+    """The process that started this one, or has inherited it; 0 where it has ended."""
+    stat = machine.process_stat(pid)
+    return int(stat[1][1]) if stat is not None else 0
 
 
 class WitnessedExperiment:
@@ -90,6 +97,10 @@ class WitnessedExperiment:
         """What the trial wrote; nothing where it never ran."""
         file = self.witnesses / f"{trial_id}.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def pid_of(self, row: Mapping[str, Any]) -> int:
+        """The process of a trial that has begun."""
+        return int(next(line["pid"] for line in self.witness(row["id"]) if line["what"] == "start"))
 
     def begun(self) -> int:
         """Trials that have begun, whether the server knows or not."""
@@ -139,9 +150,15 @@ class WitnessedExperiment:
         """Processes of its trials and keepers, and tuners of servers that are no more."""
         ids = [row["id"] for row in self.rows()]
         left = processes_of([str(self.witnesses), *ids])
-        tuners = [process for process in self.server.processes() if "tuner_process" in process.command]
-        if "NNIWEB_DATABASE_URL" not in self.server.environment:  # one process for all: it has one
-            left += tuners[1:]
+        processes = self.server.processes()
+        tuners = [process for process in processes if "tuner_process" in process.command]
+        # a worker that lives has one; that of a worker that died ends with it
+        tuners_of = {process.pid: 0 for process in processes if process not in tuners}
+        for tuner in tuners:
+            parent = parent_of(tuner.pid)
+            tuners_of[parent] = tuners_of.get(parent, 1) + 1
+            if tuners_of[parent] > 1:
+                left.append(tuner)
         return [f"{process.pid} {process.command[:120]}" for process in left]
 
     def _unfinished_attempts(self) -> int:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import psycopg
 import pytest
 import requests
 
+from nniweb.worker.lease import LEASE_SECONDS
 from tests.end_to_end.running_server import SCRIPTED_PLATFORMS, RunningServer, free_port
 from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 from tests.end_to_end.scaled_out.redis_server import RedisServer
@@ -33,6 +35,10 @@ from trainingservice.testing.processes import end_processes, processes_of
 PLATFORMS = (f"{SCRIPTED_PLATFORMS},scripted_anywhere="
              "tests.end_to_end.scaled_out.scripted_anywhere:ScriptedAnywhereTrainingService")
 
+
+#: Seconds, beyond those that a lease lasts, until the clusters of a killed worker are taken: for one look at them (they
+#: come each second) and a machine that is busy with other tests.
+TAKE_OVER_MARGIN = 15.0
 
 #: A trigger on each table that writes down whose connection changed a row, in the same transaction.
 _NOTE_WRITERS = """
@@ -162,6 +168,28 @@ class Installation:
         [(found,)] = worker.wait_until(
             lambda: self.rows("SELECT id FROM experiments_worker WHERE pid = %s", worker.pid), what="it is registered")
         return str(found)
+
+    def wait_until_taken_over(self, heir: WorkerProcess) -> datetime:
+        """A worker was killed: wait until this one holds every cluster that anybody held; returns when it had them.
+
+        Fails where that takes longer than a lease lasts (and TAKE_OVER_MARGIN). Times are those of the database.
+        """
+        wanted = self.worker_id(heir)
+        began = self._now()
+
+        def has_all() -> datetime | None:
+            [(now, all_its)] = self.rows("SELECT clock_timestamp(), bool_and(lease_holder = %s) "
+                                         "FROM experiments_cluster WHERE lease_epoch > 0", wanted)
+            return now if all_its else None
+
+        taken = heir.wait_until(has_all, what=f"{heir.name} has taken over")
+        took = (taken - began).total_seconds()
+        assert took <= LEASE_SECONDS + TAKE_OVER_MARGIN, f"{heir.name} took over after {took:.1f} s"
+        return taken
+
+    def _now(self) -> datetime:
+        [(now,)] = self.rows("SELECT clock_timestamp()")
+        return now
 
     def note_writers(self) -> None:
         """From now on PostgreSQL notes who changes which rows; see ``writes_of``."""

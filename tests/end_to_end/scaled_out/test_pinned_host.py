@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from random import Random
 
 import pytest
 import requests
 
-from tests.end_to_end.scaled_out.gated_trials import GatedTrials
+from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.scaled_out.postgresql_server import PASSWORD
 from tests.end_to_end.scaled_out.several_processes import Installation, WebProcess
 
@@ -28,28 +29,25 @@ def page_of(web: WebProcess, experiment: str) -> str:
 def test_local_trials_wait_for_the_worker_of_their_host_and_are_told_so(installation: Installation,
                                                                        tmp_path: Path, seed: int) -> None:
     web, here = installation.web("web").start(), installation.worker("here").start()
-    gated = GatedTrials(tmp_path / "experiment")
-    experiment = web.launch(gated.config({"platform": "local"}, trials=2, trialConcurrency=1), gated.code)
-    web.wait_until(lambda: gated.starts(), what="the first trial runs")
+    experiment = WitnessedExperiment(web, tmp_path / "experiment", trials=2, concurrency=1, steps=200, pause=0.05,
+                                     go=tmp_path / "go").launch()
     abroad = installation.worker("abroad", host="elsewhere").start()
     installation.worker_id(abroad)
+    some = Random(seed).randint(1, 60)
+    web.wait_until(lambda: experiment.reported() >= some, what="the first trial reports")
     here.kill()
     sentence = f"The worker on host {socket.gethostname()} is away, and only it can run trials on local."
 
     def message() -> str:
-        return str(web.get(f"experiments/{experiment}/")["message"])
+        return str(web.get(f"experiments/{experiment.id}/")["message"])
 
     web.wait_until(lambda: sentence in message(), what="it is said why nothing goes on")
-    assert sentence in page_of(web, experiment)
-    gated.step(0)  # the trial itself goes on, and so do its reports
-    [trial] = web.get_all(f"experiments/{experiment}/trials/")
-    web.wait_until(lambda: web.get(f"trials/{trial['id']}/")["intermediate_count"] == 1, what="its result arrives")
-    assert web.get(f"trials/{trial['id']}/")["status"] == "RUNNING"
+    assert sentence in page_of(web, experiment.id)
+    # the trial itself goes on, and so do its reports
+    web.wait_until(lambda: [row["intermediate_count"] for row in experiment.rows()] == [200], what="its results arrive")
+    assert len(experiment.running()) == 1
     assert "this worker drives it now" not in abroad.log(), "the cluster is none of its business"
     here.start()
-    gated.let_go()
-    web.wait_for_experiment(experiment)
-    trials = web.get_all(f"experiments/{experiment}/trials/")
-    assert [row["status"] for row in trials] == ["SUCCEEDED"] * 2
-    assert gated.starts() == sorted(row["id"] for row in trials)
+    (tmp_path / "go").touch()
+    experiment.nothing_is_lost()
     assert sentence not in message()

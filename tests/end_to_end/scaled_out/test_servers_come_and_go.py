@@ -1,14 +1,15 @@
-"""PostgreSQL and Redis are killed and come back: nothing is lost, and everything goes on by itself."""
+"""PostgreSQL and Redis are killed in a burst of metrics and come back: nothing is lost, and all goes on by itself."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 import requests
 
-from tests.end_to_end.scaled_out.gated_trials import GatedTrials
+from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 from tests.end_to_end.scaled_out.redis_server import RedisServer
 from tests.end_to_end.scaled_out.several_processes import Installation, is_traceback_free
@@ -22,27 +23,23 @@ AWAY_SECONDS = [
         "kill -9 of PostgreSQL and of Redis, and their return after 30 s")])]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("away", AWAY_SECONDS)
 def test_nothing_is_lost_while_postgresql_and_redis_are_away(
         installation: Installation, postgresql: PostgresqlServer, redis: RedisServer, tmp_path: Path,
         away: float, seed: int) -> None:
     web, worker = installation.web("web").start(), installation.worker("worker").start()
-    gated = GatedTrials(tmp_path / "experiment")
-    experiment = web.launch(gated.config({"platform": "scripted_anywhere", "folder": str(tmp_path / "cluster")},
-                                         trials=3, trialConcurrency=2), gated.code)
-    web.wait_until(lambda: len(gated.starts()) == 2, what="two trials run")
-    gated.step(0)
-
-    def first_reported() -> bool:
-        return installation.rows("SELECT count(*) FROM experiments_metric WHERE kind = 'PERIODICAL'") == [(2,)]
-
-    web.wait_until(first_reported, what="both have reported")
+    experiment = WitnessedExperiment(
+        web, tmp_path / "experiment", trials=3, concurrency=2, steps=150, pause=0.01, go=tmp_path / "go",
+        platform={"platform": "scripted_anywhere", "folder": str(tmp_path / "cluster")}).launch()
+    some = Random(seed).randint(20, 200)
+    web.wait_until(lambda: experiment.begun() == 2 and experiment.reported() >= some, what="two trials report")
 
     logged = {process.name: len(process.log()) for process in (web, worker)}
     postgresql.kill()
     redis.kill()
-    gated.step(1)  # reported into the outage: the keepers keep it
+    # what comes now the keepers keep
+    web.wait_until(lambda: experiment.reported() == 300, what="trials report into the outage")
     page = requests.get(f"{web.url}/", headers={"Cookie": f"sessionid={32 * 'a'}"}, timeout=60)
     assert page.status_code == 503
     assert "The database cannot be reached" in page.text
@@ -55,20 +52,10 @@ def test_nothing_is_lost_while_postgresql_and_redis_are_away(
 
     postgresql.start()
     redis.start()
-    gated.step(2)
-    gated.let_go()
+    (tmp_path / "go").touch()
     # the third trial is started by a worker that has its database, and its lease, again
     web.wait_until(lambda: web.request("GET", "experiments/").ok, what="the server answers again")
-    web.wait_for_experiment(experiment, patience=120)
-    trials = web.get_all(f"experiments/{experiment}/trials/")
-    assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * 3
-    assert gated.starts() == sorted(trial["id"] for trial in trials), "each was started once"
-    for trial in trials:
-        x = trial["parameters"]["x"]
-        rows = web.get_all(f"trials/{trial['id']}/metrics/")
-        assert sorted(row["number"] for row in rows if row["kind"] == "PERIODICAL") == \
-            pytest.approx([x, x + 1, x + 2])
-        assert [row["number"] for row in rows if row["kind"] == "FINAL"] == pytest.approx([x])
+    experiment.nothing_is_lost()
     for process in (web, worker):
         process.wait_until(lambda process=process: BACK in process.log(), what="it says that Redis is back")
         log = process.log()[logged[process.name]:]

@@ -52,15 +52,36 @@ def test_a_worker_that_is_killed_while_200_trials_run_loses_none(
         web.wait_until(lambda wanted=index + 1: len(installation.holders()) == wanted, what="somebody drives it")
     web.wait_until(lambda: running(installation) == 2 * trials, 300, "all run")
     assert len(set(installation.holders().values())) == 2, "each drives one"
-    victim, other = Random(seed).sample(workers, 2)
+    victim, heir = Random(seed).sample(workers, 2)
     victim.kill()
-    heir = installation.worker_id(other)
-    web.wait_until(lambda: list(installation.holders().values()) == [heir] * 2, what="the other one drives both")
+    installation.wait_until_taken_over(heir)
     go.touch()
     for experiment in experiments:
         experiment.nothing_is_lost(patience=400)
     for process in (web, *workers):
         assert is_traceback_free(process.log()), process.log()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.slow
+@pytest.mark.kill_table("kill -9 of a worker on another host (PostgreSQL): its lease has to run out")
+def test_a_worker_that_is_killed_on_another_host_is_replaced_when_its_lease_has_run_out(
+        installation: Installation, make_remote_cluster: Callable[[str, int], dict[str, Any]], tmp_path: Path,
+        seed: int) -> None:
+    web, far = installation.web("web").start(), installation.worker("far", host="elsewhere").start()
+    experiment = WitnessedExperiment(web, tmp_path / "experiment", trials=12, concurrency=3, steps=30, pause=0.1,
+                                     platform=make_remote_cluster("ada", 3)).launch()
+    some = Random(seed).randint(2, 6)
+    web.wait_until(lambda: experiment.begun() >= some, what="trials run")  # and end, after it was killed
+    heir = installation.worker("heir").start()  # it can see whether processes of its own host live, not those of others
+    installation.worker_id(heir)
+    assert list(installation.holders().values()) == [installation.worker_id(far)]
+    [(runs_out,)] = installation.rows("SELECT lease_expires_at FROM experiments_cluster WHERE lease_holder <> ''")
+    far.kill()
+    taken = installation.wait_until_taken_over(heir)
+    assert taken >= runs_out, "not before: from here nobody can know that it is dead"
+    experiment.nothing_is_lost()
+    assert is_traceback_free(heir.log()), heir.log()
 
 
 @pytest.mark.timeout(400)

@@ -11,6 +11,7 @@ from django.utils import timezone
 from nniweb.experiments import code_archives
 from nniweb.experiments.models import Cluster, CodeArchive, Worker
 from nniweb.experiments.worker_presence import worker_is_alive
+from nniweb.observability import process_figures
 from nniweb.worker.supervisor import Supervisor
 from trainingservice import platforms
 
@@ -43,13 +44,20 @@ def held() -> set[str]:
     return set(Cluster.objects.exclude(lease_holder="").values_list("name", flat=True))
 
 
+def driven() -> float | None:
+    """What this process's figures say of the cluster ``one``."""
+    return process_figures.registry.get_sample_value("nniweb_cluster_driven", {"cluster": "one"})
+
+
 def test_clusters_are_taken_as_they_come_and_let_go_when_disabled(supervisor: Supervisor) -> None:
     until(worker_is_alive)
     Cluster.objects.create(name="one", platform="docile")
     until(lambda: held() == {"one"})
     until(lambda: Cluster.objects.get(name="one").health == "good")
+    until(lambda: driven() == 1)
     Cluster.objects.filter(name="one").update(enabled=False)
     until(lambda: held() == set())
+    until(lambda: driven() == 0)
 
 
 def test_code_that_nobody_needs_any_more_goes_after_a_day(db, settings, tmp_path, make_experiment) -> None:
@@ -120,3 +128,21 @@ def test_a_free_cluster_is_left_for_a_moment_to_a_worker_that_drives_fewer(super
     assert held() == {"one"}, "the other one may take it"
     monkeypatch.setattr("nniweb.worker.supervisor.COURTESY_SECONDS", 0.0)
     until(lambda: held() == {"one", "two"})
+
+
+def test_a_worker_whose_leases_nobody_renews_any_more_says_that_it_is_not_whole(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Supervisor()
+    assert broken.is_whole, "before it begins"
+    monkeypatch.setattr(broken, "renew", lambda: 1 / 0)
+    monkeypatch.setattr("nniweb.worker.supervisor.RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # that the thread ends so is what is wanted
+    thread = threading.Thread(target=broken.run)
+    thread.start()
+    try:
+        until(lambda: not broken.is_whole)
+    finally:
+        broken.stop()
+        thread.join(20)
+    assert not thread.is_alive()
+    assert broken.is_whole, "one that was told to end renews nothing"

@@ -195,12 +195,12 @@ def test_the_secrets_are_made_once_and_the_server_reads_its_settings_from_them(t
     others = {name: value for name, value in os.environ.items() if not name.startswith("NNIWEB_")}
     code = ("import json; from nniweb import settings as s; d = s.DATABASES['default']; print(json.dumps(["
             "d['ENGINE'], d['HOST'], d['NAME'], d['PASSWORD'], s.SECRET_KEY, s.SEAL_KEYS, s.INSTALLATION_ID, "
-            "s.CSRF_TRUSTED_ORIGINS, s.ALLOWED_HOSTS, s.text('NNIWEB_REDIS_URL')]))")
+            "s.CSRF_TRUSTED_ORIGINS, s.ALLOWED_HOSTS, s.text('NNIWEB_REDIS_URL'), s.METRICS_TOKEN]))")
     read = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
                           env={**others, **settings}, check=False)
     assert read.returncode == 0, read.stderr
     assert json.loads(read.stdout) == [
         "django.db.backends.postgresql", "nniweb-postgresql", "nniweb", values["database-password"],
         values["secret-key"], [values["seal-keys"]], values["installation"], ["https://nni.example.org"],
-        ["nniweb.nniweb", "nni.example.org"], values["redis-url"]]
+        ["nniweb.nniweb", "nni.example.org"], values["redis-url"], values["metrics-token"]]
     assert not (tmp_path / "data" / "keys").exists()

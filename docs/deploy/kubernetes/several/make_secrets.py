@@ -26,6 +26,7 @@ def contents() -> dict[str, str]:
         "installation": secrets.token_hex(8),
         "seal-keys": base64.urlsafe_b64encode(os.urandom(32)).decode(),
         "secret-key": secrets.token_urlsafe(50),
+        "metrics-token": secrets.token_urlsafe(32),
     }
 
 
