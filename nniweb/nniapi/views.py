@@ -122,7 +122,7 @@ class ExperimentView(NniView):
     def delete(self, request: Request, experiment_id: str) -> HttpResponse:
         experiment = self.experiment()
         intents.stop(experiment, the_user(request))
-        ports.experiment_was_stopped(experiment.public_id)
+        ports.stop_was_asked(experiment.public_id)
         return done()
 
 

@@ -38,6 +38,13 @@ import sys
 from nni.experiment import Experiment
 Experiment.connect(int(sys.argv[1])).stop()
 """
+WHO = """
+import json, sys
+from nni.experiment import Experiment
+experiment = Experiment.connect(int(sys.argv[1]))
+print(json.dumps({"id": experiment.id, "pid": experiment.get_experiment_metadata(experiment.id)["pid"],
+                  "status": experiment.get_status()}))
+"""
 TRIAL = """
 import nni
 x = nni.get_next_parameter()["x"]
@@ -135,6 +142,41 @@ def test_nnictl_finds_lists_and_stops_it(served: tuple[RunningServer, str, int],
     assert server.is_alive
 
 
+def test_a_stop_and_a_resume_on_our_side_are_seen_by_nnis_tools(
+    served: tuple[RunningServer, str, int], client: Client
+) -> None:
+    server, experiment, port = served
+    server.patch(f"experiments/{experiment}/", {"max_trial_number": 100_000})
+    server.wait_for_experiment(experiment, "RUNNING")
+    pid = client.code(WHO, port)["pid"]
+    assert registry_of(server)[experiment]["pid"] == pid
+    server.manage("experiments", "stop", experiment)
+    server.wait_for_experiment(experiment, "STOPPED")
+    server.wait_until(lambda: not is_process(pid), what="the process that stands for the experiment ends")
+    server.wait_until(lambda: registry_of(server)[experiment]["status"] == "STOPPED", what="the registry says so")
+    assert client.code(WHO, port) == {"id": experiment, "pid": None, "status": "STOPPED"}
+    nnictl = str(client.python.with_name("nnictl"))
+    assert experiment not in client.run(nnictl, "experiment", "list")
+    server.manage("experiments", "resume", experiment)
+    server.wait_until(lambda: registry_of(server)[experiment]["pid"], what="there is such a process again")
+    assert registry_of(server)[experiment]["status"] == "RUNNING"
+    assert client.code(WHO, port)["pid"] == registry_of(server)[experiment]["pid"] != pid
+    client.run(nnictl, "stop", experiment)
+    server.wait_for_experiment(experiment, "STOPPED")
+
+
+def is_process(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def registry_of(server: RunningServer) -> dict[str, Any]:
+    return json.loads((Path(server.environment["HOME"]) / "nni-experiments" / ".experiment").read_text())
+
+
 def test_the_port_is_for_nobody_elses_pages_and_nothing_else(served: tuple[RunningServer, str, int]) -> None:
     server, experiment, port = served
     with requests.Session() as session:
@@ -148,8 +190,7 @@ def test_the_port_is_for_nobody_elses_pages_and_nothing_else(served: tuple[Runni
         assert session.get(f"{server.url}/nni/{experiment}/api/v1/nni/check-status",
                            timeout=30).status_code in (401, 403)
     assert server.stop() == 0
-    entries = json.loads((Path(server.environment["HOME"]) / "nni-experiments" / ".experiment").read_text())
-    assert experiment not in entries
+    assert experiment not in registry_of(server)
 
 
 @pytest.mark.parametrize(("written", "words"), [
