@@ -5,6 +5,7 @@ All releases since 1.0 have the same tables; NNI 1 and the first 2.x kept the co
 
 from __future__ import annotations
 
+import glob
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
+from nniweb.experiments.nni_archive_config import kept_config
 from trainingservice.trial_job_status import TrialJobStatus
 
 DATABASE = Path("db") / "nni.sqlite"
@@ -20,7 +23,11 @@ DATABASE = Path("db") / "nni.sqlite"
 STDOUT_FILES = ("trial.stdout", "stdout", "stdout_log_collection.log", "trialkeeper_stdout", "trial.log")
 STDERR_FILES = ("trial.stderr", "stderr", "trialkeeper_stderr")
 _STATUSES = {status.value for status in TrialJobStatus} | {"USER_TO_CANCEL"}
-_INTERRUPTED = "It was still running when NNI stopped the experiment."
+#: Last status of a trial that had not ended when NNI stopped -> what is said of it.
+_INTERRUPTED = {
+    "WAITING": "It was still waiting for its start when NNI stopped the experiment.",
+    "RUNNING": "It was still running when NNI stopped the experiment.",
+    "UNKNOWN": "When NNI stopped the experiment, it did not know what had become of this trial."}
 
 
 class UnreadableArchive(Exception):
@@ -40,12 +47,12 @@ class ArchivedMetric:
 
 @dataclass
 class ArchivedTrial:
-    """``status`` is an end; a trial that had none when NNI stopped counts as canceled."""
+    """``status`` is an end; a trial that had none when NNI stopped counts as canceled, and ``ended`` is None."""
 
     id: str
     sequence_id: int | None = None
     status: TrialJobStatus = TrialJobStatus.USER_CANCELED
-    message: str = _INTERRUPTED
+    message: str = ""
     #: (parameter id, parameters), one for each phase.
     parameters: list[tuple[Any, Any]] = field(default_factory=list)
     is_customized: bool = False
@@ -62,6 +69,8 @@ class Archive:
 
     id: str
     config: dict[str, Any]
+    #: What of an old form could not be brought into the v2 form.
+    problems: list[ConfigError]
     started: datetime
     ended: datetime | None
     #: Seconds.
@@ -84,7 +93,8 @@ def read_archive(folder: Path) -> Archive:
             return _read(connection, folder)
         finally:
             connection.close()
-    except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+    except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError,
+            ConfigInvalid) as error:
         raise UnreadableArchive(f"{file} cannot be read as a database of NNI's: {error}") from error
 
 
@@ -107,8 +117,11 @@ def _read(connection: sqlite3.Connection, folder: Path) -> Archive:
             trials[row["trialJobId"]].metrics.append(ArchivedMetric(
                 _time(row), row["type"], int(row["sequence"] or 0), str(json.loads(row["data"])),
                 _parameter_id(row["parameterId"])))
+    for trial in trials.values():
+        trial.folder = trial.folder or _collected_logs(trial.id, folder)
+    config, problems = kept_config(json.loads(profile["params"]))
     ended = profile["endTime"]
-    return Archive(str(profile["id"]), as_v2(json.loads(profile["params"])), _at(profile["startTime"]),
+    return Archive(str(profile["id"]), config, problems, _at(profile["startTime"]),
                    _at(ended) if ended else None, float(profile["execDuration"] or 0),
                    _numbered(list(trials.values())), imported)
 
@@ -122,10 +135,10 @@ def _take_event(trial: ArchivedTrial, row: sqlite3.Row, log_folder: Path, folder
         _take_parameters(trial, row["data"])
     if row["logPath"]:
         trial.folder = _where_now(str(row["logPath"]), log_folder, folder)
-    if event in (TrialJobStatus.WAITING.value, TrialJobStatus.UNKNOWN.value):
-        return
-    if event == TrialJobStatus.RUNNING.value:
-        trial.started = trial.started or at
+    if event in _INTERRUPTED:  # also after an end: NNI 3.0 takes trials up again under their old ids
+        trial.status, trial.message, trial.ended = TrialJobStatus.USER_CANCELED, _INTERRUPTED[event], None
+        if event == TrialJobStatus.RUNNING.value:
+            trial.started = trial.started or at
     else:
         trial.status = TrialJobStatus.USER_CANCELED if event == "USER_TO_CANCEL" else TrialJobStatus(event)
         trial.message = (row["message"] or "") if "message" in columns else ""
@@ -145,6 +158,12 @@ def _where_now(path: str, log_folder: Path, folder: Path) -> Path | None:
     if written.is_relative_to(log_folder) and str(log_folder) not in ("", "."):
         return folder / written.relative_to(log_folder)
     return written if written.is_dir() else None
+
+
+def _collected_logs(trial: str, folder: Path) -> Path | None:
+    """Where NNI has collected the output of a trial that ran on another machine."""
+    places = [folder / "trials" / trial, *sorted(folder.glob(f"environments/*/trials/{glob.escape(trial)}"))]
+    return next((place for place in places if place.is_dir()), None)
 
 
 def _imported(data: str | None) -> Iterator[tuple[dict[str, Any], str]]:
@@ -184,38 +203,3 @@ def _time(row: sqlite3.Row) -> datetime:
 
 def _at(milliseconds: Any) -> datetime:
     return datetime.fromtimestamp(float(milliseconds) / 1000, UTC)
-
-
-def as_v2(params: dict[str, Any]) -> dict[str, Any]:
-    """The stored config in v2 form. Up to NNI 2.1 it is another one, with the platform's part as a list of texts."""
-    if "trainingServicePlatform" not in params and "maxExecDuration" not in params:
-        return {key: value for key, value in params.items() if key != "experimentWorkingDirectory"}
-    metadata = {entry["key"]: entry["value"] for entry in params.get("clusterMetaData") or []}
-    trial = metadata.get("trial_config") or {}
-    space = params.get("searchSpace")
-    document: dict[str, Any] = {
-        "experimentName": params.get("experimentName"), "description": params.get("description"),
-        "searchSpace": json.loads(space) if isinstance(space, str) and space else space,
-        "trialCommand": trial.get("command"), "trialCodeDirectory": trial.get("codeDir"),
-        "trialGpuNumber": trial.get("gpuNum"), "trialConcurrency": params.get("trialConcurrency"),
-        "maxExperimentDuration": params.get("maxExecDuration"), "maxTrialNumber": params.get("maxTrialNum"),
-        "trainingService": {"platform": params.get("trainingServicePlatform") or "local"}}
-    for section, name in (("tuner", "builtinTunerName"), ("assessor", "builtinAssessorName"),
-                          ("advisor", "builtinAdvisorName")):
-        written = params.get(section)
-        if written:
-            document[section] = _algorithm(written, name)
-    local = metadata.get("local_config") or {}
-    for old, new in (("gpuIndices", "gpuIndices"), ("maxTrialNumPerGpu", "maxTrialNumberPerGpu"),
-                     ("useActiveGpu", "useActiveGpu")):
-        if old in local:
-            document["trainingService"][new] = local[old]
-    return {key: value for key, value in document.items() if value is not None}
-
-
-def _algorithm(written: dict[str, Any], name: str) -> dict[str, Any]:
-    arguments = {"classArgs": written["classArgs"]} if written.get("classArgs") else {}
-    if written.get(name):
-        return {"name": written[name], **arguments}
-    module = Path(str(written.get("classFileName", ""))).stem
-    return {"className": f"{module}.{written.get('className')}", "codeDirectory": written.get("codeDir"), **arguments}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
         next_ask=_next_parameter_id(archive), tags=[*parsed.settings.tags, "imported from NNI"])
     try:
         for start in range(0, len(archive.trials), CHUNK):
-            _store(experiment, archive.trials[start:start + CHUNK])
+            _store(experiment, archive.trials[start:start + CHUNK], archive.ended)
         _record_results(experiment, archive)
         if go_on:
             intents.resume(experiment, owner)
@@ -81,24 +82,45 @@ def _may_go_on(archive: Archive, max_trial_number: int | None) -> None:
 def _parsed(archive: Archive, go_on: bool, max_trial_number: int | None) -> ParsedConfig:
     """The config. One that is only looked at may name folders, machines and tuners that are not here any more."""
     config = {**archive.config, **({"maxTrialNumber": max_trial_number} if max_trial_number else {})}
+    if go_on and archive.problems:
+        raise ConfigInvalid(archive.problems)
     try:
-        return parse_experiment_config(config, must_exist=go_on)
-    except ConfigInvalid:
+        parsed = parse_experiment_config(config, must_exist=go_on)
+    except ConfigInvalid as invalid:
         if go_on:
             raise
-    kept = {key: value for key, value in config.items() if key in (
-        "experimentName", "description", "searchSpace", "trialCommand", "trialConcurrency", "maxTrialNumber",
-        "maxExperimentDuration", "trialGpuNumber")}
-    mode = (config.get("tuner") or config.get("advisor") or {}).get("classArgs", {}).get("optimize_mode")
-    return parse_experiment_config({
-        **kept, "tuner": {"name": "Random", "classArgs": {"optimize_mode": mode} if mode in ("minimize", "maximize")
-                          else {}},
-        "trainingService": {"platform": "local"}}, must_exist=False)
+        parsed, resumed = _to_look_at(config)
+        errors = archive.problems or invalid.errors
+    else:
+        errors, resumed = archive.problems, "it goes on without that"
+    if errors:
+        reasons = "; ".join(map(str, errors[:3]))
+        parsed.notes.append(f"Imported to be looked at; it cannot go on here as it was ({reasons}). If it is resumed, "
+                            f"{resumed}.")
+    return parsed
+
+
+def _to_look_at(config: dict[str, Any]) -> tuple[ParsedConfig, str]:
+    """What of the config its pages can show, and what would become of it if it were resumed."""
+    kept = {"trialCommand": "exit 1  # NNI has not kept the command"} | {
+        key: value for key, value in config.items() if key in (
+            "experimentName", "description", "searchSpace", "trialCommand", "trialConcurrency", "maxTrialNumber",
+            "maxExperimentDuration", "trialGpuNumber", "tuner", "advisor", "assessor")}
+    kept["trainingService"] = {"platform": "local"}
+    try:
+        return parse_experiment_config(kept, must_exist=False), "it goes on on this machine"
+    except ConfigInvalid:  # of a tuner that is not here, with a space that is perhaps for no other
+        tuner = kept.pop("advisor", None) or kept.get("tuner") or {}
+        name = "".join(letter for letter in str(tuner.get("name")) if letter.isalnum() and letter.isascii())
+        kept["tuner"] = {"className": f"not_here.Tuner{name}", "classArgs": tuner.get("classArgs") or {}}
+        kept.pop("assessor", None)
+        return parse_experiment_config(kept, must_exist=False), "it fails, because its tuner is not here"
 
 
 def _status(archive: Archive) -> ExperimentStatus:
     most = archive.config.get("maxTrialNumber")
-    return ExperimentStatus.DONE if most is not None and len(archive.trials) >= most else ExperimentStatus.STOPPED
+    is_done = most is not None and len(archive.trials) >= most and all(trial.ended for trial in archive.trials)
+    return ExperimentStatus.DONE if is_done else ExperimentStatus.STOPPED
 
 
 def _next_parameter_id(archive: Archive) -> int:
@@ -107,11 +129,12 @@ def _next_parameter_id(archive: Archive) -> int:
     return max(ids, default=-1) + 1
 
 
-def _store(experiment: Experiment, trials: Sequence[ArchivedTrial]) -> None:
+def _store(experiment: Experiment, trials: Sequence[ArchivedTrial], stopped: datetime | None) -> None:
+    """``stopped``: when NNI stopped, where it could still write that."""
     output = {trial.id: list(_output(trial)) for trial in trials}
     with transaction.atomic():
         revision = next_revision(experiment.pk)
-        rows = Trial.objects.bulk_create(_trial(experiment, trial, revision) for trial in trials)
+        rows = Trial.objects.bulk_create(_trial(experiment, trial, stopped, revision) for trial in trials)
         TrialParameters.objects.bulk_create(
             TrialParameters(trial=row, index=index, parameter_id=given, value=value)
             for row, trial in zip(rows, trials, strict=True) for index, (given, value) in enumerate(trial.parameters))
@@ -133,14 +156,20 @@ def _final(trial: ArchivedTrial) -> ArchivedMetric | None:
     return next((metric for metric in trial.metrics if metric.kind == contract.FINAL), None)
 
 
-def _trial(experiment: Experiment, trial: ArchivedTrial, revision: int) -> Trial:
+def _end(trial: ArchivedTrial, stopped: datetime | None) -> datetime:
+    """When the trial ended; of one that had not ended when NNI stopped that time, else its last sign of life."""
+    signs = [trial.created, trial.started or trial.created, *(metric.at for metric in trial.metrics)]
+    return trial.ended or max(stopped or max(signs), trial.started or trial.created)
+
+
+def _trial(experiment: Experiment, trial: ArchivedTrial, stopped: datetime | None, revision: int) -> Trial:
     final = _final(trial)
     curve = [metric for metric in trial.metrics if metric.kind == contract.PERIODICAL]
     return Trial(
         public_id=new_public_id(), foreign_id=trial.id, experiment=experiment, sequence_id=trial.sequence_id or 0,
         status=trial.status.value, source=TrialSource.CUSTOMIZED if trial.is_customized else TrialSource.TUNER,
         message=printable(trial.message), created_at=trial.created, submitted_at=trial.created,
-        started_at=trial.started, ended_at=trial.ended or trial.started or trial.created, taught=True,
+        started_at=trial.started, ended_at=_end(trial, stopped), taught=True,
         final_value=final.value if final else None, final_number=number_in(final.value) if final else None,
         latest_number=number_in(curve[-1].value) if curve else None, intermediate_count=len(curve), revision=revision)
 
@@ -186,7 +215,7 @@ def _record_results(experiment: Experiment, archive: Archive) -> None:
         events.append(_told(parameters, number_in(value), TrialJobStatus.SUCCEEDED))
     for trial in archive.trials:
         final = _final(trial)
-        counts = trial.status in (TrialJobStatus.SUCCEEDED, TrialJobStatus.EARLY_STOPPED)
+        counts = trial.status in (TrialJobStatus.SUCCEEDED, TrialJobStatus.EARLY_STOPPED) or trial.ended is None
         if trial.parameters and isinstance(trial.parameters[0][1], dict):
             events.append(_told(trial.parameters[0][1], number_in(final.value) if final and counts else None,
                                 trial.status))

@@ -19,11 +19,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 TRIAL = """
 import nni
 given = nni.get_next_parameter()
+print("x is", given["x"], flush=True)
 for step in range(3):
     nni.report_intermediate_result(given["x"] * (step + 1) / 3)
 if given["n"] == 0:
     raise SystemExit(3)
 nni.report_final_result({"default": given["x"], "other": 1})
+"""
+#: Until the file is there, which the test writes when the trial runs here.
+ENDLESS_TRIAL = """
+import nni, pathlib, time
+given = nni.get_next_parameter()
+nni.report_intermediate_result(given["x"])
+while not pathlib.Path("go-on").exists():
+    time.sleep(0.1)
+nni.report_final_result(given["x"])
 """
 MAKE = """
 import pathlib, sys, time
@@ -40,22 +50,25 @@ config.max_trial_number = 4
 config.trial_concurrency = 1
 config.experiment_working_directory = folder / "nni-experiments"
 experiment.start(port)
-while experiment.get_status() not in ("DONE", "ERROR"):
+def is_over():
+    if sys.argv[4] == "interrupted":
+        return any(job.status == "RUNNING" for job in experiment.list_trial_jobs()) and experiment.get_job_metrics()
+    return experiment.get_status() in ("DONE", "ERROR")
+while not is_over():
     time.sleep(0.5)
 print("id", experiment.id, flush=True)
 experiment.stop()
 """
 
 
-@pytest.fixture
-def made_by_nni(tmp_path: Path) -> Path:
-    """The folder of a finished experiment."""
+def make_with_nni(folder: Path, trial: str, until: str) -> Path:
+    """The folder of an experiment that NNI 3.0 made and stopped when it was "done", or "interrupted"."""
     python = official_python("3.0")
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "trial.py").write_text(TRIAL)
+    (folder / "code").mkdir()
+    (folder / "code" / "trial.py").write_text(trial)
     process = subprocess.Popen(
-        [str(python), "-c", MAKE, str(tmp_path), str(free_port()), str(python)], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "HOME": str(tmp_path), "NO_PROXY": "*",
+        [str(python), "-c", MAKE, str(folder), str(free_port()), str(python), until], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "HOME": str(folder), "NO_PROXY": "*",
              "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}, start_new_session=True)
     try:
         out, _ = process.communicate(timeout=600)
@@ -64,7 +77,7 @@ def made_by_nni(tmp_path: Path) -> Path:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, out
     [experiment_id] = [line.split()[1] for line in out.splitlines() if line.startswith("id ")]
-    return tmp_path / "nni-experiments" / experiment_id
+    return folder / "nni-experiments" / experiment_id
 
 
 def rows(folder: Path, query: str) -> list[Any]:
@@ -76,9 +89,9 @@ def rows(folder: Path, query: str) -> list[Any]:
 
 
 def test_counts_statuses_and_metrics_agree_and_continuing_adds_trials(
-    made_by_nni: Path, running_server: RunningServer
+    tmp_path: Path, running_server: RunningServer
 ) -> None:
-    server = running_server
+    server, made_by_nni = running_server, make_with_nni(tmp_path, TRIAL, "done")
     server.manage("import_nni", str(made_by_nni))
     [experiment] = server.get("experiments/")["results"]
     assert (experiment["name"], experiment["status"]) == ("made by nni", "DONE")
@@ -95,6 +108,9 @@ def test_counts_statuses_and_metrics_agree_and_continuing_adds_trials(
     assert ours == reported
     assert all((trial["final_number"] is None) == (trial["status"] == "FAILED") for trial in trials)
 
+    for trial in trials:
+        assert f"x is {trial['parameters']['x']}" in server.request("GET", f"trials/{trial['id']}/output/text/").text
+
     refused = server.manage("import_nni", str(made_by_nni), "--continue", check=False)
     assert refused.returncode == 1
     assert "was imported already" in refused.stderr
@@ -107,3 +123,18 @@ def test_counts_statuses_and_metrics_agree_and_continuing_adds_trials(
     assert [trial["sequence_id"] for trial in trials] == list(range(7))
     # the grid goes on: no point is tried twice
     assert len({json.dumps(trial["parameters"], sort_keys=True) for trial in trials}) == 7
+
+
+def test_trials_that_ran_when_nni_was_stopped_are_canceled_and_the_search_goes_on(
+    tmp_path: Path, running_server: RunningServer
+) -> None:
+    server, made_by_nni = running_server, make_with_nni(tmp_path, ENDLESS_TRIAL, "interrupted")
+    (tmp_path / "code" / "go-on").touch()
+    server.manage("import_nni", str(made_by_nni), "--continue")
+    [experiment] = server.get("experiments/")["results"]
+    server.wait_for_experiment(experiment["id"], patience=110)
+    interrupted, *others = server.get_all(f"experiments/{experiment['id']}/trials/")
+    assert (interrupted["status"], interrupted["final_number"]) == ("USER_CANCELED", None)
+    assert len(server.get_all(f"trials/{interrupted['id']}/metrics/")) == 1
+    assert [(trial["sequence_id"], trial["status"]) for trial in others] == [
+        (number, "SUCCEEDED") for number in (1, 2, 3)]

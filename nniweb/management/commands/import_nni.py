@@ -41,4 +41,8 @@ class Command(BaseCommand):
             raise CommandError("\n".join(f"{f'{field}: ' if field else ''}{message}"
                                          for field, message in refused.errors)) from None
         self.stdout.write(f"Imported {experiment.name!r}, {len(archive.trials)} trials, id {experiment.public_id}")
+        interrupted = sum(trial.ended is None for trial in archive.trials)
+        if interrupted:
+            self.stdout.write(f"Trials that had not ended when NNI stopped: {interrupted}. They count as canceled; "
+                              "\"Run again\" on a trial's page tries its parameters once more.")
         self.stdout.write(addresses.experiment_page(experiment.public_id))
