@@ -325,5 +325,5 @@ def test_a_clock_that_jumps_changes_no_duration(keeper, server):
     # the wall clock is asked once; everything else hangs on the monotonic one
     before = time.time()
     assert keeper.run("sleep 0.3") == 0
-    assert 0.25 < server.ended["duration"] < 5
+    assert 0.25 < server.ended["duration"] < 60
     assert before - 1 < server.entries[0]["at"] <= server.entries[-1]["at"] < time.time() + 1

@@ -222,7 +222,7 @@ def test_platforms_say_what_they_need(api, vault) -> None:
 
 def test_workers_say_whether_they_are_alive(api) -> None:
     now = timezone.now()
-    Worker.objects.create(id="a", host="box", pid=1, started_at=now, heard_at=now)
+    Worker.objects.create(id="a", host="box", pid=1, started_at=now, heard_at=now + timedelta(hours=1))
     Worker.objects.create(id="b", host="box", pid=2, started_at=now - timedelta(days=1),
                           heard_at=now - timedelta(seconds=16))
     rows = api.get("/api/v1/workers/").json()["results"]

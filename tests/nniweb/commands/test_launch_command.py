@@ -1,6 +1,7 @@
 """``manage.py launch``."""
 
 import io
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,8 @@ def test_ctrl_c_leaves_the_experiment_running_and_says_so(config, admin, monkeyp
 def test_following_to_done_is_no_error(config, admin, monkeypatch) -> None:
     from nniweb.experiments import launching
 
-    Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(), heard_at=timezone.now())
+    Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(),
+                          heard_at=timezone.now() + timedelta(hours=1))
     create = launching._create
 
     def done_at_once(*arguments):

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -222,7 +223,7 @@ def test_that_the_worker_went_is_told_although_no_row_of_the_experiment_changed(
         transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
     trial = make_attempt(revision=1).trial
     now = timezone.now()
-    Worker.objects.create(id="w", host="here", pid=1, started_at=now, heard_at=now)
+    Worker.objects.create(id="w", host="here", pid=1, started_at=now, heard_at=now + timedelta(hours=1))
     cookie = cookie_of(transactional)
     monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.1)
 

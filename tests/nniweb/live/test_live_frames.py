@@ -115,11 +115,11 @@ def test_why_nothing_runs_is_said_where_no_worker_is(make_experiment: Make) -> N
 
     assert "No worker is alive" in message()
     now = timezone.now()
-    Worker.objects.create(id="w", host="here", pid=1, started_at=now, heard_at=now)
+    Worker.objects.create(id="w", host="here", pid=1, started_at=now, heard_at=now + timedelta(hours=1))
     assert message() == ""
     Cluster.objects.update(pinned_host="there")
     assert "The worker on host there is away" in message()
-    Cluster.objects.update(lease_holder="other", lease_expires_at=now + timedelta(seconds=10))
+    Cluster.objects.update(lease_holder="other", lease_expires_at=now + timedelta(hours=1))
     assert message() == "", "its lease is held"
     intents.pause(experiment)
     assert "Nothing new is started" in message()

@@ -63,7 +63,7 @@ class Rig:
     def experiment(self, **fields: Any) -> Experiment:
         return self._make_experiment(**{"cluster": self.cluster, "status": "INITIALIZED", **fields})
 
-    def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> None:
+    def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> None:
         """Rounds until the condition holds; woken by events as the runner's own thread is."""
         deadline = time.monotonic() + seconds
         while not condition():

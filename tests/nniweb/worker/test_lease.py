@@ -20,6 +20,12 @@ def cluster(db: None) -> Cluster:
     return Cluster.objects.create(name="farm", platform="docile")
 
 
+@pytest.fixture(autouse=True)
+def no_lease_runs_out_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is: ``expire`` lets them run out."""
+    monkeypatch.setattr("nniweb.worker.lease.LEASE_SECONDS", 3600.0)
+
+
 def acquire(cluster: Cluster, worker_id: str) -> Lease | None:
     cluster.refresh_from_db()
     return Lease.acquire(cluster, worker_id)
