@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from nniweb.api.fields import StrictSerializer
@@ -38,6 +39,23 @@ class MachineSerializer(serializers.Serializer[Any]):
         return holders
 
 
+class FindingSerializer(serializers.Serializer[Any]):
+    """One sentence of a rehearsal."""
+
+    check = serializers.CharField(help_text="connection, interpreter, folder, disk, gpus, way_home, trial ...")
+    ok = serializers.BooleanField()
+    message = serializers.CharField()
+    machine = serializers.CharField()
+    temporary = serializers.BooleanField(help_text="It may pass by itself.")
+
+
+class RehearsalSerializer(serializers.Serializer[Any]):
+    """A rehearsal of before."""
+
+    at = serializers.DateTimeField()
+    findings = FindingSerializer(many=True)
+
+
 class ClusterSerializer(serializers.Serializer[Any]):
     """A platform with its settings, shared by many experiments."""
 
@@ -55,8 +73,16 @@ class ClusterSerializer(serializers.Serializer[Any]):
     health = serializers.ChoiceField(choices=Cluster.Health.choices)
     message = serializers.CharField()
     machines = MachineSerializer(many=True)
+    rehearsal = serializers.SerializerMethodField(
+        help_text="What the last full rehearsal found; null before the first.")
     created_at = serializers.DateTimeField()
     settings_revision = serializers.IntegerField(help_text="Grows with each change of settings or metadata.")
+
+    @extend_schema_field(RehearsalSerializer(allow_null=True))
+    def get_rehearsal(self, cluster: Cluster) -> dict[str, Any] | None:
+        if cluster.rehearsal is None:
+            return None
+        return dict(RehearsalSerializer({"at": cluster.rehearsed_at, "findings": cluster.rehearsal}).data)
 
     def get_secrets_set(self, cluster: Cluster) -> list[str]:
         keys = self.context["metadata_keys"].get(cluster.platform, ())
@@ -106,16 +132,6 @@ class MetadataSerializer(serializers.Serializer[Any]):
 
 class NewMetadataSerializer(StrictSerializer):
     value = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=1_000_000)
-
-
-class FindingSerializer(serializers.Serializer[Any]):
-    """One sentence of a rehearsal."""
-
-    check = serializers.CharField(help_text="connection, interpreter, folder, disk, gpus, way_home, trial ...")
-    ok = serializers.BooleanField()
-    message = serializers.CharField()
-    machine = serializers.CharField()
-    temporary = serializers.BooleanField(help_text="It may pass by itself.")
 
 
 def gpu_holders(machines: Iterable[Machine], reader: User) -> dict[str, list[dict[str, Any]]]:

@@ -63,6 +63,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+    changed_at = serializers.DateTimeField(allow_null=True, help_text="When the revision last grew.")
     revision = serializers.IntegerField(help_text="Grows with each change of the experiment or its trials.")
 
     @extend_schema_field({"type": "string"})

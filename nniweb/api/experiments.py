@@ -34,7 +34,8 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.visibility import visible_experiments
 
 #: Name of an order -> column.
-ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at", "name": "name", "status": "status"}
+ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at", "changed": "changed_at",
+          "name": "name", "status": "status", "cluster": "cluster__name", "owner": "owner__username"}
 
 
 class ExperimentQuery(Query):

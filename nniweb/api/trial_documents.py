@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -12,6 +13,7 @@ from rest_framework import serializers
 from nniweb.api.fields import StrictSerializer, TagsField
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialFile, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
+from nniweb.experiments.trial_advice import PLACES, advice_for
 
 ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",
                    "url")
@@ -110,8 +112,39 @@ class NewTrialSerializer(StrictSerializer):
     parameters = serializers.DictField()
 
 
+class RerunSerializer(StrictSerializer):
+    parameters = serializers.DictField(required=False, help_text="Those of the trial if left out.")
+
+
+class ParameterNoteSerializer(serializers.Serializer[Any]):
+    """Something about a parameter that a person should know."""
+
+    field = serializers.CharField(help_text="Path of the parameter, with points.")
+    message = serializers.CharField()
+
+
 class TrialChangesSerializer(StrictSerializer):
     tags = TagsField()
+
+
+class AdviceSerializer(serializers.Serializer[Any]):
+    """What a person can do, or what will happen by itself."""
+
+    message = serializers.CharField()
+    look_at = serializers.ChoiceField(choices=[(place, place) for place in PLACES], allow_blank=True, help_text=(
+        "Where to do it or to find out more: the page of the experiment, of its cluster, of a new experiment like it, "
+        "what the trial wrote; \"\" for nowhere."))
+
+
+class TrialDetailSerializer(TrialSerializer):
+    """A trial with what can be done about it."""
+
+    advice = AdviceSerializer(many=True)
+
+
+def advice_documents(trial_pk: int) -> list[dict[str, Any]]:
+    """``trial_advice.advice_for`` as documents."""
+    return list(AdviceSerializer(advice_for(trial_pk, timezone.now()), many=True).data)
 
 
 class MetricSerializer(serializers.ModelSerializer[Metric]):

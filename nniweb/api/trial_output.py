@@ -10,15 +10,14 @@ from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
-from rest_framework.exceptions import NotFound
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from nniweb.api.fields import LARGEST_REVISION, Query
 from nniweb.api.renderers import ExactJSONRenderer
-from nniweb.api.trials import trial_of
-from nniweb.experiments.models import Attempt, Trial, TrialOutput
+from nniweb.api.trials import attempt_of, trial_of
+from nniweb.experiments.models import Attempt, TrialOutput
 from trialkeeper import contract
 
 DEFAULT_LIMIT = 64 * 1024
@@ -62,7 +61,7 @@ class TrialOutputView(generics.GenericAPIView[TrialOutput]):
     def get(self, request: Request, trial_id: str) -> Response:
         """A part of what the trial wrote. Ask again with `next_offset` for what came since."""
         wanted = OutputQuery.of(request)
-        attempt = _attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
+        attempt = attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
         if attempt is None:
             return Response({"attempt": 0, "stream": wanted["stream"], "offset": wanted["offset"],
                              "next_offset": wanted["offset"], "text": "", "gaps": [], "size": 0})
@@ -90,7 +89,7 @@ class TrialOutputTextView(generics.GenericAPIView[TrialOutput]):
     def get(self, request: Request, trial_id: str) -> HttpResponse:
         """All of a stream that has arrived, as a file. Where bytes stayed on the trial machine a line says so."""
         wanted = OutputTextQuery.of(request)
-        attempt = _attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
+        attempt = attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
         parts: list[bytes] = []
         rows = TrialOutput.objects.filter(attempt=attempt, stream=wanted["stream"]).order_by("offset")
         for data, skipped in rows.values_list("data", "skipped"):  # keepers send at most some hundred KiB by default
@@ -102,17 +101,6 @@ class TrialOutputTextView(generics.GenericAPIView[TrialOutput]):
         return HttpResponse(b"".join(parts), content_type="text/plain; charset=utf-8", headers={
             "Content-Disposition": content_disposition_header(True, name) or "attachment",
             "Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"})
-
-
-def _attempt_of(trial: Trial, number: int | None) -> Attempt | None:
-    """The attempt of this number, or the latest; None before the first. Raises NotFound for a wrong number."""
-    attempts = Attempt.objects.filter(trial=trial).order_by("-number").only("number", "stage")
-    if number is not None:
-        attempts = attempts.filter(number=number)
-    attempt = attempts.first()
-    if attempt is None and number is not None:
-        raise NotFound(f"The trial has no attempt {number}.")
-    return attempt
 
 
 def stream_size(rows: QuerySet[TrialOutput]) -> int:

@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers, status
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,16 +20,22 @@ from nniweb.api.tags import with_tag
 from nniweb.api.trial_documents import (
     MetricSerializer,
     NewTrialSerializer,
+    ParameterNoteSerializer,
+    RerunSerializer,
     TrialChangesSerializer,
+    TrialDetailSerializer,
     TrialEventSerializer,
     TrialParametersSerializer,
     TrialSerializer,
+    advice_documents,
     with_details,
 )
 from nniweb.experiments import intents
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
 from nniweb.experiments.visibility import visible_trials
+from nniweb.tuning.problem import InvalidInput
+from nniweb.tuning.search_space_parser import parse_search_space
 from trialkeeper import contract
 
 #: Name of an order -> expression; "duration" is made when it is asked for.
@@ -136,10 +143,11 @@ class TrialView(generics.GenericAPIView[Trial]):
 
 
 class TrialDetailView(TrialView):
-    @extend_schema(operation_id="trials_retrieve", responses=TrialSerializer)
+    @extend_schema(operation_id="trials_retrieve", responses=TrialDetailSerializer)
     def get(self, request: Request, trial_id: str) -> Response:
-        """One trial."""
-        return Response(document(self.get_object().pk))
+        """One trial, and what can be done where it waits or failed."""
+        pk = self.get_object().pk
+        return Response({**document(pk), "advice": advice_documents(pk)})
 
     @extend_schema(operation_id="trials_change", request=TrialChangesSerializer,
                    responses={200: TrialSerializer, 400: ErrorsSerializer})
@@ -162,17 +170,49 @@ class TrialCancelView(TrialView):
 
 
 class TrialRerunView(TrialView):
-    @extend_schema(operation_id="trials_rerun", request=None,
-                   responses={201: TrialSerializer, 409: ErrorsSerializer})
+    @extend_schema(operation_id="trials_rerun", request=RerunSerializer,
+                   responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, trial_id: str) -> Response:
-        """Run it again: a new trial with the same parameters, which counts towards the limit."""
-        again = intents.rerun_trial(self.get_object(), the_user(request))
+        """Run it again: a new trial with the same parameters or with others, which counts towards the limit."""
+        trial = self.get_object()
+        form = RerunSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        again = intents.rerun_trial(trial, the_user(request), form.validated_data.get("parameters"))
         return Response(document(again.pk), status=status.HTTP_201_CREATED)
+
+
+class TrialCheckParametersView(TrialView):
+    pagination_class = None
+
+    @extend_schema(operation_id="trials_check_parameters", request=NewTrialSerializer,
+                   responses={200: ParameterNoteSerializer(many=True), 400: ErrorsSerializer})
+    def post(self, request: Request, trial_id: str) -> Response:
+        """What of these parameters lies outside the experiment's search space. Such a trial may run all the same."""
+        experiment = self.get_object().experiment
+        form = NewTrialSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        try:
+            space = parse_search_space(experiment.search_space)
+        except InvalidInput:  # one that only a tuner of the user's own can read
+            return Response([])
+        return Response([{"field": problem.path, "message": problem.message}
+                         for problem in space.problems_with(form.validated_data["parameters"])])
 
 
 def trial_of(request: Request, public_id: str) -> Trial:
     """The trial in the address of something that belongs to it. Raises Http404."""
     return get_object_or_404(visible_trials(the_user(request)), public_id=public_id)
+
+
+def attempt_of(trial: Trial, number: int | None) -> Attempt | None:
+    """The attempt of this number, or the latest; None before the first. Raises NotFound for a wrong number."""
+    attempts = Attempt.objects.filter(trial=trial).order_by("-number").only("number", "stage")
+    if number is not None:
+        attempts = attempts.filter(number=number)
+    attempt = attempts.first()
+    if attempt is None and number is not None:
+        raise NotFound(f"The trial has no attempt {number}.")
+    return attempt
 
 
 class MetricQuery(Query):

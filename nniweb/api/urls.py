@@ -15,6 +15,7 @@ from nniweb.api import (
     launch_form,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
+    trial_attempts,
     trial_files,
     trial_output,
     trials,
@@ -55,6 +56,9 @@ urlpatterns = [
     path(f"{TRIAL}/", trials.TrialDetailView.as_view()),
     path(f"{TRIAL}/actions/cancel/", trials.TrialCancelView.as_view()),
     path(f"{TRIAL}/actions/rerun/", trials.TrialRerunView.as_view()),
+    path(f"{TRIAL}/actions/check-parameters/", trials.TrialCheckParametersView.as_view()),
+    path(f"{TRIAL}/attempts/", trial_attempts.TrialAttemptsView.as_view()),
+    path(f"{TRIAL}/resources/", trial_attempts.TrialResourcesView.as_view()),
     path(f"{TRIAL}/metrics/", trials.TrialMetricsView.as_view()),
     path(f"{TRIAL}/events/", trials.TrialEventsView.as_view()),
     path(f"{TRIAL}/output/", trial_output.TrialOutputView.as_view()),

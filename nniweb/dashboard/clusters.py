@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET
 from nniweb.api.cluster_documents import gpu_holders
 from nniweb.api.cluster_metadata import metadata_documents
 from nniweb.api.clusters import metadata_keys
+from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
 from nniweb.experiments.visibility import may_change_cluster, visible_clusters, visible_experiments
 from nniweb.experiments.worker_presence import alive_workers
@@ -22,26 +23,31 @@ from trainingservice.platforms import load_platform
 
 #: Trials that a cluster's page lists.
 SHOWN_TRIALS = 50
+#: GPUs that are drawn for one cluster in the list; the numbers beside them count all.
+MOST_IN_STRIP = 48
 
 
 @require_GET
 def clusters(request: HttpRequest) -> HttpResponse:
-    user = _user(request)
+    user = the_visitor(request)
     found = list(visible_clusters(user).select_related("owner", "group").prefetch_related("machines").order_by("name"))
     counts = _unfinished(found)
     machines = [machine for cluster in found for machine in cluster.machines.all()]
     holders = gpu_holders(machines, user)
+    reasons = _reasons(found, user)
     rows = []
     for cluster in found:
         gpus = [gpu for machine in cluster.machines.all() for gpu in gpus_of(machine, holders, {})]
         rows.append({"cluster": cluster, "counts": counts.get(cluster.pk, Counter()), "gpus": len(gpus),
-                     "held": sum(gpu.is_held for gpu in gpus)})
+                     "held": sum(gpu.is_held for gpu in gpus), "strip": GpuStrip(gpus[:MOST_IN_STRIP]),
+                     "beyond": max(0, len(gpus) - MOST_IN_STRIP), "reason": reasons.get(cluster.pk, ""),
+                     "usable": sum(machine.healthy for machine in cluster.machines.all())})
     return render(request, "dashboard/clusters.html", {"rows": rows, "now": timezone.now()})
 
 
 @require_GET
 def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
-    user = _user(request)
+    user = the_visitor(request)
     found = get_object_or_404(visible_clusters(user).select_related("owner", "group").prefetch_related(
         "machines", "metadata"), public_id=public_id)
     machines = sorted(found.machines.all(), key=lambda machine: machine.name)
@@ -100,6 +106,39 @@ def gpus_of(machine: Machine, holders: dict[str, list[dict[str, Any]]], trials: 
     return found
 
 
+@dataclass(frozen=True)
+class GpuStrip:
+    """GPUs as a row of small bars: how busy each is, and by its outline whose it is."""
+
+    gpus: list[Gpu]
+    step = 11
+    height = 18
+
+    @property
+    def width(self) -> int:
+        return self.step * len(self.gpus)
+
+    @property
+    def bars(self) -> list[dict[str, Any]]:
+        found = []
+        for place, gpu in enumerate(self.gpus):
+            filled = round((self.height - 4) * min(100, gpu.utilization or 0) / 100)
+            kind = "held" if gpu.is_held else "others" if gpu.processes else "free"
+            found.append({"x": place * self.step + 1, "inner": place * self.step + 3, "y": self.height - 2 - filled,
+                          "filled": filled, "kind": kind, "words": self._words(gpu, kind)})
+        return found
+
+    @staticmethod
+    def _words(gpu: Gpu, kind: str) -> str:
+        whose = {"held": "held by a trial", "others": "used by others", "free": "free"}[kind]
+        busy = "" if gpu.utilization is None else f", {gpu.utilization} % busy"
+        return f"GPU {gpu.index}: {whose}{busy}"
+
+    @property
+    def words(self) -> str:
+        return "; ".join(bar["words"] for bar in self.bars)
+
+
 def driver_of(cluster: Cluster) -> str:
     """A sentence: which worker process drives the cluster, or why none does."""
     now = timezone.now()
@@ -127,6 +166,15 @@ def _unfinished(found: Iterable[Cluster]) -> dict[int, Counter[str]]:
     return counts
 
 
+def _reasons(found: Iterable[Cluster], user: User) -> dict[int, str]:
+    """Why most of the trials wait that this person may see, for each cluster. One query."""
+    waiting = Trial.objects.filter(experiment__cluster__in=list(found), status="WAITING",
+                                   experiment__in=visible_experiments(user)).exclude(message="").order_by()
+    counted = waiting.values_list("experiment__cluster", "message").annotate(count=Count("pk")).order_by(
+        "count", "message")
+    return {pk: message for pk, message, _ in counted}
+
+
 def _metadata(cluster: Cluster) -> list[dict[str, object]]:
     """Every key the platform knows; none where the platform is not installed any more."""
     try:
@@ -134,8 +182,3 @@ def _metadata(cluster: Cluster) -> list[dict[str, object]]:
     except TrainingServiceError:
         return []
     return metadata_documents(cluster)
-
-
-def _user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # the middleware lets nobody else in
-    return request.user

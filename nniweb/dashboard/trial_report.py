@@ -8,10 +8,20 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.api.trial_documents import TrialEventSerializer, TrialSerializer, last_attempt, with_details
+from nniweb.api.trial_attempts import readings_of
+from nniweb.api.trial_documents import TrialSerializer, advice_documents, with_details
 from nniweb.api.trial_output import read_part, stream_size
 from nniweb.experiments.best_so_far import evenly
-from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialEvent, TrialFile, TrialOutput
+from nniweb.experiments.models import (
+    Attempt,
+    Experiment,
+    Metric,
+    Trial,
+    TrialEvent,
+    TrialFile,
+    TrialOutput,
+    TrialParameters,
+)
 from trialkeeper import contract
 
 #: Bytes of a stream that the page begins with; what is before can be downloaded.
@@ -19,6 +29,7 @@ SHOWN_OUTPUT = 64 * 1024
 #: Most points of the metric's curve that the page begins with.
 MOST_POINTS = 1000
 MOST_EVENTS = 200
+MOST_PHASES = 100
 #: Colours, cursor movements and titles that programs send to terminals.
 TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 
@@ -40,26 +51,56 @@ class Stream:
 
 
 class TrialReport:
-    def __init__(self, trial: Trial) -> None:
+    """``attempt``: the number of the attempt whose output, metrics and readings are shown; the latest if there is no
+    such one.
+    """
+
+    def __init__(self, trial: Trial, attempt: int | None = None) -> None:
         self._trial = with_details(Trial.objects.filter(pk=trial.pk)).get()
         # read before what it covers: what comes in between is sent again by the live connection
         self.revision = Experiment.objects.values_list("revision", flat=True).get(pk=trial.experiment_id)
         self.document: dict[str, Any] = dict(TrialSerializer(self._trial, context={"now": timezone.now()}).data)
-        self._attempt = last_attempt(self._trial)
+        self._experiment = trial.experiment
+        #: Everything that is known of each attempt, in order.
+        self.attempts = list(Attempt.objects.filter(trial=trial).order_by("number"))
+        #: The one that is shown; None before the first.
+        self.attempt = next((found for found in self.attempts if found.number == attempt),
+                            self.attempts[-1] if self.attempts else None)
+
+    @property
+    def is_earlier(self) -> bool:
+        """Whether what is shown is not the latest attempt's."""
+        return self.attempt is not None and self.attempt != self.attempts[-1]
 
     @cached_property
-    def attempt(self) -> Attempt | None:
-        """The latest attempt with everything that is known of it."""
-        return Attempt.objects.get(pk=self._attempt.pk) if self._attempt else None
+    def advice(self) -> list[dict[str, Any]]:
+        return advice_documents(self._trial.pk)
+
+    @cached_property
+    def phases(self) -> list[TrialParameters]:
+        """Parameters that were given later, to a trial that asked for more than one set."""
+        return list(TrialParameters.objects.filter(trial=self._trial, index__gt=0).order_by("index")[:MOST_PHASES])
+
+    @cached_property
+    def readings(self) -> list[dict[str, Any]]:
+        return readings_of(self.attempt)
 
     @cached_property
     def events(self) -> Sequence[TrialEvent]:
         events = TrialEvent.objects.filter(trial=self._trial).select_related("actor").order_by("-pk")[:MOST_EVENTS]
         return list(reversed(events))
 
+    @property
+    def history(self) -> list[tuple[TrialEvent, float | None]]:
+        """Each event with the seconds since the one before."""
+        before = [None, *self.events[:-1]]
+        return [(event, None if last is None else max(0.0, (event.at - last.at).total_seconds()))
+                for event, last in zip(self.events, before, strict=True)] if self.events else []
+
     @cached_property
     def files(self) -> Sequence[TrialFile]:
-        return list(TrialFile.objects.filter(attempt__trial=self._trial).order_by("attempt__number", "name"))
+        files = TrialFile.objects.filter(attempt__trial=self._trial).select_related("attempt")
+        return list(files.order_by("attempt__number", "name"))
 
     @cached_property
     def previous(self) -> str | None:
@@ -79,9 +120,9 @@ class TrialReport:
         return [self._stream(name) for name in ("stdout", "stderr")]
 
     def _stream(self, name: str) -> Stream:
-        rows = TrialOutput.objects.filter(attempt=self._attempt, stream=name)
+        rows = TrialOutput.objects.filter(attempt=self.attempt, stream=name)
         start = max(0, stream_size(rows) - SHOWN_OUTPUT)
-        may_grow = self._attempt is not None and not self._trial.is_finished
+        may_grow = self.attempt is not None and self.attempt.stage != Attempt.Stage.ENDED
         part = read_part(rows, start, SHOWN_OUTPUT, may_grow=may_grow)
         parts, position, missing = [], 0, 0
         for gap in part["gaps"]:
@@ -92,7 +133,7 @@ class TrialReport:
 
     @cached_property
     def _metrics(self) -> list[tuple[int, str, int, float | None]]:
-        metrics = Metric.objects.filter(attempt=self._attempt, kind__in=(contract.PERIODICAL, contract.FINAL))
+        metrics = Metric.objects.filter(attempt=self.attempt, kind__in=(contract.PERIODICAL, contract.FINAL))
         return list(metrics.order_by("n").values_list("n", "kind", "sequence", "number"))
 
     @cached_property
@@ -106,9 +147,7 @@ class TrialReport:
         curve = evenly(self.curve, MOST_POINTS)
         return {
             "trial": self.document, "revision": self.revision, "curve": curve,
-            "left_out": len(self.curve) - len(curve),
-            "streams": {stream.name: stream.next_offset for stream in self.streams},
-            "events": TrialEventSerializer(self.events, many=True).data,
-            "optimize_mode": Experiment.objects.values_list("optimize_mode", flat=True).get(
-                pk=self._trial.experiment_id),
+            "left_out": len(self.curve) - len(curve), "attempt": self.attempt.number if self.attempt else 0,
+            "streams": {stream.name: {"begins": stream.before, "next": stream.next_offset} for stream in self.streams},
+            "readings": self.readings, "optimize_mode": self._experiment.optimize_mode,
         }

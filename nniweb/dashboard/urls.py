@@ -2,19 +2,19 @@
 
 from django.urls import path
 
-from nniweb.dashboard import api_pages, clusters, new_experiment, pages, sign_in
+from nniweb.dashboard import api_pages, clusters, experiment_list, new_experiment, sign_in, trial_page
 from nniweb.dashboard.experiment_tabs import config, events, overview, trials
 
 EXPERIMENT = "experiments/<slug:public_id>"
 
 urlpatterns = [
-    path("", pages.experiments, name="experiments"),
-    path("demo/", pages.launch_demo, name="launch-demo"),
+    path("", experiment_list.experiments, name="experiments"),
+    path("demo/", experiment_list.launch_demo, name="launch-demo"),
     path(f"{EXPERIMENT}/", overview.overview, name="experiment"),
     path(f"{EXPERIMENT}/trials/", trials.trials, name="experiment-trials"),
     path(f"{EXPERIMENT}/config/", config.config, name="experiment-config"),
     path(f"{EXPERIMENT}/events/", events.events, name="experiment-events"),
-    path("trials/<slug:public_id>/", pages.trial, name="trial"),
+    path("trials/<slug:public_id>/", trial_page.trial, name="trial"),
     path("sign-in/", sign_in.SignIn.as_view(), name="sign-in"),
     path("sign-in/<str:secret>/", sign_in.by_link, name="sign-in-link"),
     path("sign-out/", sign_in.SignOut.as_view(), name="sign-out"),

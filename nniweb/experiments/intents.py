@@ -4,6 +4,7 @@ Every function is one transaction, says who asked, and raises ``Refused`` with a
 field, where one is at fault) when the wish makes no sense now; then nothing is changed.
 """
 
+import json
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
+from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
@@ -19,6 +21,9 @@ from nniweb.experiments.transitions import move_experiment, move_trial, running_
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.uninterpreted_space import read_space
 from trainingservice.trial_job_status import TrialJobStatus
+
+#: Stands for a parameter that is not there; None may be a value.
+_MISSING = object()
 
 
 class Refused(Exception):
@@ -170,8 +175,11 @@ def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Cancele
 
 
 def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User | None = None, *,
-                 rerun_of: Trial | None = None) -> Trial:
-    """Queue a trial with hand-picked parameters. As in NNI they need not lie inside the search space."""
+                 rerun_of: Trial | None = None, origin: str = "Submitted by a person.") -> Trial:
+    """Queue a trial with hand-picked parameters. As in NNI they need not lie inside the search space.
+
+    ``origin``: the sentence with which its history begins.
+    """
     with transaction.atomic():
         experiment, revision = _locked(experiment)
         now = timezone.now()
@@ -183,8 +191,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
             message="It waits for a free slot.")
         TrialParameters.objects.create(trial=trial, index=0, parameter_id=None, value=parameters)
-        TrialEvent.objects.create(trial=trial, at=now, kind="created", actor=actor, message=(
-            f"Rerun of trial {rerun_of.sequence_id}." if rerun_of else "Submitted by a person."))
+        TrialEvent.objects.create(trial=trial, at=now, kind="created", actor=actor, message=origin)
         Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=experiment.next_sequence_id + 1)
         if experiment.status == ExperimentStatus.DONE:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
@@ -204,12 +211,22 @@ def tag_trial(trial: Trial, tags: list[str]) -> None:
         Trial.objects.filter(pk=trial.pk).update(tags=tags, revision=next_revision(trial.experiment_id))
 
 
-def rerun_trial(trial: Trial, actor: User | None = None) -> Trial:
-    """A new trial with the same parameters; it counts towards maxTrialNumber."""
-    if not trial.is_finished:
-        raise Refused(f"The trial is {trial.status}; it can be run again when it has ended.")
+def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, Any] | None = None) -> Trial:
+    """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber.
+
+    With the same ones the trial must have ended; with others it is another trial, which may run beside it.
+    """
     first = trial.parameter_sets.first()
-    return submit_trial(trial.experiment, (first.value if first else None) or {}, actor, rerun_of=trial)
+    old = (first.value if first else None) or {}
+    if parameters is None or parameters == old:
+        if not trial.is_finished:
+            raise Refused(f"The trial is {trial.status}; it can be run again when it has ended.")
+        return submit_trial(trial.experiment, old, actor, rerun_of=trial, origin=f"Rerun of trial {trial.sequence_id}.")
+    names = [name for name in {**old, **parameters} if old.get(name, _MISSING) != parameters.get(name, _MISSING)]
+    described = ", ".join(f"{name} = {json.dumps(parameters[name])}" if name in parameters else f"no {name}"
+                          for name in names)
+    return submit_trial(trial.experiment, parameters, actor, rerun_of=trial,
+                        origin=printable(f"Rerun of trial {trial.sequence_id} with {described}."))
 
 
 def rerun_failed(experiment: Experiment, actor: User | None = None) -> None:

@@ -1,10 +1,13 @@
 """Rehearsals: does a cluster have all that a trial needs? Asked before launches, by REST and in the admin."""
 
 import socket
+from dataclasses import asdict
 
+from django.utils import timezone
 from pydantic import ValidationError
 
 from nniweb.experiments.config.errors import ConfigInvalid
+from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.sealing import CannotOpen
 from nniweb.experiments.service_factory import build_service
@@ -21,11 +24,19 @@ class OnAnotherHost(Exception):
 def rehearse(cluster: Cluster, user: User) -> list[RehearsalFinding]:
     """A full rehearsal from this process; may take a minute. What goes wrong in it is a finding as well.
 
-    It is made for trials (image, GPUs) of the last experiment on the cluster that the user may see. Raises
-    OnAnotherHost.
+    It is made for trials (image, GPUs) of the last experiment on the cluster that the user may see, and kept for
+    whoever looks at the cluster later. Raises OnAnotherHost.
     """
     if cluster.pinned_host not in ("", socket.gethostname()):
         raise OnAnotherHost(f"This cluster is the machine {cluster.pinned_host}; ask the server that runs there.")
+    findings = _findings(cluster, user)
+    Cluster.objects.filter(pk=cluster.pk).update(
+        rehearsal=[{**asdict(finding), "message": printable(finding.message)} for finding in findings],
+        rehearsed_at=timezone.now())
+    return findings
+
+
+def _findings(cluster: Cluster, user: User) -> list[RehearsalFinding]:
     try:
         service = build_service(cluster)
         try:

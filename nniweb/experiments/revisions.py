@@ -5,6 +5,7 @@ experiment's row, so that transactions which change the same experiment commit i
 """
 
 from django.db import connection
+from django.utils import timezone
 
 from nniweb.experiments import doorbell
 
@@ -15,8 +16,9 @@ def next_revision(experiment_pk: int) -> int:
     Returns 0 where the experiment is gone.
     """
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE experiments_experiment SET revision = revision + 1 WHERE id = %s RETURNING revision",
-                       [experiment_pk])
+        cursor.execute("UPDATE experiments_experiment SET revision = revision + 1, changed_at = %s WHERE id = %s"
+                       " RETURNING revision",
+                       [connection.ops.adapt_datetimefield_value(timezone.now()), experiment_pk])
         row = cursor.fetchone()
     doorbell.ring_on_commit(experiment_pk)
     return row[0] if row else 0

@@ -5,6 +5,8 @@ administrator does everything. Clusters set up for everybody are seen by all (or
 and changed by administrators; a private one belongs to its owner.
 """
 
+from collections.abc import Collection
+
 from django.db.models import Q, QuerySet
 
 from nniweb.experiments.models import Cluster, Experiment, Trial, User
@@ -18,15 +20,20 @@ def visible_experiments(user: User) -> QuerySet[Experiment]:
     return found.filter(Q(owner=user) | Q(group__in=user.groups.all()))
 
 
-def may_steer(user: User, experiment: Experiment) -> bool:
-    """Whether this person may change an experiment they see."""
+def may_steer(user: User, experiment: Experiment, groups: Collection[int] | None = None) -> bool:
+    """Whether this person may change an experiment they see.
+
+    ``groups``: primary keys of the person's groups, for those who ask for many experiments; else they are looked up.
+    """
     if user.is_admin:
         return True
     if not user.may_change:
         return False
     if experiment.owner_id == user.pk:
         return True
-    return experiment.group_id is not None and user.groups.filter(pk=experiment.group_id).exists()
+    if experiment.group_id is None:
+        return False
+    return user.groups.filter(pk=experiment.group_id).exists() if groups is None else experiment.group_id in groups
 
 
 def visible_trials(user: User) -> QuerySet[Trial]:

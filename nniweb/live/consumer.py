@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 NOT_SIGNED_IN = 4401
 #: Shortest pause between two frames for a list of experiments, in seconds.
 LIST_PAUSE = 0.5
+#: Shortest pause between two frames about clusters, in seconds: each makes the page fetch its parts anew.
+CLUSTERS_PAUSE = 1.0
 #: Rows of a list that are compared with what a page shows.
 MOST_ROWS = 200
 #: Things one browser watches at the same time.
@@ -30,9 +32,12 @@ MOST_WATCHES = 16
 class _Watch:
     """One thing this browser watches."""
 
-    def __init__(self, consumer: "LiveConsumer", topic: str, experiment_pk: int, seen: int) -> None:
+    def __init__(self, consumer: "LiveConsumer", topic: str, experiment_pk: int, seen: int,
+                 trial_pk: int | None) -> None:
         self.topic = topic
         self.experiment_pk = experiment_pk
+        self.trial_pk = trial_pk
+        self.beat: frames.Beat = (None, None)
         self.seen = seen
         self._consumer = consumer
 
@@ -46,6 +51,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
     async def connect(self) -> None:
         self._watches: dict[str, _Watch] = {}
         self._list_task: asyncio.Task[None] | None = None
+        self._clusters_task: asyncio.Task[None] | None = None
         await self.accept()
         if not self.scope["user"].is_authenticated:
             await self.close(NOT_SIGNED_IN)  # after accepting: a refused handshake tells a page nothing
@@ -55,8 +61,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
     async def disconnect(self, code: int) -> None:
         for watch in self._watches.values():
             hub().unwatch(watch.experiment_pk, watch)
-        if self._list_task is not None:
-            self._list_task.cancel()
+        for task in (self._list_task, self._clusters_task):
+            if task is not None:
+                task.cancel()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if not self.scope["user"].is_authenticated:
@@ -75,20 +82,24 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
             public_id = ""  # there is none such, and a database may not take it
         if kind == "experiments":
             self._watch_list(_shown(message.get("rows")))
+        elif kind == "clusters":
+            self._watch_clusters()
         elif kind == "experiment":
             pk = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
             await self._watch(topic, pk, since, pk and _reader(frames.experiment_frame, pk))
         elif kind == "trial":
             found = await database_sync_to_async(frames.may_watch_trial)(self.scope["user"], public_id)
-            await self._watch(topic, found and found[1], since, found and _reader(frames.trial_frame, found[0]))
+            await self._watch(topic, found and found[1], since, found and _reader(frames.trial_frame, found[0]),
+                              trial_pk=found and found[0])
         else:
             await self.say({"topic": topic, "error": "there is nothing of this name to watch"})
 
-    async def _watch(self, topic: str, experiment_pk: int | None, since: int, read: Any) -> None:
+    async def _watch(self, topic: str, experiment_pk: int | None, since: int, read: Any, *,
+                     trial_pk: int | None = None) -> None:
         if experiment_pk is None:
             await self.say({"topic": topic, "gone": True})
             return
-        watch = self._watches[topic] = _Watch(self, topic, experiment_pk, since)
+        watch = self._watches[topic] = _Watch(self, topic, experiment_pk, since, trial_pk)
         hub().watch(experiment_pk, watch, read)
 
     def _watch_list(self, shown: dict[str, int]) -> None:
@@ -114,6 +125,22 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
                 await asyncio.sleep(LIST_PAUSE)
         finally:
             hub().unwatch_list(changes)
+
+    def _watch_clusters(self) -> None:
+        if self._clusters_task is None:
+            self._clusters_task = asyncio.get_running_loop().create_task(self._follow_clusters())
+
+    async def _follow_clusters(self) -> None:
+        """Frames without content: a page of clusters takes its parts anew, by the rules of who sees what."""
+        changed = hub().watch_clusters()
+        try:
+            while True:
+                await self.say({"topic": "clusters"})
+                await asyncio.sleep(CLUSTERS_PAUSE)
+                await changed.wait()
+                changed.clear()
+        finally:
+            hub().unwatch_clusters(changed)
 
     async def say(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(RuntimeError):  # the browser has gone in the meantime

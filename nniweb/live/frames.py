@@ -4,12 +4,31 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
-from nniweb.api.trial_documents import MetricSerializer, TrialEventSerializer, TrialSerializer, with_details
-from nniweb.experiments.models import Experiment, Metric, Trial, TrialEvent, TrialOutput, User
+from nniweb.api.trial_attempts import reading_document
+from nniweb.api.trial_documents import (
+    MetricSerializer,
+    TrialEventSerializer,
+    TrialFileSerializer,
+    TrialSerializer,
+    advice_documents,
+    with_details,
+)
+from nniweb.experiments.models import (
+    Cluster,
+    Experiment,
+    Machine,
+    Metric,
+    ResourceReading,
+    Trial,
+    TrialEvent,
+    TrialFile,
+    TrialOutput,
+    User,
+)
 from nniweb.experiments.room_to_write import trouble
 from nniweb.experiments.visibility import visible_experiments, visible_trials
 from nniweb.experiments.worker_presence import worker_is_alive
@@ -22,6 +41,8 @@ MOST_METRICS = 2000
 MOST_OUTPUT = 256 * 1024
 
 Frame = dict[str, Any]
+#: Primary keys of the latest reading and the latest kept file of a trial.
+Beat = tuple[int | None, int | None]
 
 
 def may_watch_experiment(user: User, public_id: str) -> int | None:
@@ -73,10 +94,39 @@ def trial_frame(trial_pk: int, since: int) -> Frame | None:
     output = _output_since(newer)
     complete = len(documents) <= MOST_METRICS and output is not None
     events = TrialEvent.objects.filter(trial=trial_pk).select_related("actor").order_by("pk")[:MOST_METRICS]
+    files = TrialFile.objects.filter(attempt__trial=trial_pk).select_related("attempt").order_by(
+        "attempt__number", "name")[:MOST_METRICS]
     return {"revision": revision, "since": since,
-            "trial": TrialSerializer(trial, context={"now": timezone.now()}).data,
+            "trial": TrialSerializer(trial, context={"now": timezone.now()}).data, "advice": advice_documents(trial_pk),
             "metrics": documents if complete else [], "output": output if complete else [], "complete": complete,
-            "events": TrialEventSerializer(events, many=True).data, "trouble": trouble()}
+            "events": TrialEventSerializer(events, many=True).data, "reading": _last_reading(trial_pk),
+            "files": TrialFileSerializer(files, many=True).data, "trouble": trouble()}
+
+
+def _last_reading(trial_pk: int) -> dict[str, Any] | None:
+    """What the trial's keeper read last of its machine, and in which attempt."""
+    last = ResourceReading.objects.filter(attempt__trial=trial_pk).order_by("-pk").values_list(
+        "attempt__number", "at", "data").first()
+    return None if last is None else {"attempt": last[0], **reading_document(last[1], last[2])}
+
+
+def beats_of(trial_pks: Iterable[int]) -> dict[int, Beat]:
+    """What tells that a trial has something new that comes without a revision: its latest reading and kept file."""
+    pks = list(trial_pks)
+    readings = dict(ResourceReading.objects.filter(attempt__trial__in=pks).values_list("attempt__trial").annotate(
+        Max("pk")).order_by())
+    files = dict(TrialFile.objects.filter(attempt__trial__in=pks).values_list("attempt__trial").annotate(
+        Max("pk")).order_by())
+    return {pk: (readings.get(pk), files.get(pk)) for pk in pks}
+
+
+def state_of_clusters() -> int:
+    """A number that changes when anything of any cluster does that its pages show; trials ring by themselves."""
+    clusters = Cluster.objects.order_by("pk").values_list(
+        "pk", "name", "enabled", "health", "message", "lease_holder", "settings_revision", "rehearsed_at", "group",
+        "owner")
+    machines = Machine.objects.order_by("pk").values_list("pk", "seen_at", "healthy", "message")
+    return hash((tuple(clusters), tuple(machines)))
 
 
 def _output_since(newer: dict[str, Any]) -> list[dict[str, Any]] | None:

@@ -32,9 +32,15 @@ LOOK_SECONDS = 2.0
 
 
 class Watcher(Protocol):
-    """Somebody who watches one experiment. ``seen`` is the revision up to which it has been told."""
+    """Somebody who watches one experiment. ``seen`` is the revision up to which it has been told.
+
+    ``trial_pk``: the trial of it that is watched, None for the whole experiment.
+    """
 
     seen: int
+    trial_pk: int | None
+    #: ``frames.beats_of`` that trial when it was last looked at.
+    beat: frames.Beat
 
     async def tell(self, frame: frames.Frame | None) -> None:
         """Take a frame (None: the experiment is gone). Must not wait long."""
@@ -51,8 +57,8 @@ class _Watched:
     revision: int = 0
     #: Those that have had their first frame, which comes even if it holds nothing new.
     told: "weakref.WeakSet[Watcher]" = field(default_factory=weakref.WeakSet)
-    #: Tell all watchers once more although no row of the experiment changed.
-    forced: bool = False
+    #: Those to tell once more although no row of the experiment changed.
+    due: "weakref.WeakSet[Watcher]" = field(default_factory=weakref.WeakSet)
 
 
 class Hub:
@@ -60,6 +66,8 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._watched: dict[int, _Watched] = {}
         self._list_watchers: set[asyncio.Queue[int]] = set()
+        #: Set when something of any cluster may have changed.
+        self._cluster_watchers: set[asyncio.Event] = set()
         self._bell: ExitStack | None = None
         self._look: asyncio.Task[None] | None = None
         self._data_version: int | None = None
@@ -100,6 +108,17 @@ class Hub:
         self._list_watchers.discard(queue)
         self._stop_if_unused()
 
+    def watch_clusters(self) -> asyncio.Event:
+        """An event that is set each time a cluster, a machine or a trial on them may have changed."""
+        self._start()
+        event = asyncio.Event()
+        self._cluster_watchers.add(event)
+        return event
+
+    def unwatch_clusters(self, event: asyncio.Event) -> None:
+        self._cluster_watchers.discard(event)
+        self._stop_if_unused()
+
     # --- readers ---------------------------------------------------------------------------
 
     async def _read(self, experiment_pk: int, watched: _Watched) -> None:
@@ -116,7 +135,7 @@ class Hub:
             await asyncio.sleep(max(0.0, FRAME_PAUSE - (time.monotonic() - began)))
 
     async def _tell_all(self, watched: _Watched) -> None:
-        forced, watched.forced = watched.forced, False
+        due, watched.due = watched.due, weakref.WeakSet()
         groups: dict[tuple[Any, int], list[Watcher]] = {}
         for watcher, read in watched.watchers.items():
             groups.setdefault((read, watcher.seen), []).append(watcher)
@@ -127,7 +146,7 @@ class Hub:
             for watcher in watchers:
                 if frame is None:
                     watched.watchers.pop(watcher, None)  # it is told once
-                elif frame["revision"] == since and watcher in watched.told and not forced:
+                elif frame["revision"] == since and watcher in watched.told and watcher not in due:
                     continue
                 else:
                     watcher.seen = frame["revision"]
@@ -143,7 +162,7 @@ class Hub:
             self._look = self._loop.create_task(self._compare_revisions())
 
     def _stop_if_unused(self) -> None:
-        if not self._watched and not self._list_watchers and self._bell is not None:
+        if not self._watched and not self._list_watchers and not self._cluster_watchers and self._bell is not None:
             self._bell.close()
             self._bell = None
             if self._look is not None:
@@ -161,10 +180,16 @@ class Hub:
             watched.rung.set()
         for queue in self._list_watchers:
             queue.put_nowait(experiment_pk)
+        self._wake_cluster_watchers()
+
+    def _wake_cluster_watchers(self) -> None:
+        for event in self._cluster_watchers:
+            event.set()
 
     async def _compare_revisions(self) -> None:
         known: dict[int, int] = {}  # of all listed experiments, at the last look while a list was watched
         circumstances: tuple[frozenset[str], str] | None = None
+        clusters: int | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -175,13 +200,15 @@ class Hub:
                 listed = bool(self._list_watchers)
                 watched = {pk: entry.revision for pk, entry in self._watched.items()}
                 revisions = await database_sync_to_async(_revisions)(None if listed else list(watched))
+                clusters = await self._look_at_clusters(clusters, always=all_changed)
+                await self._look_at_trials()
             except Exception:
                 logger.exception("revisions could not be compared; they will be two seconds later")
                 _seen_log.clear()
                 continue
             if all_changed:  # why experiments are as they are may read differently now
                 for entry in self._watched.values():
-                    entry.forced = True
+                    entry.due.update(entry.watchers)
             for pk, revision in revisions.items():
                 first_look = listed and not known
                 if all_changed or first_look or revision > known.get(pk, watched.get(pk, -1)) \
@@ -191,6 +218,28 @@ class Hub:
                 if pk not in revisions:
                     self._wake(pk)  # it was deleted
             known = revisions if listed else {}
+
+    async def _look_at_clusters(self, before: int | None, *, always: bool) -> int | None:
+        """Wake those who watch clusters where something of one changed that rings for no experiment."""
+        if not self._cluster_watchers:
+            return None
+        state: int = await database_sync_to_async(frames.state_of_clusters)()
+        if always or state != before:
+            self._wake_cluster_watchers()
+        return state
+
+    async def _look_at_trials(self) -> None:
+        """Tell those who watch a trial of what comes without a revision."""
+        watchers = [(entry, watcher, watcher.trial_pk) for entry in self._watched.values()
+                    for watcher in entry.watchers if watcher.trial_pk is not None]
+        if not watchers:
+            return
+        beats = await database_sync_to_async(frames.beats_of)({trial_pk for _, _, trial_pk in watchers})
+        for entry, watcher, trial_pk in watchers:
+            if watcher.beat != beats[trial_pk]:
+                watcher.beat = beats[trial_pk]
+                entry.due.add(watcher)
+                entry.rung.set()
 
 
 def _revisions(wanted: list[int] | None) -> dict[int, int]:

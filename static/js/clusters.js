@@ -1,5 +1,5 @@
 /**
- * The clusters' pages. They hold no state of their own: when something changed, the parts #fresh and #health are
+ * The clusters' pages. They hold no state of their own: when something changed, its parts (PARTS) are
  * taken anew from the server, at most every two seconds.
  */
 
@@ -9,6 +9,8 @@ import { refreshParts, rest, RestError } from "./rest.js";
 
 /** Shortest pause between two readings, in milliseconds. */
 const PAUSE = 2000;
+/** What may change by itself. */
+const PARTS = ["fresh", "health", "enable", "rehearsed"];
 
 let waiting = false;
 let lastReading = Date.now();
@@ -20,22 +22,21 @@ function refresh() {
   setTimeout(async () => {
     waiting = false;
     lastReading = Date.now();
-    const focused = document.activeElement?.closest("#fresh a")?.getAttribute("href");
+    const active = document.activeElement;
+    const focused = active?.id === "enable" ? "enable" : active?.closest("#fresh a")?.getAttribute("href");
     try {
-      await refreshParts(["fresh", "health"]);
+      await refreshParts(PARTS);
     } catch {
       return; // the server is away: the light says so, and a change after its return brings this up to date
     }
-    if (focused) {
-      /** @type {HTMLElement | null} */ (document.querySelector(`#fresh a[href="${CSS.escape(focused)}"]`))?.focus();
-    }
+    const again = focused === "enable" ? "#enable" : `#fresh a[href="${CSS.escape(focused ?? "")}"]`;
+    if (focused) /** @type {HTMLElement | null} */ (document.querySelector(again))?.focus();
   }, Math.max(0, PAUSE - (Date.now() - lastReading)));
 }
 
 const cluster = /** @type {HTMLElement | null} */ (document.getElementById("cluster"));
 const doing = document.getElementById("doing");
 const progress = document.getElementById("progress");
-const findings = document.getElementById("findings");
 const path = `clusters/${cluster?.dataset.id}/`;
 
 /** @param {string} words */
@@ -52,41 +53,11 @@ function complaint(error) {
 
 // --- rehearse --------------------------------------------------------------------------------
 
-/**
- * A finding as templates/dashboard/findings.html shows it.
- * @param {{ok: boolean, temporary: boolean, message: string, machine: string}} finding
- */
-function sentence(finding) {
-  const [kind, icon, word] = finding.ok ? ["good", "✔", "Good:"]
-    : finding.temporary ? ["wait", "!", "May pass by itself:"] : ["bad", "✖", "Wrong:"];
-  const item = document.createElement("li");
-  item.className = kind;
-  const words = document.createElement("span");
-  words.append(part("visually-hidden", `${word} `), finding.message);
-  if (finding.machine) words.append(part("quiet small", ` ${finding.machine}`));
-  const mark = part("icon", icon);
-  mark.setAttribute("aria-hidden", "true");
-  item.append(mark, words);
-  return item;
-}
-
-/**
- * @param {string} name
- * @param {string} text
- */
-function part(name, text) {
-  const span = document.createElement("span");
-  span.className = name;
-  span.textContent = text;
-  return span;
-}
-
 const rehearse = /** @type {HTMLButtonElement | null} */ (document.getElementById("rehearse"));
 rehearse?.addEventListener("click", async () => {
-  if (!progress || !findings) return;
+  if (!progress) return;
   rehearse.disabled = true;
   progress.hidden = false;
-  findings.hidden = true;
   const began = Date.now();
   const tell = () => say("Rehearsing: connection, disk, GPUs, a trial that does nothing … "
     + `${Math.round((Date.now() - began) / 1000)} s`);
@@ -94,8 +65,7 @@ rehearse?.addEventListener("click", async () => {
   const clock = setInterval(tell, 1000);
   try {
     const found = await rest("POST", `${path}actions/rehearse/`);
-    findings.replaceChildren(...found.map(sentence));
-    findings.hidden = false;
+    await refreshParts(["rehearsed"]);
     const wrong = found.filter((/** @type {{ok: boolean}} */ finding) => !finding.ok).length;
     say(wrong ? `${wrong} of ${found.length} checks found something wrong.`
       : `All ${found.length} checks are good (${((Date.now() - began) / 1000).toFixed(1)} s).`);
@@ -110,18 +80,18 @@ rehearse?.addEventListener("click", async () => {
 
 // --- enable and disable ----------------------------------------------------------------------
 
-const enable = /** @type {HTMLButtonElement | null} */ (document.getElementById("enable"));
-enable?.addEventListener("click", async () => {
+document.querySelector(".acts")?.addEventListener("click", async (event) => {
+  // it is taken anew with the page's other parts
+  const enable = event.target instanceof Element ? event.target.closest("#enable") : null;
+  if (!(enable instanceof HTMLButtonElement)) return;
   const enabled = enable.dataset.enabled === "false";
   const question = { title: `Disable ${cluster?.dataset.name}?`, text: enable.dataset.loss ?? "", action: "Disable" };
   if (!enabled && !await confirmed(question)) return;
   enable.disabled = true;
   try {
     await rest("PATCH", path, { enabled });
-    enable.dataset.enabled = String(enabled);
-    enable.textContent = enabled ? "Disable …" : "Enable";
     say("");
-    refresh();
+    await refreshParts(PARTS);
   } catch (error) {
     say(complaint(error));
   } finally {
@@ -129,5 +99,5 @@ enable?.addEventListener("click", async () => {
   }
 });
 
-live.watchList(() => ({}), refresh);
+live.watch("clusters", 0, refresh);
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());

@@ -1,9 +1,12 @@
-/** Keeps the list of experiments live. */
+/** Keeps the list of experiments live; archives, deletes and tags. */
 
+import { showError } from "./action_error.js";
+import { confirmed } from "./confirm.js";
 import { live } from "./live.js";
-import { refreshParts, rest, RestError } from "./rest.js";
+import { refreshParts, rest } from "./rest.js";
 import { drawSparkline } from "./sparkline.js";
 import { isFinishedExperiment, showStatus, showText } from "./status.js";
+import { TagEditor } from "./tag_editor.js";
 import { digits, duration, moment } from "./words.js";
 
 /** Shortest pause between two looks at the whole list, in milliseconds. */
@@ -14,6 +17,27 @@ function rows() {
   return [...document.querySelectorAll("#experiments tr[data-id]")].map((row) => /** @type {HTMLTableRowElement} */ (row));
 }
 
+/**
+ * @param {Element} row
+ * @param {string} name
+ */
+function cell(row, name) {
+  return row.querySelector(`[data-cell="${name}"]`);
+}
+
+// --- one row ---------------------------------------------------------------------------------
+
+/** When a row's times were true, by the page's own clock; the tags beside its name. @type {WeakMap<Element, {at: number, tags: TagEditor | null}>} */
+const kept = new WeakMap();
+
+/** @param {HTMLTableRowElement} row */
+function begin(row) {
+  const place = /** @type {HTMLElement | null} */ (row.querySelector(".tags"));
+  const save = (/** @type {string[]} */ tags) => rest("PATCH", `experiments/${row.dataset.id}/`, { tags });
+  kept.set(row, { at: performance.now(), tags: place && new TagEditor(place, save) });
+  drawRow(row);
+}
+
 /** @param {Element} row */
 function drawRow(row) {
   const place = /** @type {HTMLElement | null} */ (row.querySelector(".sparkline"));
@@ -21,24 +45,59 @@ function drawRow(row) {
 }
 
 /**
+ * Time that is over goes on while an experiment is RUNNING, also where nothing is heard of it.
+ * @param {HTMLTableRowElement} row
+ */
+function showTime(row) {
+  const running = cell(row, "status")?.textContent === "RUNNING";
+  const since = running ? (performance.now() - (kept.get(row)?.at ?? performance.now())) / 1000 : 0;
+  const elapsed = Number(row.dataset.elapsed) + since;
+  const limit = row.dataset.limit ? Number(row.dataset.limit) : null;
+  const left = row.dataset.eta ? `, ${duration(Number(row.dataset.eta))} left` : "";
+  showText(cell(row, "time"), duration(elapsed) + (limit === null ? "" : ` of ${duration(limit)}`) + left);
+  showBar(cell(row, "time-bar"), limit === null ? null : elapsed / limit);
+}
+
+/**
+ * @param {Element | null} bar
+ * @param {number | null} part  0 to 1; null: there is no limit, and no bar
+ */
+function showBar(bar, part) {
+  if (!(bar instanceof HTMLProgressElement)) return;
+  bar.hidden = part === null;
+  bar.value = Math.min(1, part ?? 0);
+}
+
+/**
  * @param {HTMLTableRowElement} row
  * @param {any} experiment
  */
 function fill(row, experiment) {
-  const cell = (/** @type {string} */ name) => row.querySelector(`[data-cell="${name}"]`);
   const { progress } = experiment;
   row.dataset.revision = String(experiment.revision);
-  showStatus(cell("status"), experiment.status);
-  showText(cell("message"), experiment.message);
-  showText(cell("trials"), `${progress.ended} / ${experiment.max_trial_number ?? "∞"}`);
-  /** @type {HTMLProgressElement} */ (cell("fraction")).value = progress.fraction ?? 0;
-  showText(cell("time"), duration(progress.elapsed) + (experiment.max_duration ? ` of ${duration(experiment.max_duration)}` : "")
-    + (progress.eta === null ? "" : `, ${duration(progress.eta)} left`));
-  const best = /** @type {HTMLAnchorElement} */ (cell("best"));
+  row.dataset.elapsed = String(progress.elapsed);
+  row.dataset.eta = String(progress.eta ?? "");
+  row.dataset.limit = String(experiment.max_duration ?? "");
+  row.dataset.trials = String(progress.total);
+  const mine = kept.get(row);
+  if (mine) {
+    mine.at = performance.now();
+    mine.tags?.show(experiment.tags);
+  }
+  showText(cell(row, "name"), experiment.name);
+  showStatus(cell(row, "status"), experiment.status);
+  showText(cell(row, "message"), experiment.message);
+  showText(cell(row, "trials"), `${progress.ended} / ${experiment.max_trial_number ?? "∞"}`);
+  showBar(cell(row, "trials-bar"), experiment.max_trial_number ? progress.ended / experiment.max_trial_number : null);
+  showTime(row);
+  const best = /** @type {HTMLAnchorElement} */ (cell(row, "best"));
   showText(best, digits(progress.best_value));
-  if (progress.best_trial_id) best.href = `/trials/${progress.best_trial_id}/`;
-  cell("started")?.replaceChildren(moment(experiment.started_at));
-  cell("changed")?.replaceChildren(moment(new Date()));
+  if (progress.best_trial_id) {
+    best.href = `/trials/${progress.best_trial_id}/`;
+    best.title = String(progress.best_value);
+  }
+  cell(row, "started")?.replaceChildren(moment(experiment.started_at));
+  cell(row, "changed")?.replaceChildren(moment(experiment.changed_at ?? experiment.created_at));
   const place = /** @type {HTMLElement} */ (row.querySelector(".sparkline"));
   const points = JSON.parse(place.dataset.points ?? "[]");
   if (progress.best_value !== null && progress.best_value !== points.at(-1)?.[1]) {
@@ -47,9 +106,18 @@ function fill(row, experiment) {
   }
   place.dataset.total = String(progress.total);
   drawRow(row);
-  const archive = /** @type {HTMLButtonElement | null} */ (row.querySelector("[data-archive]"));
-  if (archive) archive.hidden = !isFinishedExperiment(experiment.status) && !experiment.archived;
+  const finished = isFinishedExperiment(experiment.status);
+  /** @type {HTMLElement} */ (cell(row, "archived")).hidden = !experiment.archived;
+  const archive = /** @type {HTMLButtonElement | null} */ (row.querySelector('[data-action="archive"]'));
+  const remove = /** @type {HTMLButtonElement | null} */ (row.querySelector('[data-action="delete"]'));
+  if (archive) {
+    archive.hidden = !finished && !experiment.archived;
+    showText(archive, experiment.archived ? "Bring back" : "Archive");
+  }
+  if (remove) remove.hidden = !finished;
 }
+
+// --- the whole list --------------------------------------------------------------------------
 
 let refreshing = false;
 let refreshAgain = false;
@@ -63,6 +131,11 @@ window.addEventListener("pageshow", () => {
   leaving = false;
 });
 
+/** Whether somebody is writing in the list, whose field would be taken away. */
+function isWriting() {
+  return rows().some((row) => kept.get(row)?.tags?.isOpen);
+}
+
 /** The list as the server has it now: for rows that came or went, and for the counts. */
 async function refresh() {
   if (refreshing) {
@@ -71,11 +144,8 @@ async function refresh() {
   }
   refreshing = true;
   try {
-    const had = document.getElementById("counts") !== null;
-    const fresh = await refreshParts(["experiments", "counts"]);
-    const first = !had && fresh.getElementById("counts") !== null;
-    if (first && !leaving) location.reload(); // the first experiment: filters come with it
-    rows().forEach(drawRow);
+    if (isWriting()) refreshAgain = true;
+    else await takeAnew();
   } catch {
     refreshAgain = true;
   }
@@ -86,6 +156,19 @@ async function refresh() {
       refresh();
     }
   }, REFRESH_PAUSE);
+}
+
+async function takeAnew() {
+  const had = document.getElementById("counts") !== null;
+  const active = document.activeElement;
+  const id = /** @type {HTMLElement | null | undefined} */ (active?.closest("#experiments tr[data-id]"))?.dataset.id;
+  const selector = active instanceof HTMLElement && active.dataset.action ? `[data-action="${active.dataset.action}"]`
+    : active instanceof HTMLElement && active.dataset.cell ? `[data-cell="${active.dataset.cell}"]` : ".tag-add";
+  const fresh = await refreshParts(["experiments", "counts", "known-tags"]);
+  // the first experiment brings the filters, and with the last one they go
+  if (had !== (fresh.getElementById("counts") !== null) && !leaving) location.reload();
+  rows().forEach(begin);
+  if (id) /** @type {HTMLElement | null} */ (document.querySelector(`tr[data-id="${id}"] ${selector}`))?.focus();
 }
 
 /** Experiments that are not on this page, with the status they had when we looked. @type {Map<string, string>} */
@@ -108,27 +191,49 @@ function heard(frame) {
       structure ||= elsewhere.get(experiment.id) !== experiment.status;
       elsewhere.set(experiment.id, experiment.status);
     } else {
-      structure ||= row.querySelector('[data-cell="status"]')?.textContent !== experiment.status;
+      structure ||= cell(row, "status")?.textContent !== experiment.status
+        || /** @type {HTMLElement} */ (cell(row, "archived")).hidden === experiment.archived;
       fill(row, experiment);
     }
   }
   if (structure) refresh();
 }
 
+// --- what one does with a row ----------------------------------------------------------------
+
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {string} action
+ */
+async function act(row, action) {
+  const { id, trials, platform } = row.dataset;
+  const name = cell(row, "name")?.textContent ?? "";
+  if (action === "delete") {
+    const sure = await confirmed({
+      title: `Delete ${name}?`, action: "Delete it",
+      text: `${trials === "1" ? "Its trial is" : `Its ${trials} trials are`} removed for good, with results, output and kept files, and `
+        + `with what they left on ${platform}. Archiving it puts it out of sight and keeps all that.`,
+    });
+    if (sure) await rest("DELETE", `experiments/${id}/`);
+  } else {
+    await rest("PATCH", `experiments/${id}/`, { archived: row.querySelector('[data-action="archive"]')?.textContent === "Archive" });
+  }
+  refresh();
+}
+
 document.addEventListener("click", async (event) => {
-  const button = event.target instanceof Element ? event.target.closest("[data-archive]") : null;
+  const button = event.target instanceof Element ? event.target.closest("#experiments button[data-action]") : null;
   if (!(button instanceof HTMLButtonElement)) return;
   button.disabled = true;
-  const id = button.closest("tr")?.dataset.id;
+  showError(null);
   try {
-    await rest("PATCH", `experiments/${id}/`, { archived: button.dataset.archive === "true" });
-    refresh();
+    await act(/** @type {HTMLTableRowElement} */ (button.closest("tr")), button.dataset.action ?? "");
   } catch (error) {
-    button.disabled = false;
-    button.title = error instanceof RestError ? error.sentences : String(error);
-    button.textContent = button.title;
+    showError(error);
   }
+  button.disabled = false;
 });
 
-rows().forEach(drawRow);
+rows().forEach(begin);
+setInterval(() => document.visibilityState === "visible" && rows().forEach(showTime), 1_000);
 live.watchList(() => Object.fromEntries(rows().map((row) => [row.dataset.id, Number(row.dataset.revision)])), heard);

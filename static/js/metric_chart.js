@@ -29,9 +29,15 @@ export class MetricChart {
     redraw();
   }
 
-  restart() {
-    this.values.clear();
-    this.leftOut = 0;
+  /**
+   * Another curve in place of this one.
+   * @param {[number, number][]} curve
+   * @param {number} leftOut
+   */
+  replace(curve, leftOut) {
+    this.values = new Map(curve);
+    this.leftOut = leftOut;
+    this.changed();
   }
 
   /**
@@ -57,6 +63,10 @@ export class MetricChart {
     if (nothing) nothing.hidden = !empty;
     const note = document.getElementById("chart-note");
     if (note) note.textContent = this.leftOut ? `${this.leftOut.toLocaleString()} of the points are left out here.` : "";
+    const values = [...this.values].sort((one, other) => one[0] - other[0]).map((point) => point[1]);
+    // for those who do not see it
+    this.element.setAttribute("aria-label", empty ? "No intermediate result" : `${values.length} intermediate results, from `
+      + `${digits(Math.min(...values))} to ${digits(Math.max(...values))}, the latest ${digits(values[values.length - 1])}`);
     const choice = document.getElementById("log-choice");
     if (choice) choice.hidden = empty || [...this.values.values()].some((value) => value <= 0);
   }
@@ -70,7 +80,7 @@ export class MetricChart {
         formatter: (/** @type {any[]} */ events) => `${events[0].value[0]}\n${digits(events[0].value[1])}`,
       },
       xAxis: axis({ type: "value", minInterval: 1, min: "dataMin", max: "dataMax", splitLine: { show: false } }),
-      yAxis: axis({ type: this.logarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+      yAxis: axis({ type: this.logarithmic && data.every((point) => point[1] > 0) ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
       series: [{
         type: "line", data, showSymbol: data.length < 60, symbolSize: 6, lineStyle: { width: 2, color: colour("--chart-point") },
         itemStyle: { color: colour("--chart-point") }, cursor: "default",

@@ -37,6 +37,9 @@ class Cluster(models.Model):
 
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     message = models.TextField(blank=True, editable=False)
+    #: What the last full rehearsal found: a list of {"check", "ok", "message", "machine", "temporary"}.
+    rehearsal = models.JSONField(null=True, editable=False)
+    rehearsed_at = models.DateTimeField(null=True, editable=False)
 
     def __str__(self) -> str:
         return self.name

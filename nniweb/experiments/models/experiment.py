@@ -115,6 +115,8 @@ class Experiment(models.Model):
     next_ask = models.PositiveIntegerField(default=0)
     next_tuner_event = models.PositiveIntegerField(default=0)
     revision = models.BigIntegerField(default=0)
+    #: When the revision last grew, for people who look at a list; the order of changes is the revision's business.
+    changed_at = models.DateTimeField(null=True)
 
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from nniweb.asgi import application
 from nniweb.experiments import doorbell, room_to_write
-from nniweb.experiments.models import Attempt, Experiment, Trial, User, Worker
+from nniweb.experiments.models import Attempt, Cluster, Experiment, ResourceReading, Trial, User, Worker
 from nniweb.experiments.revisions import next_revision
 from nniweb.live import frames
 from nniweb.live import hub as hub_module
@@ -332,5 +332,45 @@ def test_pages_of_other_origins_are_refused(transactional: User) -> None:
             (b"cookie", cookie), (b"origin", b"http://evil.example"), (b"host", b"localhost")])
         connected, _ = await communicator.connect(timeout=PATIENCE)
         assert not connected
+
+    run(scenario())
+
+
+def test_a_reading_comes_without_a_revision(transactional: User,
+                                            make_attempt: Callable[..., Attempt]) -> None:
+    attempt, cookie = make_attempt(status="RUNNING", revision=1), cookie_of(transactional)
+
+    @database_sync_to_async
+    def read_machine() -> None:
+        ResourceReading.objects.create(attempt=attempt, at=timezone.now(), data={"cpu_percent": 50.0})
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            first = await watch(page, f"trial/{attempt.trial.public_id}")
+            assert first["reading"] is None
+            await read_machine()
+            while (frame := await hear(page))["reading"] is None:
+                pass  # the hub's first look tells everybody once more
+            assert (frame["revision"], frame["reading"]["cpu_percent"]) == (first["revision"], 50.0)
+
+    run(scenario())
+
+
+def test_a_page_of_clusters_hears_what_no_experiment_rings_for(transactional: User,
+                                                               make_attempt: Callable[..., Attempt]) -> None:
+    trial, cookie = make_attempt(revision=1).trial, cookie_of(transactional)
+
+    @database_sync_to_async
+    def disable() -> None:
+        Cluster.objects.update(enabled=False)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            assert await watch(page, "clusters") == {"topic": "clusters"}
+            assert await hear(page) == {"topic": "clusters"}, "the hub's first look tells everybody once more"
+            await disable()
+            assert await hear(page) == {"topic": "clusters"}
+            await change(trial.experiment, trial)
+            assert await hear(page) == {"topic": "clusters"}
 
     run(scenario())

@@ -8,7 +8,18 @@ import pytest
 from django.utils import timezone
 
 from nniweb.experiments import intents
-from nniweb.experiments.models import Attempt, Cluster, Experiment, Metric, Trial, TrialOutput, User, Worker
+from nniweb.experiments.models import (
+    Attempt,
+    Cluster,
+    Experiment,
+    Metric,
+    ResourceReading,
+    Trial,
+    TrialFile,
+    TrialOutput,
+    User,
+    Worker,
+)
 from nniweb.experiments.revisions import next_revision
 from nniweb.live import frames
 
@@ -133,3 +144,35 @@ def test_revisions_of_what_is_gone_are_not_known(make_experiment: Make) -> None:
     next_revision(kept.pk)
     Experiment.objects.filter(pk=gone.pk).update(deleted_at=timezone.now())
     assert frames.revisions_of([kept.pk, gone.pk]) == {kept.pk: 1}
+
+
+def test_a_trial_frame_says_what_to_do_what_was_read_last_and_which_files_were_kept(make_attempt: MakeAttempt) -> None:
+    attempt = make_attempt(status="FAILED", revision=1)
+    Attempt.objects.filter(pk=attempt.pk).update(stage=Attempt.Stage.ENDED, end_reason="exited")
+    before = frames.beats_of([attempt.trial_id])
+    frame = frames.trial_frame(attempt.trial_id, 0)
+    assert frame is not None
+    assert (frame["reading"], frame["files"]) == (None, [])
+    assert frame["advice"][0]["look_at"] == "output"
+    now = timezone.now()
+    ResourceReading.objects.create(attempt=attempt, at=now - timedelta(seconds=10), data={"cpu_percent": 1.0})
+    with_reading = frames.beats_of([attempt.trial_id])
+    ResourceReading.objects.create(attempt=attempt, at=now, data={"cpu_percent": 50.0, "gpus": [{"index": 0}]})
+    TrialFile.objects.create(attempt=attempt, name="model.pt", size=3, storage_path="x")
+    frame = frames.trial_frame(attempt.trial_id, 1)
+    assert frame is not None
+    assert (frame["reading"]["attempt"], frame["reading"]["at"], frame["reading"]["cpu_percent"]) == (1, now, 50.0)
+    assert frame["reading"]["gpus"] == [{"index": 0, "utilization": None, "memory_bytes": None}]
+    assert [file["name"] for file in frame["files"]] == ["model.pt"]
+    seen = [before, with_reading, frames.beats_of([attempt.trial_id])]
+    assert len({beats[attempt.trial_id] for beats in seen}) == 3, "each is told from the others"
+
+
+@pytest.mark.parametrize("change", [
+    {"health": "bad"}, {"enabled": False}, {"message": "gone"}, {"rehearsed_at": timezone.now()}, {"name": "other"}])
+def test_what_a_page_shows_of_a_cluster_changes_its_state(make_experiment: Make, change: dict[str, object]) -> None:
+    cluster = make_experiment().cluster
+    before = frames.state_of_clusters()
+    assert frames.state_of_clusters() == before
+    Cluster.objects.filter(pk=cluster.pk).update(**change)
+    assert frames.state_of_clusters() != before

@@ -1,0 +1,90 @@
+"""The list of experiments, and the example that fills an empty one."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from nniweb.api import experiments as experiment_rest
+from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
+from nniweb.dashboard.page_data import the_visitor
+from nniweb.dashboard.page_query import Column, PageQuery
+from nniweb.experiments.best_so_far import improvements_of
+from nniweb.experiments.config import ConfigInvalid
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.visibility import may_steer, visible_experiments
+from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
+from nniweb.first_start import launch_example
+
+EXPERIMENTS_PER_PAGE = 30
+#: Experiments whose tags are offered to filter by.
+TAGS_OF = 1000
+
+
+@require_GET
+def experiments(request: HttpRequest) -> HttpResponse:
+    user = the_visitor(request)
+    query = PageQuery(experiment_rest.ExperimentQuery, request.GET)
+    visible = visible_experiments(user)
+    found = experiment_rest.filtered(visible, query.values)
+    found = found.select_related("cluster", "owner", "group").defer(*NOT_IN_LISTS)
+    page = query.page_of(experiment_rest.in_order(found, query.order), EXPERIMENTS_PER_PAGE)
+    rows = _rows(list(page), user)
+    counts = visible.filter(archived=False).values_list("status").annotate(Count("pk")).order_by("status")
+    return render(request, "dashboard/experiments.html", {
+        "page": page, "rows": rows, "query": query,
+        "counts": [(status, count, query.with_(status="" if query["status"] == status else status))
+                   for status, count in counts],
+        "anything": bool(rows) or visible.exists(), "worker_is_alive": worker_is_alive(), "how_to_start": HOW_TO_START,
+        "owners": visible.exclude(owner=None).order_by("owner__username").values_list(
+            "owner__username", flat=True).distinct(),
+        "clusters": visible.order_by("cluster__name").values_list("cluster__name", flat=True).distinct(),
+        "tags": _tags(visible), "may_change": user.may_change,
+        "columns": [Column(query, "Name", "name"), Column(query, "Status", "status"), Column(query, "Progress"),
+                    Column(query, "Best", number=True), Column(query, "Cluster", "cluster"),
+                    Column(query, "Owner", "owner"), Column(query, "Started", "started", falls_first=True),
+                    Column(query, "Last change", "changed", falls_first=True)],
+    })
+
+
+def _rows(shown: list[Experiment], user: User) -> list[dict[str, Any]]:
+    """The documents of the page's experiments with what only the page shows."""
+    best = improvements_of([experiment.pk for experiment in shown])
+    groups = set(user.groups.values_list("pk", flat=True))
+    return [{**row, "best_so_far": best[experiment.pk], "is_finished": experiment.is_finished,
+             "may_steer": may_steer(user, experiment, groups), "parts": _parts(row)}
+            for row, experiment in zip(summaries(shown), shown, strict=True)]
+
+
+def _parts(row: dict[str, Any]) -> dict[str, float | None]:
+    """How much of its trials and of its time an experiment has used, 0 to 1; None where there is no limit."""
+    progress = row["progress"]
+    most, seconds = row["max_trial_number"], row["max_duration"]
+    return {"trials": min(1.0, progress["ended"] / most) if most else None,
+            "time": min(1.0, progress["elapsed"] / seconds) if seconds else None}
+
+
+def _tags(visible: QuerySet[Experiment]) -> list[str]:
+    """Tags to choose from."""
+    lists = visible.exclude(tags=[]).order_by("-pk").values_list("tags", flat=True)[:TAGS_OF]
+    return sorted({tag for tags in lists for tag in tags})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def launch_demo(request: HttpRequest) -> HttpResponse:
+    """Launch the bundled example for this person, then show it. Whoever comes by a link is sent to the button."""
+    user = the_visitor(request)
+    if request.method != "POST":
+        return redirect("experiments")
+    if not user.may_change:
+        messages.error(request, "Your role is viewer: you can look, not launch anything. Ask an administrator.")
+        return redirect("experiments")
+    try:
+        return redirect("experiment", launch_example(user).public_id)
+    except (ConfigInvalid, Refused, OSError, ValueError) as error:
+        messages.error(request, f"The example could not be launched: {error}")
+        return redirect("experiments")

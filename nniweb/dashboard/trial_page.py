@@ -1,0 +1,45 @@
+"""A trial's page as it is when it is opened. static/js/trial_page.js keeps it live."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from nniweb.dashboard.page_data import for_script, the_visitor
+from nniweb.dashboard.trial_report import TrialReport
+from nniweb.experiments.trial_advice import CLUSTER, EXPERIMENT, NEW_EXPERIMENT, OUTPUT
+from nniweb.experiments.visibility import may_steer, visible_clusters, visible_trials
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+@require_GET
+def trial(request: HttpRequest, public_id: str) -> HttpResponse:
+    """``?attempt=1`` shows the output, metrics and readings of an earlier attempt."""
+    user = the_visitor(request)
+    found = visible_trials(user).select_related(
+        "experiment__cluster", "experiment__owner", "rerun_of").filter(public_id=public_id).first()
+    if found is None:
+        raise Http404
+    report = TrialReport(found, _number(request.GET.get("attempt")))
+    experiment = found.experiment
+    sees_cluster = visible_clusters(user).filter(pk=experiment.cluster_id).exists()
+    #: Where a piece of advice leads; what is not here this person may not see.
+    places = {
+        EXPERIMENT: {"address": reverse("experiment", args=[experiment.public_id]), "words": "the experiment"},
+        OUTPUT: {"address": "#stderr", "words": "stderr"},
+        **({CLUSTER: {"address": reverse("cluster", args=[experiment.cluster.public_id]), "words": "the cluster"}}
+           if sees_cluster else {}),
+        **({NEW_EXPERIMENT: {"address": f"{reverse('new-experiment')}?from={experiment.public_id}",
+                             "words": "a new experiment like it"}} if user.may_change else {}),
+    }
+    steers = may_steer(user, experiment)
+    return render(request, "dashboard/trial.html", {
+        "report": report, "trial": report.document, "experiment": experiment, "rerun_of": found.rerun_of,
+        "may_steer": steers, "statuses": [status.value for status in TrialJobStatus],
+        "advice": [(piece, places.get(piece["look_at"])) for piece in report.advice],
+        "for_script": for_script({**report.for_script(), "places": places, "may_steer": steers,
+                                  "search_space": experiment.search_space})})
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,0 +1,99 @@
+"""The clusters' pages: GPUs and whose trial holds them, why trials wait, what the last rehearsal found."""
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, User
+from nniweb.experiments.models.account import Role
+from nniweb.experiments.rehearsal import rehearse
+
+Make = Callable[..., Experiment]
+MakeAttempt = Callable[..., Attempt]
+Page = Callable[..., str]
+
+
+def gpu(index: int, **more: object) -> dict[str, object]:
+    return {"index": index, "name": "H0", "utilization": 50, "memory_used": 1, "memory_total": 2, "processes": 0,
+            **more}
+
+
+@pytest.fixture
+def cluster(make_experiment: Make) -> Cluster:
+    return make_experiment().cluster
+
+
+def add_machine(cluster: Cluster, name: str, gpus: list[dict[str, object]], **more: object) -> Machine:
+    return Machine.objects.create(cluster=cluster, name=name, identity=name, gpu_summary=gpus, seen_at=timezone.now(),
+                                  **more)
+
+
+def hold(attempt: Attempt, machine: str, *indices: int) -> None:
+    Attempt.objects.filter(pk=attempt.pk).update(machine_identity=machine, gpu_indices=list(indices))
+
+
+def test_more_machines_and_trials_take_no_more_queries(queries, cluster: Cluster, make_attempt: MakeAttempt) -> None:
+    experiment = Experiment.objects.get()
+
+    def more(count: int) -> None:
+        for _ in range(count):
+            name = f"box-{Machine.objects.count()}"
+            add_machine(cluster, name, [gpu(0)])
+            hold(make_attempt(experiment, status="RUNNING"), name, 0)
+            make_attempt(experiment, status="WAITING", message="no room")
+
+    more(2)
+    addresses = ("/clusters/", f"/clusters/{cluster.public_id}/")
+    few = {address: (queries(address), queries(address))[1] for address in addresses}
+    more(10)
+    Cluster.objects.bulk_create(Cluster(name=f"other {number}", platform="local") for number in range(5))
+    assert {address: queries(address) for address in addresses} == few
+    assert max(few.values()) <= 18
+
+
+def test_each_gpu_is_drawn_and_said(page: Page, cluster: Cluster, make_attempt: MakeAttempt) -> None:
+    add_machine(cluster, "box", [gpu(0), gpu(1, processes=2), gpu(2, utilization=None)])
+    hold(make_attempt(Experiment.objects.get(), status="RUNNING"), "box", 0)
+    html = page("/clusters/")
+    assert "GPU 0: held by a trial, 50 % busy; GPU 1: used by others, 50 % busy; GPU 2: free" in html
+    assert "1 of 3 held" in html
+    assert html.count("<rect class=\"frame\"") == 3
+
+
+def test_a_machine_that_cannot_be_used_is_counted(page: Page, cluster: Cluster) -> None:
+    add_machine(cluster, "good", [])
+    add_machine(cluster, "bad", [], healthy=False, message="no disk")
+    assert "1 of 2</span>" in page("/clusters/")
+
+
+def test_the_list_says_why_most_trials_wait(page: Page, cluster: Cluster, make_attempt: MakeAttempt) -> None:
+    experiment = Experiment.objects.get()
+    for message in ("no GPU is free", "no GPU is free", "the node is full"):
+        make_attempt(experiment, status="WAITING", message=message)
+    html = page("/clusters/")
+    assert "no GPU is free" in html
+    assert "the node is full" not in html
+
+
+def test_why_others_wait_is_not_told(cluster: Cluster, make_attempt: MakeAttempt) -> None:
+    make_attempt(Experiment.objects.get(), status="WAITING", message="the secret of Ada")
+    stranger = User.objects.create_user("charlie", role=Role.MEMBER)
+    client = Client()
+    client.force_login(stranger)
+    html = client.get("/clusters/").content.decode()
+    assert "local" in html
+    assert "the secret of Ada" not in html
+
+
+def test_the_last_rehearsal_stays_on_the_page(page: Page, cluster: Cluster, admin: User) -> None:
+    address = f"/clusters/{cluster.public_id}/"
+    assert "Not rehearsed yet" in page(address)
+    findings = rehearse(cluster, admin)
+    html = page(address)
+    assert "Last rehearsed" in html
+    assert findings
+    for finding in findings:
+        assert finding.message in html or "&" in html
+    assert html.count('<span class="icon"') == len(findings)
