@@ -271,12 +271,14 @@ LOGGING = {
         "database_away": {"()": "nniweb.outage_logs.NoTracebackWhileDatabaseIsAway"},
         "once_a_minute": {"()": "nniweb.outage_logs.OnceAMinute"},
         "ids": {"()": "nniweb.observability.log_ids.AddIds"},
+        "wanted": {"()": "nniweb.observability.console_level.AtLeast", "level": LOG_LEVEL},
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT,
-                             "filters": ["database_away", "ids"]}},
+                             "filters": ["wanted", "database_away", "ids"]}},
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
-        **{name: {"level": LOG_LEVEL} for name in ("nniweb", "trainingservice")},
+        # never above INFO: the logs of experiments are kept whatever the console shows
+        **{name: {"level": LOG_LEVEL if LOG_LEVEL == "DEBUG" else "INFO"} for name in ("nniweb", "trainingservice")},
         # while their servers are away both log each try. What that means is said by the bell, once; why PostgreSQL
         # cannot be reached is said by its pool alone
         "channels_redis": {"level": "CRITICAL"},

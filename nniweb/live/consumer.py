@@ -87,6 +87,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         elif kind == "experiment":
             pk = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
             await self._watch(topic, pk, since, pk and _reader(frames.experiment_frame, pk))
+        elif kind == "log":
+            pk = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
+            await self._watch(topic, pk, since, pk and _reader(frames.log_frame, pk))
         elif kind == "trial":
             found = await database_sync_to_async(frames.may_watch_trial)(self.scope["user"], public_id)
             await self._watch(topic, found and found[1], since, found and _reader(frames.trial_frame, found[0]),

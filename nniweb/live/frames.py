@@ -8,6 +8,7 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
+from nniweb.api.experiment_log import LogLineSerializer
 from nniweb.api.trial_attempts import reading_document
 from nniweb.api.trial_documents import (
     MetricSerializer,
@@ -20,6 +21,7 @@ from nniweb.api.trial_documents import (
 from nniweb.experiments.models import (
     Cluster,
     Experiment,
+    LogLine,
     Machine,
     Metric,
     ResourceReading,
@@ -35,6 +37,8 @@ from nniweb.experiments.worker_presence import worker_is_alive
 
 #: A frame carries at most so many trials; a page that missed more asks for its rows anew.
 MOST_TRIALS = 200
+#: At most so many lines of a log; a page that missed more asks for the last ones.
+MOST_LOG_LINES = 500
 #: At most so many metrics and events of one trial.
 MOST_METRICS = 2000
 #: At most so many bytes of one stream.
@@ -80,6 +84,18 @@ def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
     summary = next(iter(_summary_of(found)), None)
     return {"revision": revision, "since": since, "experiment": summary, "trials": documents, "complete": complete,
             "trouble": trouble()}
+
+
+def log_frame(experiment_pk: int, since: int) -> Frame | None:
+    """The lines of an experiment's log that were written after ``since``; None where the experiment is gone."""
+    revision = Experiment.objects.filter(pk=experiment_pk, deleted_at=None).values_list("revision", flat=True).first()
+    if revision is None:
+        return None
+    newer = LogLine.objects.filter(experiment=experiment_pk, revision__gt=since, revision__lte=revision)
+    lines = list(newer.order_by("number")[: MOST_LOG_LINES + 1])
+    complete = len(lines) <= MOST_LOG_LINES
+    return {"revision": revision, "since": since, "lines": LogLineSerializer(lines, many=True).data if complete else [],
+            "complete": complete}
 
 
 def trial_frame(trial_pk: int, since: int) -> Frame | None:

@@ -1,9 +1,13 @@
 """Of which cluster, experiment and trial a log line speaks: noted where work begins, written by the JSON format."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _ids: ContextVar[dict[str, str]] = ContextVar("ids of log lines", default={})  # noqa: B039  # never changed in place
 
@@ -16,6 +20,17 @@ def log_ids(**ids: str) -> Iterator[None]:
         yield
     finally:
         _ids.reset(token)
+
+
+def with_ids_of_now(function: Callable[P, R]) -> Callable[P, R]:
+    """``function`` for another time or thread: what it logs carries the ids that are noted now."""
+    ids = _ids.get()
+
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        with log_ids(**ids):
+            return function(*arguments, **named)
+
+    return call
 
 
 class AddIds(logging.Filter):

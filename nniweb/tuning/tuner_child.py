@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from nniweb.tuning import process_log
+
 logger = logging.getLogger(__name__)
 
 Reply = dict[str, Any]
@@ -53,12 +55,15 @@ class _Pending:
 class TunerChild:
     """Starts the process and owns it until it ends. Thread-safe; no method waits for the process, except ``end``.
 
-    ``on_end`` is called once, by a thread of this object, just before the waiting futures fail.
+    ``on_end`` is called once, by a thread of this object, just before the waiting futures fail. ``owner`` is the
+    experiment that has the process to itself; what a shared one says is told apart by its own marks.
     """
 
-    def __init__(self, command: Sequence[str], on_end: Callable[["TunerChild", TunerProcessDied], None]) -> None:
+    def __init__(self, command: Sequence[str], on_end: Callable[["TunerChild", TunerProcessDied], None],
+                 owner: str | None = None) -> None:
         """Raises OSError when the command cannot be started."""
         self._on_end = on_end
+        self._owner = owner
         self._lock = threading.Lock()
         self._ids = itertools.count()
         self._pending: dict[int, _Pending] = {}
@@ -152,10 +157,11 @@ class TunerChild:
     def _read_log(self, pipe: IO[bytes]) -> None:
         """What algorithms print and log goes to our log; the last lines explain a death."""
         with pipe:
-            for raw in pipe:
-                line = raw.decode(errors="replace").rstrip()
-                self._last_lines.append(line)
-                logger.info("tuner process: %s", line)
+            for said in process_log.read(pipe):
+                self._last_lines.extend(said.text.splitlines())
+                experiment = self._owner or said.experiment
+                logger.log(said.level, "tuner process: %s", said.text,
+                           extra={"experiment": experiment} if experiment else None)
 
     def _report_end(self) -> None:
         try:

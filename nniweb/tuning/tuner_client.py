@@ -74,7 +74,7 @@ class TunerClient:
             key = experiment_id if _is_own(spec) else None
             if key not in self._children:
                 try:
-                    self._children[key] = TunerChild(self._command, self._child_ended)
+                    self._children[key] = TunerChild(self._command, self._child_ended, owner=key)
                 except OSError as error:
                     return _failed(TunerProcessDied(f"the tuner process could not be started: {error}"))
             self._open[experiment_id] = key

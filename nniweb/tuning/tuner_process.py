@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from nniweb.tuning import process_log
 from nniweb.tuning.experiment_tuning import ExperimentTuning
 from nniweb.tuning.problem import InvalidInput
 
@@ -116,11 +117,17 @@ def _read_requests(incoming: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> 
 
 def main() -> None:
     incoming, outgoing = _take_over_wire()
+    process_log.write_logs_to_stderr()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(incoming, requests), name="requests", daemon=True).start()
     host = TunerHost()
+    speaking = None
     while True:
-        reply = host.answer(json.loads(requests.get()))
+        request = json.loads(requests.get())
+        if request["experiment"] != speaking:
+            speaking = request["experiment"]
+            process_log.mark_experiment(speaking)
+        reply = host.answer(request)
         sys.stdout.flush()
         try:
             outgoing.write(reply)

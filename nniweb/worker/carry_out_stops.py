@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from nniweb.experiments.intents import limit_reached
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -12,6 +14,8 @@ from nniweb.experiments.verdict import stop_sentence
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
 from trainingservice.trial_job_status import TrialJobStatus
+
+logger = logging.getLogger(__name__)
 
 #: Trials whose targets are written in one transaction.
 CHUNK = 200
@@ -53,10 +57,15 @@ def _send_stop(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
     if service is None:
         return  # the order in the reply to the keeper's next report is the other way
     work.stops_sent.add(attempt.job_name)
+    logger.info("trial %d is being stopped: %s", trial.sequence_id, stop_sentence(trial.target, trial.message),
+                extra={"trial": trial.public_id})
     early = trial.target == TrialTarget.EARLY_STOPPED
 
     def failed(error: TrainingServiceError) -> None:
-        if isinstance(error, UnknownTrialJob):
+        if not isinstance(error, UnknownTrialJob):
+            logger.warning("trial %d could not be stopped yet: %s", trial.sequence_id, error,
+                           extra={"trial": trial.public_id})
+        else:
             _end_unknown(work, trial, attempt)
         work.stops_sent.discard(attempt.job_name)
 

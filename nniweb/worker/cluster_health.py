@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from nniweb.experiments import doorbell
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, Experiment, Machine
+from nniweb.observability.log_ids import log_ids
 from nniweb.worker.cluster_work import ClusterWork
+
+logger = logging.getLogger(__name__)
 
 #: Seconds between two looks.
 LOOK_SECONDS = 2.0
@@ -29,6 +34,7 @@ def show(work: ClusterWork) -> None:
         with work.lease.transaction():
             Cluster.objects.filter(pk=work.cluster_pk).update(health=health, message=printable(message))
             _ring(work)
+        _log(work, health, message)
         work.shown_health = (health, message)
     if work.service is not None:
         _show_machines(work)
@@ -49,6 +55,17 @@ def _show_machines(work: ClusterWork) -> None:
                                                                    ).delete()
         _ring(work)
     work.shown_machines = machines
+
+
+def _log(work: ClusterWork, health: Cluster.Health, message: str) -> None:
+    """For those whose experiments run there: that the platform is in trouble, or is well again."""
+    if health == Cluster.Health.GOOD and work.shown_health is None:
+        return
+    level = logging.INFO if health == Cluster.Health.GOOD or work.host.is_starting else logging.WARNING
+    there = Experiment.objects.unfinished().filter(cluster=work.cluster_pk).values_list("public_id", flat=True)
+    for public_id in there:
+        with log_ids(experiment=public_id):
+            logger.log(level, "the platform: %s", message or "it is well.")
 
 
 def _ring(work: ClusterWork) -> None:

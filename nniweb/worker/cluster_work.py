@@ -51,6 +51,8 @@ class ClusterWork:
     drains_loaded: bool = False
     #: Running trial with a time limit (primary key) -> monotonic time at which it was first seen running here.
     seen_running: dict[int, float] = field(default_factory=dict)
+    #: Experiment (primary key) -> the status that was logged last.
+    logged_status: dict[int, str] = field(default_factory=dict)
     next_full_look: float = 0.0
     next_health_look: float = 0.0
     shown_health: tuple[str, str] | None = None

@@ -12,6 +12,7 @@ from nniweb.experiments.models import (
     Attempt,
     CodeArchive,
     Experiment,
+    LogLine,
     Metric,
     ResourceReading,
     Trial,
@@ -60,6 +61,9 @@ def _delete_rows(work: ClusterWork, experiment: Experiment) -> None:
     while pks := list(Trial.objects.filter(experiment=experiment).values_list("pk", flat=True)[:CHUNK // 10]):
         with work.lease.transaction():
             Trial.objects.filter(pk__in=pks).delete()
+    while pks := list(LogLine.objects.filter(experiment=experiment).values_list("pk", flat=True)[:CHUNK]):
+        with work.lease.transaction():
+            LogLine.objects.filter(pk__in=pks).delete()
     with work.lease.transaction():
         if experiment.code_id is not None:
             CodeArchive.objects.filter(pk=experiment.code_id).update(last_used=work.now())

@@ -7,6 +7,7 @@ it once more is harmless.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -25,10 +26,13 @@ from nniweb.experiments.transitions import end_attempt, move_experiment
 from nniweb.experiments.tuner_events import append_events
 from nniweb.observability.log_ids import log_ids
 from nniweb.worker.cluster_work import ClusterWork
+from nniweb.worker.log_words import trials_in_words
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
+
+logger = logging.getLogger(__name__)
 
 #: New trials asked for and made in one go: keeps transactions short where concurrency is large.
 MOST_AT_ONCE = 50
@@ -81,6 +85,7 @@ def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
             revision = next_revision(experiment.pk)
             Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(message="", revision=revision)
             _make_attempts(work, trials)
+        logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
     return len(trials)
 
 
@@ -136,6 +141,10 @@ def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[st
             move_experiment(experiment, ExperimentStatus.TUNER_NO_MORE_TRIAL, now,
                             message="The tuner has no further parameters to try.")
     work.tuners.recorded(experiment_pk, len(trials))
+    if trials:
+        logger.info("the tuner proposed %s", trials_in_words([trial.sequence_id for trial in trials]))
+    if exhausted:
+        logger.info("the tuner has no further parameters to try")
 
 
 # --- submitting --------------------------------------------------------------------------------
@@ -217,6 +226,9 @@ def _submitted(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail) -> N
             Trial.objects.filter(pk=attempt.trial_id, submitted_at=None).update(submitted_at=now, revision=revision)
             Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
                 message=printable(detail.message))
+    logger.info("trial %d%s was submitted%s", attempt.trial.sequence_id,
+                f" (attempt {attempt.number})" if attempt.number > 1 else "",
+                f": {detail.message}" if detail.message else "", extra={"trial": attempt.trial.public_id})
 
 
 def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceError) -> None:
@@ -228,6 +240,8 @@ def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceEr
     pause = error.retry_after or RETRY_PAUSES[min(failures, len(RETRY_PAUSES) - 1)]
     work.failures[attempt.pk] = failures + 1
     work.not_before[attempt.pk] = work.monotonic() + pause
+    logger.warning("trial %d could not be submitted: %s It is submitted again in %g s.", attempt.trial.sequence_id,
+                   error, pause, extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
         Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
             message=printable(f"{error} It is submitted again in {pause:g} s."),
@@ -237,6 +251,8 @@ def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceEr
 def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
     """The platform will never take it: the trial has failed, with that sentence."""
     work.submitting.discard(attempt.pk)
+    logger.error("trial %d was refused: %s", attempt.trial.sequence_id, reason,
+                 extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
         end_attempt(attempt, TrialJobStatus.FAILED, work.now(), revision=next_revision(attempt.trial.experiment_id),
                     message=reason, reason=REFUSED)

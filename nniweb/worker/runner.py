@@ -151,10 +151,22 @@ class ClusterRunner:
                 carry_out_stops.carry_out_stops(self.work, experiment)
                 if code_is_there(self.work, experiment):
                     fill_slots.fill_slots(self.work, experiment)
+                self._log_status(experiment)
         except (LeaseLost, DatabaseError):
             raise
         except Exception:
             logger.exception("experiment %s: a round failed; the next one tries again", experiment.public_id)
+
+    def _log_status(self, experiment: Experiment) -> None:
+        """Say what it is now where that changed, by this round or by somebody who steers it."""
+        before = self.work.logged_status.get(experiment.pk)
+        if experiment.status == before:
+            return
+        logger.info("the experiment %s %s%s", "is" if before is None else "is now", experiment.status,
+                    f": {experiment.message}" if experiment.message else "")
+        self.work.logged_status[experiment.pk] = experiment.status
+        if experiment.is_finished:
+            del self.work.logged_status[experiment.pk]
 
     def _experiments(self, only: set[int] | None) -> Sequence[Experiment]:
         unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
@@ -171,6 +183,7 @@ class ClusterRunner:
         """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""
         with self.lease.transaction():
             move_experiment(experiment, ExperimentStatus.ERROR, self.work.now(), message=message)
+        logger.error("experiment %s: it cannot go on: %s", experiment.public_id, message)
 
     def _stop_early(self, experiment: Experiment, trials: list[str]) -> None:
         teach_tuner.stop_early(self.work, experiment, trials)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from django.db import close_old_connections, connection
 
-from nniweb.observability.log_ids import log_ids
+from nniweb.observability.log_ids import log_ids, with_ids_of_now
 from nniweb.worker.call_threads import CallThreads
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
@@ -59,6 +59,11 @@ class ServiceHost:
         self.message = "The service of this cluster is being started."
         #: Whether the reason is one that only a person can mend.
         self.needs_person = False
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a service is being made and none has failed before."""
+        return self._building and not self._failures
 
     @property
     def service(self) -> TrainingService | None:
@@ -126,6 +131,7 @@ class ServiceHost:
 
     def _submit(self, what: str, function: Callable[[], T], done: Callable[[T], None],
                 failed: Callable[[TrainingServiceError], None]) -> None:
+        function, done, failed = with_ids_of_now(function), with_ids_of_now(done), with_ids_of_now(failed)
         with self._guard:
             self._call_number += 1
             number = self._call_number

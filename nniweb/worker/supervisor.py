@@ -24,6 +24,7 @@ from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.worker_presence import alive_workers
 from nniweb.tuning.tuner_client import TunerClient
+from nniweb.worker import experiment_log
 from nniweb.worker.lease import RENEW_SECONDS, Lease, LeaseLost
 from nniweb.worker.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.worker.runner import ClusterRunner
@@ -59,6 +60,10 @@ class Supervisor:
 
     def run(self) -> None:
         """Work until stopped; then finish the rounds, give the leases back and return. Trials go on."""
+        with experiment_log.kept():
+            self._work()
+
+    def _work(self) -> None:
         self._renewal.start()
         try:
             with doorbell.listening() as listener:

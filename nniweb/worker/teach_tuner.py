@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nniweb.experiments.failed_trials import failures_in_row, results_of, why_given_up
@@ -16,6 +17,8 @@ from nniweb.experiments.tuner_events import append_events, intermediate_report
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
 
 #: Trials the tuner is told of, and results the assessor is told of, in one round.
 CHUNK = 500
@@ -49,12 +52,22 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         if taught:
             _count_failures(work, experiment, trials)
     if taught:
+        _log_ends(trials, results)
         work.tuners.tell(experiment, events)
     if experiment.assessor is not None:
         for trial in trials:
             work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
     if experiment.status == ExperimentStatus.ERROR:
         work.tuners.forget(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
+
+
+def _log_ends(trials: Sequence[Trial], results: Mapping[int, float | None]) -> None:
+    for trial in trials:
+        value = results[trial.pk]
+        logger.log(logging.WARNING if trial.status == TrialJobStatus.FAILED else logging.INFO,
+                   "trial %d ended: %s%s%s", trial.sequence_id, trial.status,
+                   "" if value is None else f", the tuner is told {value:g}",
+                   f". {trial.message}" if trial.message else "", extra={"trial": trial.public_id})
 
 
 def _end(experiment: Experiment, trial: Trial, parameters: dict[str, Any], value: float | None) -> dict[str, Any]:
@@ -96,6 +109,7 @@ def _tell_search_space(work: ClusterWork, experiment: Experiment) -> None:
         next_revision(experiment.pk)
         append_events(experiment, [{"event": "search_space", "search_space": experiment.search_space}], work.now())
     work.tuners.update_search_space(experiment)
+    logger.info("the tuner is told of the new search space: %s", ", ".join(experiment.search_space) or "an empty one")
 
 
 def _assess(work: ClusterWork, experiment: Experiment) -> bool:

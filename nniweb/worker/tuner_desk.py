@@ -17,6 +17,7 @@ from typing import Any
 
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.tuner_events import assessor_history, tuner_history
+from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.tuner_client import TunerClient, TunerFailed, TunerProcessDied
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,8 @@ class TunerDesk:
         space = full.config.get("searchSpace", full.search_space) if full.search_space_version else full.search_space
         state = _Opened(full.public_id, changes, full.revision, len(history))
         self._opened[experiment.pk] = state
+        logger.info("experiment %s: its tuner, %s, is made%s", full.public_id, _name_of(full.tuner),
+                    f" again from {len(history)} recorded events" if history else "")
         spec = {"search_space": space, "tuner": full.tuner, "assessor": full.assessor,
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
         hears_results = full.assessor is not None or full.has_own_tuner
@@ -162,6 +165,10 @@ class TunerDesk:
     def _when_done(self, experiment: Experiment, state: _Opened, future: Future[dict[str, Any]],
                    done: Callable[[dict[str, Any]], None] = lambda answer: None) -> None:
         def outcome() -> None:
+            with log_ids(experiment=state.public_id):
+                take_answer()
+
+        def take_answer() -> None:
             if self._opened.get(experiment.pk) is not state:
                 return
             try:
@@ -186,3 +193,7 @@ class TunerDesk:
             self._wake()
 
         future.add_done_callback(laid_into_box)
+
+
+def _name_of(tuner: dict[str, Any]) -> str:
+    return str(tuner.get("class_name") or tuner.get("name"))

@@ -1,0 +1,27 @@
+"""Strikes secrets out of what is logged: those that are known, and what looks like one."""
+
+import re
+from collections.abc import Iterable
+
+MASK = "***"
+#: A known secret shorter than this is not looked for: it would strike out half of the text.
+SHORTEST = 6
+
+_PATTERNS = (
+    (re.compile(r"nniweb_[A-Za-z0-9_-]{20,}"), MASK),
+    (re.compile(r"(?i)\b(bearer|basic|token)\s+[A-Za-z0-9+/._~=-]{8,}"), rf"\1 {MASK}"),
+    # https://user:secret@host
+    (re.compile(r"(://[^\s/:@]*:)[^\s/@]+@"), rf"\1{MASK}@"),
+    # password=..., "secret_key": "..."
+    (re.compile(r"""(?i)((?:password|passwd|passphrase|secret|(?:secret|api|access|account|private)[_-]?key"""
+                r"""|(?:access|auth)[_-]?token)["']?\s*[=:]\s*["']?)[^\s"',;&]+"""), rf"\1{MASK}"),
+)
+
+
+def masked(text: str, secrets: Iterable[str] = ()) -> str:
+    """``text`` with ``MASK`` in place of each of ``secrets`` and of what looks like a token, password or key."""
+    for secret in sorted({secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text

@@ -1,0 +1,235 @@
+"""Keeps what is logged about experiments in the database, where web servers on other machines can read it.
+
+A handler of ``logging`` takes every record that carries an experiment's id (``observability.log_ids``) and hands it to
+a thread, which writes batches. Whoever logs never waits for the database and never gets an error of it: where more
+comes than fits, it is left out and counted. The lines on the console are none of this file's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.idle_connections import drop_connection, give_connection_back
+from nniweb.experiments.models import ClusterMetadata, Experiment, LogLine
+from nniweb.experiments.models.log_line import LogSource
+from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.sealing import CannotOpen, unseal
+from nniweb.observability.log_ids import AddIds
+from nniweb.observability.masking import masked
+from nniweb.outage_logs import NoTracebackWhileDatabaseIsAway, first_line
+
+logger = logging.getLogger(__name__)
+
+#: Where there are loggers of ours; the handler listens to these.
+LOGGERS = ("nniweb", "trainingservice")
+#: Lines kept of one experiment; the oldest go.
+MOST_LINES = 10_000
+#: Characters of one line: of a longer one the beginning and the end.
+LONGEST = 8_000
+#: Lines of one experiment that may come at once, and how many a second when they go on coming.
+BURST, PER_SECOND = 300, 20
+#: Lines that wait for the database, of all experiments.
+MOST_WAITING = 10_000
+#: How long lines are gathered before they are written, in seconds; and the pause where the database took nothing.
+GATHER_SECONDS, AWAY_SECONDS = 0.5, 5.0
+#: Lines written in one transaction.
+CHUNK = 500
+
+
+@dataclass(frozen=True)
+class _Line:
+    at: datetime
+    level: int
+    source: LogSource
+    trial: str
+    message: str
+
+
+@dataclass
+class _Allowance:
+    """How many lines of one experiment are still taken: a bucket that fills again."""
+
+    left: float
+    filled_at: float
+    #: Lines left out since somebody was told.
+    left_out: int = 0
+
+    def take(self, now: float) -> bool:
+        self.left = min(BURST, self.left + (now - self.filled_at) * PER_SECOND)
+        self.filled_at = now
+        if self.left < 1:
+            self.left_out += 1
+            return False
+        self.left -= 1
+        return True
+
+
+class ExperimentLog(logging.Handler):
+    """``open`` begins to write, ``close`` writes what is left (at most about 10 s) and ends. Thread-safe."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.addFilter(AddIds())
+        self.addFilter(NoTracebackWhileDatabaseIsAway())
+        self._waiting: deque[tuple[str, _Line]] = deque()
+        self._allowances: dict[str, _Allowance] = {}
+        self._condition = threading.Condition()
+        self._closing = threading.Event()
+        #: Cluster -> its settings' revision and its secrets, which are struck out.
+        self._secrets: dict[int, tuple[int, list[str]]] = {}
+        self._thread = threading.Thread(target=self._run, name="experiment-log", daemon=True)
+
+    def open(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._closing.set()
+            with self._condition:
+                self._condition.notify_all()
+            self._thread.join(10.0)
+        super().close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        experiment = getattr(record, "experiment", "")
+        if not experiment:
+            return
+        try:
+            text = self.format(record).removeprefix(f"experiment {experiment}: ").removeprefix("tuner process: ")
+            line = _Line(datetime.fromtimestamp(record.created, UTC), record.levelno, _source_of(record.name),
+                         str(getattr(record, "trial", ""))[:12], _shortened(text))
+            with self._condition:
+                now = time.monotonic()
+                allowance = self._allowances.setdefault(experiment, _Allowance(BURST, now))
+                if len(self._waiting) >= MOST_WAITING:
+                    allowance.left_out += 1
+                elif allowance.take(now):
+                    self._waiting.append((experiment, line))
+                    self._condition.notify_all()
+        except Exception:
+            self.handleError(record)
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while True:
+                with self._condition:
+                    self._condition.wait_for(lambda: self._waiting or self._closing.is_set())
+                self._closing.wait(GATHER_SECONDS)
+                closing = self._closing.is_set()
+                written = self._write_all()
+                give_connection_back()
+                if closing:
+                    return
+                if not written:
+                    self._closing.wait(AWAY_SECONDS)
+        finally:
+            connection.close()
+
+    def _write_all(self) -> bool:
+        """Write what waits; False where the database takes nothing now: then it goes on waiting."""
+        for experiment, lines in self._taken().items():
+            try:
+                for start in range(0, len(lines), CHUNK):
+                    self._write(experiment, lines[start: start + CHUNK])
+            except DatabaseError as error:
+                logger.warning("lines of the logs of experiments wait, the database says: %s", first_line(error))
+                drop_connection()
+                with self._condition:
+                    self._waiting.extendleft((experiment, line) for line in reversed(lines))
+                return False
+            except Exception:
+                logger.exception("lines of an experiment's log are lost")
+        return True
+
+    def _taken(self) -> dict[str, list[_Line]]:
+        """What waits, by experiment, and a line for what was left out."""
+        with self._condition:
+            waiting, self._waiting = self._waiting, deque()
+            left_out = {experiment: allowance.left_out for experiment, allowance in self._allowances.items()
+                        if allowance.left_out}
+            now = time.monotonic()
+            self._allowances = {
+                experiment: _Allowance(allowance.left, allowance.filled_at)
+                for experiment, allowance in self._allowances.items()
+                if allowance.left + (now - allowance.filled_at) * PER_SECOND < BURST}
+        lines: dict[str, list[_Line]] = defaultdict(list)
+        for experiment, line in waiting:
+            lines[experiment].append(line)
+        for experiment, count in left_out.items():
+            words = "1 line" if count == 1 else f"{count} lines"
+            lines[experiment].append(_Line(timezone.now(), logging.WARNING, LogSource.WORKER, "", (
+                f"{words} left out here: more came than {PER_SECOND} a second, or than the database could take.")))
+        return lines
+
+    def _write(self, public_id: str, lines: list[_Line]) -> None:
+        experiment = Experiment.objects.filter(public_id=public_id, deleted_at=None).values_list(
+            "pk", "cluster_id", "cluster__settings_revision").first()
+        if experiment is None:
+            return
+        pk, cluster_pk, settings_revision = experiment
+        secrets = self._secrets_of(cluster_pk, settings_revision)
+        with transaction.atomic():
+            revision = next_revision(pk)  # whoever else writes about it waits: numbers have no gaps
+            if not revision:
+                return
+            last = LogLine.objects.filter(experiment=pk).aggregate(last=Max("number"))["last"] or 0
+            LogLine.objects.bulk_create(
+                LogLine(experiment_id=pk, number=last + 1 + index, at=line.at, level=line.level, source=line.source,
+                        trial=line.trial, message=printable(masked(line.message, secrets), LONGEST), revision=revision)
+                for index, line in enumerate(lines))
+            LogLine.objects.filter(experiment=pk, number__lte=last + len(lines) - MOST_LINES).delete()
+
+    def _secrets_of(self, cluster_pk: int, settings_revision: int) -> Iterable[str]:
+        known = self._secrets.get(cluster_pk)
+        if known is None or known[0] != settings_revision:
+            found = []
+            for sealed in ClusterMetadata.objects.filter(cluster=cluster_pk, sealed_value__isnull=False).values_list(
+                    "sealed_value", flat=True):
+                try:
+                    found.append(unseal(sealed or b""))
+                except CannotOpen:
+                    continue  # then nobody could have used it, nor logged it
+            known = self._secrets[cluster_pk] = (settings_revision, found)
+        return known[1]
+
+
+def _source_of(logger_name: str) -> LogSource:
+    if logger_name.startswith("nniweb.tuning."):
+        return LogSource.TUNER
+    return LogSource.PLATFORM if logger_name.startswith("trainingservice") else LogSource.WORKER
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST // 4]}\n[{len(text) - LONGEST} characters left out]\n{text[-LONGEST * 3 // 4 + 60:]}"
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """While this block runs, what this process logs about experiments is kept."""
+    log = ExperimentLog()
+    log.open()
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    for each in loggers:
+        each.addHandler(log)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeHandler(log)
+        log.close()
