@@ -1,10 +1,10 @@
 """Of which cluster, experiment and trial a log line speaks: noted where work begins, written by the JSON format."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,6 +31,23 @@ def with_ids_of_now(function: Callable[P, R]) -> Callable[P, R]:
             return function(*arguments, **named)
 
     return call
+
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+
+class ExperimentLogger(_Adapter):
+    """A logger for work on one experiment: lines begin with its id, which the plain form would not show otherwise."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(name))
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        experiment = _ids.get().get("experiment")
+        return (f"experiment {experiment}: {msg}" if experiment else msg), kwargs
 
 
 class AddIds(logging.Filter):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from nniweb.experiments.intents import limit_reached
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -11,11 +9,12 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment, move_trial, want_of_trials
 from nniweb.experiments.verdict import stop_sentence
+from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
 from trainingservice.trial_job_status import TrialJobStatus
 
-logger = logging.getLogger(__name__)
+logger = ExperimentLogger(__name__)
 
 #: Trials whose targets are written in one transaction.
 CHUNK = 200

@@ -7,10 +7,10 @@ import logging
 from nniweb.experiments import doorbell
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, Experiment, Machine
-from nniweb.observability.log_ids import log_ids
+from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.cluster_work import ClusterWork
 
-logger = logging.getLogger(__name__)
+logger = ExperimentLogger(__name__)
 
 #: Seconds between two looks.
 LOOK_SECONDS = 2.0

@@ -107,7 +107,9 @@ class ExperimentLog(logging.Handler):
         if not experiment:
             return
         try:
-            text = self.format(record).removeprefix(f"experiment {experiment}: ").removeprefix("tuner process: ")
+            text = self.format(record).rstrip()
+            for prefix in (f"experiment {experiment}: ", "tuner process: "):
+                text = text.removeprefix(prefix)
             line = _Line(datetime.fromtimestamp(record.created, UTC), record.levelno, _source_of(record.name),
                          str(getattr(record, "trial", ""))[:12], _shortened(text))
             with self._condition:

@@ -7,7 +7,6 @@ it once more is harmless.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from nniweb.experiments.retries import REFUSED
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment
 from nniweb.experiments.tuner_events import append_events
-from nniweb.observability.log_ids import log_ids
+from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.log_words import trials_in_words
 from trainingservice.base import TrainingService
@@ -32,7 +31,7 @@ from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
-logger = logging.getLogger(__name__)
+logger = ExperimentLogger(__name__)
 
 #: New trials asked for and made in one go: keeps transactions short where concurrency is large.
 MOST_AT_ONCE = 50

@@ -162,8 +162,8 @@ class ClusterRunner:
         before = self.work.logged_status.get(experiment.pk)
         if experiment.status == before:
             return
-        logger.info("the experiment %s %s%s", "is" if before is None else "is now", experiment.status,
-                    f": {experiment.message}" if experiment.message else "")
+        logger.info("experiment %s: it %s %s%s", experiment.public_id, "is" if before is None else "is now",
+                    experiment.status, f": {experiment.message}" if experiment.message else "")
         self.work.logged_status[experiment.pk] = experiment.status
         if experiment.is_finished:
             del self.work.logged_status[experiment.pk]

@@ -14,11 +14,12 @@ from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import move_experiment, want_of_trials
 from nniweb.experiments.tuner_events import append_events, intermediate_report
+from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
-logger = logging.getLogger(__name__)
+logger = ExperimentLogger(__name__)
 
 #: Trials the tuner is told of, and results the assessor is told of, in one round.
 CHUNK = 500

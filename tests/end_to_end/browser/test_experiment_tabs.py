@@ -1,0 +1,106 @@
+"""The tabs log, timeline and events of an experiment and what its head offers, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.running_server import RunningServer
+
+#: Set on the page before something shall change; a reload would lose it.
+MARK = "window.markOfTheTest = true"
+TUNER = """
+import logging
+from nni.tuner import Tuner
+
+log = logging.getLogger("mine")
+
+class Mine(Tuner):
+    def update_search_space(self, search_space):
+        print("a space of", len(search_space))
+    def generate_parameters(self, number, **more):
+        log.warning("careful with %d", number)
+        return {"x": number}
+    def receive_trial_result(self, number, parameters, value, **more):
+        if value > 0.5:
+            raise RuntimeError("too good to be true")
+        print("heard of", value)
+"""
+
+
+def not_reloaded(page: Any) -> bool:
+    return bool(page.evaluate("window.markOfTheTest === true"))
+
+
+def test_the_log_shows_what_worker_and_tuner_say_as_they_say_it(server: RunningServer, open_page: Any,
+                                                                tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TUNER)
+    trials = LedTrials(server, tmp_path, tuner={"className": "mine.Mine", "codeDirectory": str(tmp_path)})
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page.get_by_role("link", name="Log", exact=True).click()
+    lines, log = page.locator("#log-lines li"), page.get_by_role("log")
+    expect(log).to_contain_text("the tuner proposed trial 0")
+    expect(log).to_contain_text("a space of 1")
+    expect(lines.filter(has_text="careful with 0").locator(".level")).to_have_text("WARNING")
+    expect(lines.filter(has_text="trial 0 was submitted").locator(".source")).to_have_text("worker")
+    page.evaluate(MARK)
+    trials.tell(0, "final 0.25", "end")
+    expect(log).to_contain_text("trial 0 ended: SUCCEEDED, the tuner is told 0.25")
+    expect(lines.filter(has_text="heard of 0.25").locator(".source")).to_have_text("tuner")
+    trials.tell(1, "final 0.75", "end")
+    expect(log).to_contain_text("RuntimeError: too good to be true")
+    expect(log).to_contain_text("Traceback (most recent call last)")
+    expect(lines.filter(has_text="it cannot go on").locator(".level")).to_have_text("ERROR")
+    assert not_reloaded(page)
+    page.get_by_label("Level").select_option("ERROR")
+    page.wait_for_url("**level=ERROR*")
+    expect(lines).to_have_count(1)
+    page.get_by_label("Level").select_option("WARNING")
+    page.wait_for_url("**level=WARNING*")
+    page.get_by_label("Text").fill("careful")
+    page.get_by_role("button", name="Filter").click()
+    expect(lines).to_have_count(2)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    text = Path(download.value.path()).read_text().splitlines()
+    assert [line.partition("WARNING tuner: ")[2] for line in text] == ["mine: careful with 0", "mine: careful with 1"]
+    page.get_by_role("link", name="Show all").click()
+    lines.filter(has_text="trial 0 was submitted").get_by_role("link").click()
+    expect(page.locator(".headline .status")).to_have_text("SUCCEEDED")
+
+
+FILL_LOG = """
+from django.utils import timezone
+from nniweb.experiments.models import Experiment, LogLine
+experiment = Experiment.objects.get(public_id="{experiment}")
+last = LogLine.objects.filter(experiment=experiment).order_by("-number").first().number
+LogLine.objects.bulk_create(LogLine(experiment=experiment, number=last + index, at=timezone.now(), level=20,
+                                    source="worker", message=f"line {{index}}") for index in range(1, 701))
+"""
+
+
+def test_a_long_log_is_read_backwards_and_let_go_of(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    server.post(f"experiments/{trials.experiment}/actions/stop/")
+    server.wait_for_experiment(trials.experiment, "STOPPED")
+    server.wait_until(lambda: any("STOPPED" in line["message"] for line in server.get(
+        f"experiments/{trials.experiment}/log/")["lines"]), what="the worker has logged the end")
+    server.manage("shell", "-c", FILL_LOG.format(experiment=trials.experiment))
+    page = open_page(server, f"/experiments/{trials.experiment}/log/")
+    lines, log, follow = page.locator("#log-lines li"), page.get_by_role("log"), page.get_by_label("follow the end")
+    expect(lines).to_have_count(300)
+    at_end = "log => log.scrollHeight - log.scrollTop - log.clientHeight < 24"
+    assert log.evaluate(at_end)
+    page.get_by_role("button", name="Earlier lines").click()
+    expect(lines).to_have_count(600)
+    expect(follow).not_to_be_checked()
+    expect(page.page).to_have_url(re.compile("follow=0"))
+    page.reload()
+    expect(follow).not_to_be_checked()
+    follow.check()
+    expect(page.page).not_to_have_url(re.compile("follow=0"))
+    page.wait_for_function(f"({at_end})(document.getElementById('log'))")
