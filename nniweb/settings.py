@@ -249,6 +249,7 @@ SPECTACULAR_SETTINGS = {
         "ExperimentTarget": "nniweb.experiments.models.experiment.ExperimentTarget",
         "TrialStatus": "nniweb.experiments.models.trial.TRIAL_STATUSES",
         "TrialTarget": "nniweb.experiments.models.trial.TrialTarget",
+        "LogSource": "nniweb.experiments.models.log_line.LogSource",
     },
 }
 
