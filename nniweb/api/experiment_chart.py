@@ -40,7 +40,7 @@ class ExperimentChartSerializer(serializers.Serializer[Any]):
         "When it ended (or began), in seconds since the epoch."))
     final = serializers.ListField(child=serializers.IntegerField(), help_text=(
         "1 where the value is a final result that counts for the best."))
-    durations = DurationsSerializer(help_text="How long trials took: of all that ended after they had begun.")
+    durations = DurationsSerializer(help_text="How long trials took, of all attempts that have run.")
     left_out = serializers.IntegerField(help_text=(
         f"Trials that are not here: at most about {MOST_POINTS} are. None of them was the best of its time."))
 

@@ -37,8 +37,8 @@ export class DurationChart {
   heard(trials) {
     let fits = true;
     for (const trial of trials) {
-      if (!isEnd(trial.status) || !trial.started_at || this.counted.has(trial.id) || Date.parse(trial.ended_at) / 1000 <= this.until) continue;
-      const bar = Math.floor((Date.parse(trial.ended_at) - Date.parse(trial.started_at)) / 1000 / this.width);
+      if (!isEnd(trial.status) || trial.duration === null || this.counted.has(trial.id) || Date.parse(trial.ended_at) / 1000 <= this.until) continue;
+      const bar = Math.floor(trial.duration / this.width);
       this.counted.add(trial.id);
       if (bar >= Math.max(this.counts.length, 1)) fits = false;
       else this.counts[Math.max(0, bar)] = (this.counts[Math.max(0, bar)] ?? 0) + 1;

@@ -7,6 +7,8 @@ import { digits } from "../words.js";
 
 /** With more points than this the server is asked to thin them again. */
 const MOST_POINTS = 5_000;
+/** From so many points on they are drawn as one shape, smaller. */
+const MANY = 500;
 
 /** @typedef {{id: string, sequence: number, status: string, value: number | null, at: number | null, final: boolean}} Point */
 
@@ -26,6 +28,8 @@ export class ResultChart {
     /** Until the first answer, frames wait here. @type {any[] | null} */
     this.early = [];
     this.loading = false;
+    /** By series, in the order in which they were drawn last. @type {Record<string, Point[]>} */
+    this.drawn = {};
     /** Called with each answer: what else is drawn of it. @type {((columns: any) => void) | null} */
     this.tookAll = null;
   }
@@ -37,7 +41,8 @@ export class ResultChart {
     const { chart, redraw } = await drawn;
     this.redraw = redraw;
     chart.on("click", (/** @type {any} */ event) => {
-      if (event.data?.id) location.assign(`/trials/${event.data.id}/`);
+      const point = this.pointOf(event);
+      if (point) location.assign(`/trials/${point.id}/`);
     });
     redraw();
   }
@@ -132,21 +137,24 @@ export class ResultChart {
     return this.byTime ? (point.at ?? 0) * 1000 : point.sequence;
   }
 
+  /**
+   * The trial below the pointer.
+   * @param {{seriesName?: string, dataIndex?: number}} event
+   */
+  pointOf(event) {
+    return this.drawn[event.seriesName ?? ""]?.[event.dataIndex ?? -1];
+  }
+
   options() {
-    /** @type {{value: [number, number], id: string, point: Point}[]} */
-    const ended = [];
-    /** @type {typeof ended} */
-    const going = [];
-    /** @type {{value: [number, number], id: string, point: Point}[]} */
-    const marks = [];
-    for (const point of this.ordered()) {
-      const item = { value: /** @type {[number, number]} */ ([this.x(point), point.value ?? 0]), id: point.id, point };
-      if (point.value === null) marks.push(item);
-      else if (point.final) ended.push(item);
-      else going.push(item);
-    }
+    /** @type {Record<string, Point[]>} */
+    const drawn = { result: [], running: [], failed: [] };
+    for (const point of this.ordered()) drawn[point.value === null ? "failed" : point.final ? "result" : "running"].push(point);
+    this.drawn = drawn;
+    // bare numbers, and thousands of points as one shape: a frame must not hold up the page
+    const places = (/** @type {string} */ name) => drawn[name].map((point) => [this.x(point), point.value ?? 0]);
+    const many = { large: true, largeThreshold: MANY, cursor: "pointer" };
     const tooltip = (/** @type {any} */ event) => {
-      const point = /** @type {Point | undefined} */ (event.data?.point);
+      const point = this.pointOf(event);
       if (!point) return "";
       const value = point.value === null ? "no result" : `${point.final ? "" : "so far "}${digits(point.value)}`;
       return `trial ${point.sequence}\n${value}\n${point.status}`;
@@ -161,8 +169,8 @@ export class ResultChart {
       },
       legend: {
         top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"),
-        data: ["result", "running", "best so far", "failed"].filter((name) => name !== "running" || going.length)
-          .filter((name) => name !== "failed" || marks.length),
+        data: ["result", "running", "best so far", "failed"].filter(
+          (name) => !["running", "failed"].includes(name) || drawn[name].length),
       },
       grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
       xAxis: axis({ ...horizontal, splitLine: { show: false } }),
@@ -172,10 +180,10 @@ export class ResultChart {
         { type: "value", min: 0, max: 1, show: false },
       ],
       series: [
-        { name: "result", type: "scatter", data: ended, symbolSize: ended.length > 500 ? 4 : 7, itemStyle: { color: colour("--chart-point"), opacity: 0.75 }, cursor: "pointer" },
-        { name: "running", type: "scatter", data: going, symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: colour("--chart-running"), borderWidth: 1.5 }, cursor: "pointer" },
+        { name: "result", type: "scatter", data: places("result"), symbolSize: drawn.result.length > MANY ? 4 : 7, itemStyle: { color: colour("--chart-point"), opacity: 0.75 }, ...many },
+        { name: "running", type: "scatter", data: places("running"), symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: colour("--chart-running"), borderWidth: 1.5 }, cursor: "pointer" },
         { name: "best so far", type: "line", step: "end", data: this.best(), showSymbol: false, silent: true, lineStyle: { color: colour("--chart-best"), width: 2 }, itemStyle: { color: colour("--chart-best") } },
-        { name: "failed", type: "scatter", yAxisIndex: 1, data: marks.map((mark) => ({ ...mark, value: [mark.value[0], 0] })), symbol: "path://M0 0L4 4M4 0L0 4", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-failed"), borderWidth: 2 }, cursor: "pointer" },
+        { name: "failed", type: "scatter", yAxisIndex: 1, data: places("failed"), symbol: "path://M0 0L4 4M4 0L0 4", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-failed"), borderWidth: 2 }, cursor: "pointer" },
       ],
     };
   }
