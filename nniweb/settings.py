@@ -250,6 +250,7 @@ SPECTACULAR_SETTINGS = {
         "TrialStatus": "nniweb.experiments.models.trial.TRIAL_STATUSES",
         "TrialTarget": "nniweb.experiments.models.trial.TrialTarget",
         "LogSource": "nniweb.experiments.models.log_line.LogSource",
+        "TrialSource": "nniweb.experiments.models.trial.TrialSource",
     },
 }
 
