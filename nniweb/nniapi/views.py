@@ -98,8 +98,8 @@ class ExperimentView(NniView):
         return Response(documents.profile(self.experiment(), timezone.now()))
 
     def post(self, request: Request, experiment_id: str) -> Response:
-        raise ParseError("This experiment was started already. Launch another one on the page of experiments, or with "
-                         "python manage.py launch.")
+        raise NotFound("This experiment was started already. Launch another one on the page of experiments, or with "
+                       "python manage.py launch.")
 
     def put(self, request: Request, experiment_id: str) -> HttpResponse:
         experiment = self.experiment()
@@ -151,7 +151,7 @@ class NotHereView(NniView):
 
     def refuse(self, request: Request, experiment_id: str, **more: str) -> Response:
         self.experiment()
-        raise ParseError(self.sentence)
+        raise NotFound(self.sentence)
 
     get = post = put = delete = refuse
 

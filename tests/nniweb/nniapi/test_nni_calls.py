@@ -174,9 +174,59 @@ def test_output_is_read_under_nnis_names(nni, admin, finished, experiment) -> No
     ("get", "tensorboard-tasks", "not started from here"),
 ])
 def test_what_is_done_otherwise_here_is_refused_with_how(nni, method, path, words) -> None:
-    assert words in nni(method, path, {}, status=400)["error"]
+    assert words in nni(method, path, {}, status=404)["error"]
     assert nni("get", "experiment/imported-data") == []
     assert "nothing at elsewhere/x" in nni("get", "elsewhere/x", status=404)["error"]
+
+
+#: Every call of NNI 3.0's interface, and of its web page and nnictl: method, path, body, and how it is answered: with
+#: the type of a JSON body, with text, with nothing, or refused.
+CALLS = [
+    ("get", "version", None, "text"), ("get", "check-status", None, dict), ("get", "experiment", None, dict),
+    ("post", "experiment", {"experimentName": "other"}, "refused"),
+    ("put", "experiment?update_type=TRIAL_CONCURRENCY", {"params": {"trialConcurrency": 3}}, "nothing"),
+    ("put", "experiment?update_type=MAX_EXEC_DURATION", {"params": {"maxExperimentDuration": "2h"}}, "nothing"),
+    ("put", "experiment?update_type=SEARCH_SPACE",
+     {"params": {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 2]}}}}, "nothing"),
+    ("put", "experiment?update_type=MAX_TRIAL_NUM", {"params": {"maxTrialNumber": 20}}, "nothing"),
+    ("put", "experiment/cluster-metadata", {"trial_config": {}}, "refused"),
+    ("post", "experiment/import-data", [{"parameter": {"x": 1}, "value": 2}], "nothing"),
+    ("get", "experiment/imported-data", None, list), ("get", "experiment-metadata", None, dict),
+    ("get", "experiments-info", None, list), ("get", "job-statistics", None, list), ("get", "trial-jobs", None, list),
+    ("get", "trial-jobs?status=SUCCEEDED", None, list), ("get", "trial-jobs/{trial}", None, dict),
+    ("post", "trial-jobs", {"x": 0.5}, dict), ("get", "metric-data", None, list),
+    ("get", "metric-data?type=FINAL", None, list), ("get", "metric-data/{trial}", None, list),
+    ("get", "metric-data-range/0/9", None, list), ("get", "metric-data-latest", None, list),
+    ("get", "export-data", None, list), ("get", "trial-file/{trial}/trial.log", None, "text"),
+    ("get", "trial-file/{trial}/stderr", None, "text"), ("get", "trial-log/{trial}/TRIAL_LOG", None, "text"),
+    ("get", "trial-file/{trial}/model.onnx", None, "refused"), ("post", "tensorboard", {"trials": "x"}, "refused"),
+    ("get", "tensorboard/1", None, "refused"), ("put", "tensorboard/1", {}, "refused"),
+    ("delete", "tensorboard/1", None, "refused"), ("get", "tensorboard-tasks", None, "refused"),
+    ("delete", "tensorboard-tasks", None, "refused"), ("delete", "trial-jobs/{trial}", None, "nothing"),
+    ("delete", "experiment", None, "nothing"),
+]
+
+
+def test_every_call_of_nnis_interface_is_answered_or_refused_with_a_sentence(admin, experiment, finished) -> None:
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(admin)}")
+    wrong = []
+    for method, path, body, wanted in CALLS:
+        address = f"/nni/{experiment.public_id}/api/v1/nni/{path.format(trial=finished.public_id)}"
+        answer = getattr(client, method)(address, body, format="json")
+        if not is_as_wanted(answer, wanted):
+            wrong.append(f"{method} {path}: {answer.status_code} {answer.content[:200]!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def is_as_wanted(answer, wanted) -> bool:
+    if wanted == "refused":
+        return answer.status_code == 404 and json.loads(answer.content)["error"].endswith(".")
+    if answer.status_code != 200:
+        return False
+    if wanted in ("text", "nothing"):
+        return bool(answer.content) == (wanted == "text")
+    return isinstance(json.loads(answer.content), wanted)
 
 
 def test_strangers_see_nothing_and_viewers_change_nothing(experiment) -> None:

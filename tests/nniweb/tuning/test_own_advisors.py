@@ -93,6 +93,29 @@ class Silent(MsgDispatcherBase):
     def handle_initialize(self, data):
         self.send(CommandType.Initialized, "")
 '''
+#: Needs no search space.
+FREE = '''
+import nni
+from nni.runtime.msg_dispatcher_base import MsgDispatcherBase
+from nni.runtime.tuner_command_channel import CommandType
+
+class Free(MsgDispatcherBase):
+    def handle_initialize(self, data):
+        self.made = 0
+        self.handle_update_search_space(data)
+        self.send(CommandType.Initialized, "")
+    def handle_update_search_space(self, data):
+        self.space = data
+    def handle_request_trial_jobs(self, data):
+        for _ in range(data):
+            parameters = {"space": self.space, "n": self.made}
+            self.send(CommandType.NewTrialJob, nni.dump({"parameter_id": self.made, "parameters": parameters}))
+            self.made += 1
+    def handle_report_metric_data(self, data):
+        pass
+    def handle_trial_end(self, data):
+        pass
+'''
 #: As users of NNI 1 wrote them.
 ONE = '''
 import json
@@ -126,6 +149,7 @@ class Old(MsgDispatcherBase):
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(THREE)
     (tmp_path / "old.py").write_text(ONE)
+    (tmp_path / "free.py").write_text(FREE)
     return tmp_path
 
 
@@ -202,6 +226,22 @@ def test_it_is_rebuilt_from_the_record_with_intermediate_results(client: TunerCl
     result(client.open("again", document, recorded))
     assert [given["x"] for given in result(client.ask("again", 6, 3))["parameters"]] == [
         given["x"] for given in result(client.ask("e", 6, 3))["parameters"]]
+
+
+@pytest.mark.parametrize("space", [{}, {"net": {"_type": "graph", "_value": {"layers": [1]}}, "note": "free text"}],
+                         ids=["no space", "types of its own"])
+def test_an_advisor_may_go_without_a_search_space_or_have_its_own(client: TunerClient, folder: Path, space: Any
+                                                                  ) -> None:
+    document = {**spec(own(folder, "free.Free")), "search_space": space}
+    result(client.open("e", document, []))
+    [first] = result(client.ask("e", 0, 1))["parameters"]
+    assert first == {"space": space, "n": 0}
+    end = told(0, first, 0.5)
+    result(client.tell("e", **end))
+    recorded = [{"event": "ask", "number": 0, "parameters": first}, {"event": "tell", **end}]
+    result(client.open("again", document, recorded))
+    result(client.update_search_space("again", {"other": 1}))
+    assert result(client.ask("again", 1, 1))["parameters"] == [{"space": {"other": 1}, "n": 1}]
 
 
 def test_one_written_for_nni_1_runs_too(client: TunerClient, folder: Path) -> None:

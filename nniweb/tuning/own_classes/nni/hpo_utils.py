@@ -1,11 +1,22 @@
-"""``nni.common.hpo_utils``: the check of a search space that algorithms make themselves."""
+"""``nni.common.hpo_utils``: what algorithms use to deal with search spaces, and the check of one."""
 
 import logging
 from collections.abc import Iterable
 from typing import Any
 
+from nniweb.tuning.own_classes.nni.deduplicator import Deduplicator
+from nniweb.tuning.own_classes.nni.formatted_space import (
+    ParameterSpec,
+    deformat_parameters,
+    format_parameters,
+    format_search_space,
+)
+from nniweb.tuning.own_classes.nni.utils import OptimizeMode
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.search_space_parser import parse_search_space
+
+__all__ = ["Deduplicator", "OptimizeMode", "ParameterSpec", "deformat_parameters", "format_parameters",
+           "format_search_space", "validate_search_space"]
 
 logger = logging.getLogger(__name__)
 

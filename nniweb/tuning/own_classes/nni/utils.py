@@ -49,3 +49,19 @@ def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float:
 def extract_scalar_history(trial_history: Iterable[Any], scalar_key: str = "default") -> list[float]:
     """The numbers of several results. Raises RuntimeError."""
     return [extract_scalar_reward(value, scalar_key) for value in trial_history]
+
+
+def split_index(params: Any) -> Any:
+    """The parameters without the indices of options that some algorithms keep with what they chose."""
+    if not isinstance(params, dict):
+        return params
+    if NodeType.INDEX in params:
+        return split_index(params[NodeType.VALUE])
+    return {name: split_index(value) for name, value in params.items()}
+
+
+def convert_dict2tuple(value: Any) -> Any:
+    """Something hashable that stands for a nested group of values; other values as they are."""
+    if isinstance(value, dict):
+        return tuple(sorted((name, convert_dict2tuple(inner)) for name, inner in value.items()))
+    return value
