@@ -30,6 +30,8 @@ class Observation:
     gpu_indices: tuple[int, ...] | None = None
     platform_state: dict[str, Any] | None = None
     ended_by_itself: bool = False
+    #: Of ends only: what the platform alone knows of why the trial ended, a sentence (out of memory, evicted).
+    cause: str = ""
 
 
 class Stage(Enum):
@@ -116,7 +118,8 @@ class JobRecord:
             url=seen.url or before.url, working_directory=seen.working_directory or before.working_directory,
             machine=seen.machine or before.machine,
             gpu_indices=before.gpu_indices if seen.gpu_indices is None else seen.gpu_indices,
-            platform_state=before.platform_state if seen.platform_state is None else seen.platform_state)
+            platform_state=before.platform_state if seen.platform_state is None else seen.platform_state,
+            cause=seen.cause if status.is_end else "")
         if status.is_end:
             self.stage = Stage.ENDED
             self.stop_due = None

@@ -113,6 +113,9 @@ class TrialJobDetail:
     is_early_stopped: bool | None = None
     #: Why it waits, why it failed: one or two sentences for a person; "" where there is nothing to say.
     message: str = ""
+    #: What the platform alone knows of why it ended, where its keeper cannot (out of memory, evicted): a sentence that
+    #: the host puts before the keeper's own; it may stand in ``message`` as well.
+    cause: str = ""
     #: Name of the machine or node, "" while unknown.
     machine: str = ""
     #: GPUs booked for it on that machine, None where GPUs are not looked at.

@@ -28,7 +28,7 @@ from nniweb.experiments.readings import store_readings
 from nniweb.experiments.retries import has_newer_attempt
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_started, end_attempt, move_trial
-from nniweb.experiments.verdict import stop_sentence, verdict
+from nniweb.experiments.verdict import stop_sentence, verdict, with_cause
 from nniweb.outage_logs import first_line, takes_nothing
 from trainingservice.report_reading import ReadReport, RefusedReport
 from trainingservice.trial_job import parameter_text
@@ -272,9 +272,12 @@ def _show_on_trial(attempt: Attempt, metrics: Sequence[tuple[contract.Entry, flo
 
 
 def _end(attempt: Attempt, entry: contract.Entry, at: datetime, batch: _Batch, revision: int) -> None:
+    # read now that the revision holds off whoever writes it
+    observed = Attempt.objects.filter(pk=attempt.pk).values_list("observed_end", flat=True).get() or {}
     status, message = verdict(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
                               attempt.trial.target, attempt.trial.message,
                               "" if entry["exit_code"] == 0 else _last_words(attempt, batch))
+    message = with_cause(status, message, attempt.trial.target, str(observed.get("cause") or ""))
     if end_attempt(attempt, status, at, revision=revision, message=message, reason=entry["reason"],
                    exit_code=entry["exit_code"], duration=entry["duration"]):
         attempt.stage, attempt.ended_at = Attempt.Stage.ENDED, at

@@ -19,6 +19,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.retries import retries_left
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.verdict import with_cause
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
 
 
@@ -81,6 +82,20 @@ def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revis
             f"{message or 'It failed.'} It is tried again ({again[0]} of {again[1]}).")):
         move_trial(attempt.trial_id, status, at, revision=revision, message=message)
     return True
+
+
+def add_cause(attempt: Attempt, cause: str, *, revision: int) -> None:
+    """What the platform said of an end only after the keeper had told it: put before the trial's message.
+
+    Of an attempt that is followed by another one the trial's history tells it.
+    """
+    trial = Trial.objects.get(pk=attempt.trial_id)
+    message = printable(with_cause(TrialJobStatus(trial.status), trial.message, trial.target, cause))
+    if Attempt.objects.filter(trial=trial, number__gt=attempt.number).exists():
+        TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="the platform says", message=printable(cause))
+    elif message != trial.message:
+        Trial.objects.filter(pk=trial.pk, message=trial.message).update(message=message, revision=revision)
+        TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="the platform says", message=printable(cause))
 
 
 def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -> bool:

@@ -39,6 +39,18 @@ def verdict(reason: str, exit_code: int | None, signal: int | None, message: str
     return TrialJobStatus.FAILED, _why(exit_code, signal) + said
 
 
+def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) -> str:
+    """The message of an end with what the platform knows of why it came ("" for nothing), once.
+
+    Of ends that nobody wanted: what succeeded needs no cause, and a stop has its reason.
+    """
+    unwanted = status is TrialJobStatus.FAILED or (status is TrialJobStatus.SYS_CANCELED
+                                                   and target == TrialTarget.RUN)
+    if not cause or cause in message or not unwanted:
+        return message
+    return f"{cause} {message}".rstrip()
+
+
 def _why(exit_code: int | None, signal: int | None) -> str:
     if signal is None and exit_code is not None and exit_code > 128:
         signal = exit_code - 128  # a shell reports a signalled command this way

@@ -16,7 +16,14 @@ from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.transitions import attempt_requeued, attempt_started, end_attempt, move_trial, want_of_trials
+from nniweb.experiments.transitions import (
+    add_cause,
+    attempt_requeued,
+    attempt_started,
+    end_attempt,
+    move_trial,
+    want_of_trials,
+)
 from nniweb.experiments.verdict import stop_sentence
 from nniweb.worker.cluster_work import ClusterWork, Drain
 from trainingservice.base import TrainingService
@@ -75,8 +82,11 @@ def _detail(service: TrainingService, name: str) -> TrialJobDetail | None:
 
 def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
     by_name = {detail.id: detail for detail in details}
-    attempts = list(Attempt.objects.filter(job_name__in=by_name).exclude(stage=Attempt.Stage.ENDED)
-                    .select_related("trial"))
+    # those that ended by their keeper's word, too, where the platform knows better why
+    explained = [name for name, detail in by_name.items() if detail.cause]
+    attempts = list(Attempt.objects.filter(
+        ~Q(stage=Attempt.Stage.ENDED) | Q(job_name__in=explained, observed_end__isnull=True),
+        job_name__in=by_name).select_related("trial"))
     due = [(attempt, by_name[attempt.job_name]) for attempt in attempts
            if _differs(attempt, by_name[attempt.job_name])]
     if not due:
@@ -145,10 +155,15 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
 
 def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
     """Write the observed end; where no keeper ever reported it is the end, else its last word is waited for."""
-    observed = {"status": detail.status.value, "message": detail.message, "exit_code": detail.exit_code}
+    observed = {"status": detail.status.value, "message": detail.message, "exit_code": detail.exit_code,
+                "cause": detail.cause}
     Attempt.objects.filter(pk=attempt.pk, observed_end__isnull=True).update(
         observed_end=observed, observed_end_at=work.now())
     attempt.observed_end = observed
+    if Attempt.objects.filter(pk=attempt.pk, stage=Attempt.Stage.ENDED).exists():  # its keeper was faster
+        if detail.cause:
+            add_cause(attempt, detail.cause, revision=revision)
+        return
     if detail.start_time is None and not attempt.journal_id:
         _end_as_observed(work, attempt, revision)
     else:

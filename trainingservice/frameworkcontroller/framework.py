@@ -14,7 +14,7 @@ from trainingservice.frameworkcontroller.config import FrameworkControllerTrialO
 from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
-from trainingservice.kubernetes_base.pods import end_in, seconds, why_ended
+from trainingservice.kubernetes_base.pods import end_in, ran_out_of_memory, seconds, why_ended
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 #: Where the barrier leaves its script, and the variable that tells the command where.
@@ -84,7 +84,7 @@ class FrameworkKind(TrialKind):
         succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
         message = "" if succeeded else _text(completion, attempt)
         return Seen(Phase.SUCCEEDED if succeeded else Phase.FAILED, message, started, ended, end, node,
-                    _exit_code(task))
+                    _exit_code(task), _out_of_memory(task))
 
 
 def _has_barrier(options: FrameworkControllerTrialOptions, tasks: int) -> bool:
@@ -193,16 +193,25 @@ def _exit_code(task: Mapping[str, Any]) -> int | None:
     return code if isinstance(code, int) else None
 
 
+def _pod_of(task: Mapping[str, Any]) -> Object:
+    """The ended pod of a task, as far as its Framework kept it."""
+    container = _container_of(task)
+    state = {"exitCode": container.get("code"), "reason": container.get("reason"), "message": container.get("message")}
+    return {"metadata": {"name": (task.get("attemptStatus") or {}).get("podName")}, "status": {"containerStatuses": [
+        {"name": FrameworkKind.container, "state": {"terminated": state}}]}}
+
+
+def _out_of_memory(task: Mapping[str, Any]) -> str:
+    return ran_out_of_memory(_pod_of(task), FrameworkKind.container)
+
+
 def _text(completion: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
     """Why a Framework failed. The pod is gone by now, so what the Framework kept of it is read like the pod itself."""
     trigger = completion.get("trigger") or {}
     task = _task(attempt, trigger.get("taskRoleName"), trigger.get("taskIndex"))
     container = _container_of(task)
     if container.get("code"):
-        state = {"exitCode": container["code"], "reason": container.get("reason"), "message": container.get("message")}
-        return why_ended({
-            "metadata": {"name": (task.get("attemptStatus") or {}).get("podName")}, "status": {"containerStatuses": [
-                {"name": FrameworkKind.container, "state": {"terminated": state}}]}}, FrameworkKind.container)
+        return why_ended(_pod_of(task), FrameworkKind.container)
     said = f"{completion.get('phrase') or 'Failed'}: {completion.get('diagnostics') or ''}".strip().rstrip(":")
     return said if said.endswith(".") else said + "."
 

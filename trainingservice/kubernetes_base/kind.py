@@ -40,6 +40,8 @@ class Seen:
     #: What the object says of the reporting pod, which may be gone already; "" and None where the pods tell.
     node: str = ""
     exit_code: int | None = None
+    #: A sentence where the kernel killed something in that pod for its memory.
+    out_of_memory: str = ""
 
 
 @dataclass(frozen=True)

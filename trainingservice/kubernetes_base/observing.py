@@ -17,6 +17,8 @@ from trialkeeper import contract
 
 #: Seconds a pod may outstay its deletion before it is taken for one on a dead node.
 OUTSTAYS = 60.0
+#: Key beside those of a keeper's last word: what the cluster said of its pod while that was there.
+CAUSE = "cause"
 #: Exit codes of a container that was told to end, or made to.
 _STOPPED_CODES = frozenset({137, 143})
 
@@ -61,12 +63,11 @@ def observation(seen: Seen, of_trial: Sequence[Object], reporting: Object | None
 
 def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, container: str,
          end: Mapping[str, Any] | None) -> Observation:
-    said = None if end is None else observed_exit(end)
-    if said is not None and reporting is not None:
-        if said.status is TrialJobStatus.SYS_CANCELED and (disrupted := pods.why_disrupted(reporting)):
-            return replace(said, message=disrupted)
-        if said.status is TrialJobStatus.FAILED and (out_of_memory := pods.ran_out_of_memory(reporting, container)):
-            return replace(said, message=f"{said.message} {out_of_memory}")  # the keeper itself was spared
+    said = None if end is None else replace(observed_exit(end), cause=str(end.get(CAUSE) or ""))
+    if said is not None and (cause := _cause(said, seen, reporting, container)):
+        if said.status is TrialJobStatus.SYS_CANCELED:
+            return replace(said, message=cause, cause=cause)
+        return replace(said, message=f"{said.message} {cause}", cause=cause)  # the keeper itself was spared
     if seen.phase is Phase.CANCELED and (said is None or said.status is TrialJobStatus.SYS_CANCELED):
         return replace(said or Observation(TrialJobStatus.SYS_CANCELED, start_time=seen.start_time,
                                            end_time=seen.end_time), message=seen.message)
@@ -89,6 +90,16 @@ def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, conta
                        exit_code=seen.exit_code if ended is None else ended.exit_code,
                        start_time=(ended.started_at if ended is not None else None) or seen.start_time,
                        end_time=seen.end_time)
+
+
+def _cause(said: Observation, seen: Seen, reporting: Object | None, container: str) -> str:
+    """What the keeper that had this last word cannot know of its end, a sentence; "" for nothing."""
+    if said.status is TrialJobStatus.SYS_CANCELED:
+        return (pods.why_disrupted(reporting) if reporting is not None else "") or said.cause
+    if said.status is TrialJobStatus.FAILED:
+        return (pods.ran_out_of_memory(reporting, container) if reporting is not None else "") or seen.out_of_memory \
+            or said.cause
+    return ""
 
 
 def _culprit(of_trial: Sequence[Object], reporting: Object | None, container: str) -> Object | None:

@@ -133,7 +133,7 @@ def ran_out_of_memory(pod: Object, container: str) -> str:
     ended = termination_of(pod, container)
     if ended is None or ended.reason != "OOMKilled":
         return ""
-    return (f"Pod {pod['metadata']['name']} was killed because it used more memory than it may (OOMKilled); raise "
+    return (f"OOMKilled: pod {pod['metadata']['name']} was killed because it used more memory than its limit; raise "
             "memorySize, or use less.")
 
 

@@ -32,7 +32,7 @@ from trainingservice.kubernetes_base.complaints import Complaints, unexplained
 from trainingservice.kubernetes_base.config import KubernetesClusterSettings, KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.mirror import Mirror
-from trainingservice.kubernetes_base.observing import observation, pods_that_run, reporting_pod
+from trainingservice.kubernetes_base.observing import CAUSE, observation, pods_that_run, reporting_pod
 from trainingservice.kubernetes_base.pod_index import PodIndex
 from trainingservice.kubernetes_base.room import Room
 from trainingservice.kubernetes_base.storage import SharedStorage
@@ -337,8 +337,9 @@ class KubernetesService(PollingTrainingService):
         except TrainingServiceError:
             return
         if reporting_pod([pod], self._reporting_role(job)) is not None and not job.status.is_end:
-            disrupted = pods.why_disrupted(pod) if ended.end.get("reason") == contract.STOPPED else ""
-            self._ends[job_name] = {**ended.end, "message": disrupted} if disrupted else ended.end
+            cause = (pods.why_disrupted(pod) if ended.end.get("reason") == contract.STOPPED
+                     else pods.ran_out_of_memory(pod, self.kind.container))
+            self._ends[job_name] = {**ended.end, CAUSE: cause}
 
     def _tell(self, job_name: str) -> None:
         try:

@@ -28,6 +28,8 @@ _EXIT_CODES = {
     -1100: "the cluster could not start it",
     -1200: "its container used more memory than trialMemorySize allows",
 }
+#: Those of which a trial's keeper cannot know.
+_NOT_THE_COMMANDS_DOING = frozenset({-1000, -1001, -1003, -1200})
 
 
 def observed_row(row: Mapping[str, Any]) -> Observation:
@@ -55,7 +57,8 @@ def observed_detail(document: Mapping[str, Any]) -> Observation:
     code = job.get("appExitCode")
     seen = replace(seen, exit_code=own if own is not None else 0 if code == 0 else None)
     if seen.status is TrialJobStatus.FAILED:
-        seen = replace(seen, message=_why(job, own, code))
+        why = _why(job, own, code)
+        seen = replace(seen, message=why, cause=why if code in _NOT_THE_COMMANDS_DOING else "")
     return seen
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.verdict import verdict
+from nniweb.experiments.verdict import verdict, with_cause
 from trainingservice.trial_job_status import TrialJobStatus as S
 
 
@@ -41,3 +41,15 @@ def test_a_stopped_trial_says_why_it_was_wanted_stopped() -> None:
 
 def test_the_last_words_are_told() -> None:
     assert verdict("exited", 1, None, "", "RUN", last_words="KeyError: 'x'")[1].endswith("KeyError: 'x'")
+
+
+@pytest.mark.parametrize(("status", "target", "is_told"), [
+    (S.FAILED, "RUN", True), (S.FAILED, "USER_CANCELED", True), (S.SYS_CANCELED, "RUN", True),
+    (S.SYS_CANCELED, "SYS_CANCELED", False), (S.USER_CANCELED, "USER_CANCELED", False), (S.SUCCEEDED, "RUN", False),
+    (S.EARLY_STOPPED, "RUN", False)])
+def test_the_platforms_cause_is_told_of_ends_that_nobody_wanted(status, target, is_told) -> None:
+    assert with_cause(status, "It ended.", target, "OOMKilled.") == ("OOMKilled. It ended." if is_told else "It ended.")
+
+
+def test_the_platforms_cause_is_told_once() -> None:
+    assert with_cause(S.FAILED, "OOMKilled. It ended.", "RUN", "OOMKilled.") == "OOMKilled. It ended."
