@@ -118,6 +118,8 @@ class ContainerLog:
     def __init__(self, folder: str, tells_journal: bool) -> None:
         self._folder, self._tells_journal = folder, tells_journal
         self._offsets: Dict[str, int] = {}
+        #: The journal's first line, which names it.
+        self._header = b""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="container log", daemon=True)
 
@@ -151,12 +153,15 @@ class ContainerLog:
                 stream.buffer.write(piece if piece.endswith(b"\n") else piece + b"\n")
                 stream.buffer.flush()
         if self._tells_journal:
-            lines = self._new(contract.JOURNAL_FILE)
-            for line in lines.splitlines():
+            lines = self._new(contract.JOURNAL_FILE).splitlines()
+            if lines and self._header:
+                lines.insert(0, self._header)  # again: where the log is rotated, its beginning is lost
+            for line in lines:
                 found = True
                 text = base64.b64encode(without_position(line)).decode("ascii")
                 sys.stdout.buffer.write((MARK + text + "\n").encode("ascii"))
             if lines:
+                self._header = self._header or lines[0]
                 sys.stdout.buffer.flush()
         return found
 

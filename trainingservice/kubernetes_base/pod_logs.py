@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainingservice.errors import TrainingServiceError
@@ -14,12 +15,17 @@ from trainingservice.kubernetes_base.api import PODS, ApiRefusal, KubernetesApi,
 from trialkeeper import contract
 from trialkeeper.pod import MARK
 
+logger = logging.getLogger(__name__)
+
 #: Seconds between two looks at the logs of trials that run.
 LOOK_EVERY = 3.0
 #: Seconds that a pod stays after its trial's end where the cluster removes ended pods, and with them their logs.
 LINGER = 10
 #: Lines are asked for again that were written so many seconds before the last look.
 OVERLAP = 15
+#: What a trial's page shows where lines were lost.
+LOST = ("\n[Here lines are missing of what this trial wrote and reported: the node rotated the pod's log before they were "
+        "read. Report less often, or raise containerLogMaxSize of the nodes.]\n")
 
 
 class PodLogSource:
@@ -34,37 +40,71 @@ class PodLogSource:
         self._last = 0
         self._read_at: float | None = None
         self._is_done = False
+        #: Where the trial's stderr ends, and how many bytes were put into it here.
+        self._end_of_stderr = self._inserted = 0
 
     def read(self) -> tuple[str, dict[str, Any], list[contract.Entry]]:
         pod = self._reporting()
         if pod is None or self._is_done or not (pods.is_running(pod) or pods.is_over(pod)):
             return self._journal_id, {}, []
-        query = {"container": self._container}
-        now = self._monotonic()
-        if self._read_at is not None:
-            query["sinceSeconds"] = str(int(now - self._read_at) + OVERLAP)
+        since, now = self._read_at, self._monotonic()
         try:
-            answer = self._api.call("GET", PODS.path(self._namespace, pod["metadata"]["name"]) + "/log", query=query)
+            documents = self._marked_lines(pod, since, now)
+            if since is not None and self._misses_some(documents):
+                documents = self._marked_lines(pod, None, now)  # all that is there, before anything is given up
         except ApiRefusal as refusal:
             if refusal.code in (400, 404):  # it has not begun, or is gone
                 return self._journal_id, {}, []
             raise error_of(refusal, "read a pod's log") from refusal
         self._is_done = pods.is_over(pod)
         self._read_at = now
-        entries = []
-        for line in str(answer.get("text") or "").splitlines():
-            document = _marked(line)
-            if document is None:
-                continue
+        entries: list[contract.Entry] = []
+        for document in documents:
             if "journal_id" in document:
                 self._journal_id = self._journal_id or str(document["journal_id"])
-            elif document.get("n") == self._last + 1:
-                self._last += 1
-                entries.append(document)
+            elif document["n"] > self._last:
+                if document["n"] > self._last + 1:
+                    entries += self._in_place_of(self._last + 1, document)
+                self._last = document["n"]
+                entries.append(self._shifted(document))
         return self._journal_id, {"host": pods.node_of(pod)}, entries
+
+    def _marked_lines(self, pod: Object, since: float | None, now: float) -> list[contract.Entry]:
+        query = {"container": self._container}
+        if since is not None:
+            query["sinceSeconds"] = str(int(now - since) + OVERLAP)
+        answer = self._api.call("GET", PODS.path(self._namespace, pod["metadata"]["name"]) + "/log", query=query)
+        return [document for line in str(answer.get("text") or "").splitlines()
+                if (document := _marked(line)) is not None]
+
+    def _misses_some(self, documents: list[contract.Entry]) -> bool:
+        following = next((document["n"] for document in documents if document.get("n", 0) > self._last), None)
+        return following is not None and following > self._last + 1
+
+    def _in_place_of(self, first: int, following: contract.Entry) -> Iterator[contract.Entry]:
+        """Entries with the numbers of those that the log has lost: the first one tells people, in the trial's stderr.
+
+        The others are of a type that servers acknowledge and throw away.
+        """
+        logger.warning("entries %d to %d of a trial were lost: the log of its pod was rotated", first,
+                       following["n"] - 1)
+        at = following.get("at")
+        yield {"n": first, "at": at, "type": contract.OUTPUT, "stream": "stderr", "data": LOST,
+               "offset": self._end_of_stderr + self._inserted}
+        self._inserted += len(LOST)
+        for number in range(first + 1, following["n"]):
+            yield {"n": number, "at": at, "type": "lost"}
+
+    def _shifted(self, entry: contract.Entry) -> contract.Entry:
+        """The entry; a piece of stderr behind what was inserted there."""
+        if entry.get("type") != contract.OUTPUT or entry.get("stream") != "stderr":
+            return entry
+        self._end_of_stderr = entry["offset"] + len(entry["data"])
+        return {**entry, "offset": entry["offset"] + self._inserted}
 
     def rewind(self) -> None:
         self._last, self._read_at, self._is_done = 0, None, False
+        self._end_of_stderr = self._inserted = 0
 
     def acknowledge(self, number: int) -> None:
         """Nothing can be told to a keeper that only writes."""
@@ -87,4 +127,6 @@ def _marked(line: str) -> contract.Entry | None:
         document = json.loads(base64.b64decode(line[len(MARK):], validate=True))
     except ValueError:
         return None
-    return document if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not ("journal_id" in document or isinstance(document.get("n"), int)):
+        return None
+    return document

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import sys
 
 import pytest
 
@@ -14,8 +16,10 @@ from trainingservice.errors import PermanentError
 from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubernetes_base import mirror, pod_logs
 from trainingservice.kubernetes_base.config import StorageSettings
+from trainingservice.report_reading import read_report
 from trainingservice.testing.bench import Bench
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper.pod import MARK, ContainerLog
 
 REPORT = """
 import nni
@@ -88,3 +92,105 @@ def test_without_a_storage_the_code_cannot_come(bench) -> None:
     except PermanentError as refusal:
         sentence = str(refusal)
     assert "localMountPoint" in sentence
+
+
+class RotatedLog:
+    """An API whose one pod has these lines in its log."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.questions: list[dict] = []
+
+    def call(self, method, path, *, query):
+        assert (method, path) == ("GET", "/api/v1/namespaces/default/pods/p/log")
+        self.questions.append(query)
+        return {"text": "\n".join(self.lines)}
+
+    def tell(self, *documents: dict) -> None:
+        self.lines += [MARK + base64.b64encode(json.dumps(document).encode()).decode() for document in documents]
+
+
+def output(n: int, text: str, offset: int, stream: str = "stderr") -> dict:
+    return {"n": n, "at": 1.0, "type": "output", "stream": stream, "offset": offset, "data": text}
+
+
+def metric(n: int) -> dict:
+    return {"n": n, "at": 1.0, "type": "metric", "kind": "PERIODICAL", "parameter_id": 0, "sequence": n, "value": "1"}
+
+
+HEADER = {"journal_id": "j", "version": 1}
+STARTED = {"n": 1, "at": 1.0, "type": "started", "pid": 1, "host": "h"}
+
+
+@pytest.fixture
+def rotated(tmp_path):
+    """A log, and what reads it and hands it to a server."""
+    log = RotatedLog()
+    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "node1"}, "status": {"phase": "Running"}}
+    source = pod_logs.PodLogSource(log, "default", "trial", lambda: pod, lambda: None, lambda: 0.0)
+    accepted: list[dict] = []
+
+    def deliver() -> None:
+        journal_id, _, entries = source.read()
+        read = read_report({"keeper": {"version": 1, "journal_id": journal_id}, "entries": entries})
+        new = read.after(deliver.number)
+        deliver.number = new.accepted
+        accepted.extend(new.entries)
+
+    deliver.number = 0
+    return log, deliver, accepted
+
+
+def test_what_comes_after_a_rotated_log_gets_through_and_the_page_says_that_lines_were_lost(rotated) -> None:
+    log, deliver, accepted = rotated
+    log.tell(HEADER, STARTED, output(2, "before\n", 0))
+    deliver()
+    log.lines.clear()
+    log.tell(HEADER, metric(30), output(31, "after\n", 7), output(32, "x", 0, "stdout"), output(33, "end\n", 13))
+    deliver()
+    assert log.questions[-1] == {"container": "trial"}, "all of the log was looked through first"
+    assert [entry["n"] for entry in accepted] == [1, 2, 3, 30, 31, 32, 33]
+    stderr = sorted((entry["offset"], entry["data"]) for entry in accepted if entry.get("stream") == "stderr")
+    assert "".join(data for _, data in stderr) == "before\n" + pod_logs.LOST + "after\nend\n"
+    assert all(offset + len(data) == following for (offset, data), (following, _) in
+               zip(stderr, stderr[1:], strict=False)), "no piece covers another"
+    log.tell(metric(34))
+    deliver()
+    assert accepted[-1]["n"] == 34
+
+
+def test_lines_that_only_the_short_question_missed_are_not_given_up(rotated) -> None:
+    log, deliver, accepted = rotated
+    log.tell(HEADER, STARTED)
+    deliver()
+    whole = [metric(2), metric(3)]
+    log.tell(*whole)
+    call, missed = log.call, log.lines[2]
+
+    def short(method, path, *, query):
+        answer = call(method, path, query=query)
+        return {"text": answer["text"].replace(missed, "") if "sinceSeconds" in query else answer["text"]}
+
+    log.call = short
+    deliver()
+    assert [entry["n"] for entry in accepted] == [1, 2, 3]
+
+
+def test_a_log_that_lost_its_beginning_still_tells_whose_it_is(rotated) -> None:
+    log, deliver, accepted = rotated
+    log.tell(metric(40), HEADER, metric(41))
+    deliver()
+    assert [entry["n"] for entry in accepted] == [1, 40, 41]
+
+
+def test_the_keeper_names_its_journal_with_each_batch(tmp_path, monkeypatch, capfdbinary) -> None:
+    log = ContainerLog(str(tmp_path), tells_journal=True)
+    journal = tmp_path / "journal.jsonl"
+    for lines in ([HEADER, STARTED], [metric(2)], [metric(3), metric(4)]):
+        with journal.open("a") as stream:
+            stream.writelines(json.dumps(line) + "\n" for line in lines)
+        log._copy_pieces(ending=False)
+    sys.stdout.flush()
+    told = [json.loads(base64.b64decode(line.removeprefix(MARK)))
+            for line in capfdbinary.readouterr().out.decode().splitlines()]
+    assert told == [HEADER, STARTED, HEADER, metric(2), HEADER, metric(3), metric(4)]
