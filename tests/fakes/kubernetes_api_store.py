@@ -112,7 +112,7 @@ class Store:
 
 
 def matches(item: Object, selector: str) -> bool:
-    """Whether an object has the labels of a selector: ``a=b,c==d,e!=f,g``."""
+    """Whether an object has the labels of a selector: ``a=b,c==d,e!=f,g,!h``."""
     labels = item["metadata"].get("labels") or {}
     for part in filter(None, selector.split(",")):
         if "!=" in part:
@@ -123,6 +123,6 @@ def matches(item: Object, selector: str) -> bool:
             key, _, value = part.partition("=")
             if labels.get(key) != value.removeprefix("="):
                 return False
-        elif part not in labels:
+        elif (part.removeprefix("!") in labels) == part.startswith("!"):
             return False
     return True

@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 AZURE_SECRET_PREFIX = "nniweb-azure-"
 #: Seconds after which a tombstone has done its work.
 TOMBSTONE_LIFE = 24 * 3600.0
+#: Seconds for which something that was there is believed to be there still: somebody may delete it.
+BELIEVED = 60.0
 
 
 class WasCanceled(Exception):
@@ -48,11 +50,13 @@ class WasCanceled(Exception):
 class Belongings:
     """Makes and removes them in one namespace. May be called from several threads."""
 
-    def __init__(self, api: KubernetesApi, namespace: str, cluster: str,
-                 clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, api: KubernetesApi, namespace: str, cluster: str, clock: Callable[[], float] = time.time,
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
         self._api, self._namespace, self._cluster, self._clock = api, namespace, cluster, clock
+        self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._there: set[str] = set()
+        #: What we have made or found -> when (monotonic).
+        self._there: dict[str, float] = {}
         self._key_lock = threading.Lock()
         self._azure_key = ""
 
@@ -86,6 +90,14 @@ class Belongings:
                            "azurestorageaccountkey": key}})
         return name
 
+    def remove_azure_secrets(self) -> None:
+        """Those of this cluster; the next trial that needs one makes it again. Raises ApiRefusal."""
+        selector = f"{names.CLUSTER}={self._cluster},!{names.EXPERIMENT}"
+        for secret in self._api.call("GET", SECRETS.path(self._namespace),
+                                     query={"labelSelector": selector}).get("items") or []:
+            if secret["metadata"]["name"].startswith(AZURE_SECRET_PREFIX):
+                remove(self._api, SECRETS, self._namespace, secret["metadata"]["name"])
+
     def pull_secret(self, experiment_id: str, role: str, settings: RoleSettings) -> str:
         """Have the registry's login in the namespace; the Secret's name, "" where the role needs none."""
         if settings.private_registry_auth_path is None:
@@ -99,7 +111,7 @@ class Belongings:
 
     def _have(self, resource: Resource, name: str, document: Callable[[], Object]) -> None:
         with self._lock:
-            if name in self._there:
+            if self._monotonic() - self._there.get(name, float("-inf")) < BELIEVED:
                 return
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **document()}
         try:
@@ -108,7 +120,7 @@ class Belongings:
             if refusal.reason != "AlreadyExists":
                 raise error_of(refusal, f"create the {resource.kind} {name}") from refusal
         with self._lock:
-            self._there.add(name)
+            self._there[name] = self._monotonic()
 
     # --- of one trial ----------------------------------------------------------------------
 

@@ -161,6 +161,20 @@ def why_ended(pod: Object, container: str) -> str:
     return f"Pod {name} ended with exit code {ended.exit_code} ({ended.reason or 'no reason given'}).{said}"
 
 
+def silent_container(pod: Object, container: str) -> str:
+    """The container that ended a pod without leaving a word, so that only its log can tell why; "" where none did."""
+    if not is_over(pod):
+        return ""
+    ended = termination_of(pod, container)
+    if ended is not None:
+        return "" if ended.message or not ended.exit_code else container
+    for init in (pod.get("status") or {}).get("initContainerStatuses") or []:
+        state = (init.get("state") or {}).get("terminated") or {}
+        if state.get("exitCode"):
+            return "" if state.get("message") else str(init.get("name"))
+    return ""
+
+
 def why_waiting(of_trial: Sequence[Object]) -> str:
     """Why pods have not started, the gravest first; "" where nothing is wrong."""
     return next(filter(None, [*map(trouble_of, of_trial), *map(_progress_of, of_trial)]), "")

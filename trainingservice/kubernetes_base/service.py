@@ -74,7 +74,7 @@ class KubernetesService(PollingTrainingService):
         self.api = KubernetesApi(ApiAccess(settings.kubeconfig, settings.context))
         self.namespace = settings.namespace
         self.cluster = names.cluster_label(context.installation, context.cluster_id)
-        self.belongings = Belongings(self.api, self.namespace, self.cluster, context.clock)
+        self.belongings = Belongings(self.api, self.namespace, self.cluster, context.clock, monotonic)
         folder_here = settings.storage.folder_here if settings.storage is not None else None
         self.storage = None if folder_here is None else SharedStorage(folder_here, self.cluster)
         self.submission = Submission(self)
@@ -176,9 +176,11 @@ class KubernetesService(PollingTrainingService):
             if not mirror.is_fresh and not (mirror.lists == 0 and mirror.wait_until_fresh(FIRST_LIST)) \
                     and not mirror.wait_until_fresh(0.5):
                 raise TemporaryError(mirror.problem)
-        self._complaints.ask([uid for job in jobs if job.status is TrialJobStatus.WAITING
-                              and (trial := trials.get(names.object_name(job.id))) is not None
-                              for uid in unexplained(trial, self._pod_index.of_job(job.id))])
+        waiting = {job.id: (job, uids) for job in jobs if job.status is TrialJobStatus.WAITING
+                   and (trial := trials.get(names.object_name(job.id))) is not None
+                   and (uids := unexplained(trial, self._pod_index.of_job(job.id)))}
+        self._complaints.ask([uid for _, uids in waiting.values() for uid in uids])
+        self._provide_again([job for job, _ in waiting.values() if self._pod_index.of_job(job.id)])
         if self._unfinished:
             self._finish_submissions(jobs, trials)
         answers: dict[str, Observation | None] = {}
@@ -187,12 +189,20 @@ class KubernetesService(PollingTrainingService):
                 self._room.take(job.id)
                 seen = self._observe(job)
                 if seen is not None:
-                    answers[job.id] = seen
+                    answers[job.id] = self._with_last_lines(job, seen)
             elif not pods_that_run(self._pod_index.of_job(job.id), self.context.clock()):
                 end = self._ends.get(job.id)
                 ended_before = end is not None and end.get("reason") != contract.STOPPED
                 answers[job.id] = observed_exit(end) if end is not None and ended_before else None
         return answers
+
+    def _provide_again(self, jobs: Sequence[TrialJobDetail]) -> None:
+        """For trials whose pods are long in the making. One of each experiment is enough: the others have the same."""
+        for job in {job.form.experiment_id: job for job in jobs}.values():
+            try:
+                self.submission.provide_again(job)
+            except TrainingServiceError as error:  # said at the next submission
+                logger.warning("what the pods of trial %s need cannot be made again: %s", job.id, error)
 
     def _finish_submissions(self, jobs: Sequence[TrialJobDetail], trials: Mirror) -> None:
         for job in jobs:
@@ -226,6 +236,13 @@ class KubernetesService(PollingTrainingService):
                     continue
                 raise error_of(refusal, f"delete the {resource.plural} of the experiment") from refusal
         self.belongings.forget()
+        storage = self.settings.storage
+        if storage is not None and storage.storage_type == "azureStorage" and not any(
+                job.form.experiment_id != experiment_id and not job.status.is_end for job in self.list_trial_jobs()):
+            try:
+                self.belongings.remove_azure_secrets()
+            except ApiRefusal as refusal:
+                raise error_of(refusal, "delete the Secret with the key of the Azure account") from refusal
         self.collected.forget(experiment_id)
         if self.storage is not None:
             self.storage.clean({job.form.code.sha256 for job in self.list_trial_jobs()
@@ -289,6 +306,20 @@ class KubernetesService(PollingTrainingService):
         url = self.api.address + self.kind.resource.path(self.namespace, trial["metadata"]["name"])
         return replace(seen, url=url)
 
+    def _silent_pods(self, job: TrialJobDetail, seen: Observation) -> list[tuple[str, str]]:
+        """Pods (name, container) of a trial that failed of which only their logs can tell why."""
+        if seen.status is not TrialJobStatus.FAILED or seen.cause:
+            return []
+        return [(pod["metadata"]["name"], container) for pod in self._pod_index.of_job(job.id)
+                if (container := pods.silent_container(pod, self.kind.container))]
+
+    def _with_last_lines(self, job: TrialJobDetail, seen: Observation) -> Observation:
+        for name, container in self._silent_pods(job, seen)[:3]:
+            said = pod_logs.last_lines(self.api, self.namespace, name, container)
+            if said:
+                return replace(seen, message=f"{seen.message} The last lines of its log: {said}")
+        return seen
+
     def _is_settled(self, job: TrialJobDetail, seen: Seen, reporting: Object | None,
                     end: Mapping[str, Any] | None) -> bool:
         """Whether nothing more is to be heard of how a trial ended."""
@@ -349,7 +380,7 @@ class KubernetesService(PollingTrainingService):
             seen = self._observe(job)
         except TrainingServiceError:
             return  # of an experiment that was removed, or of a rehearsal
-        if seen is None:
+        if seen is None or self._silent_pods(job, seen):  # a log is not read on the watch's thread
             self.ask_soon()
         else:
             self.note(job_name, seen)

@@ -43,6 +43,15 @@ class Submission:
             return replace(delivery, keeper_in_storage=self._service.storage.keeper())
         return replace(delivery, keeper_config_map=self._service.belongings.keeper())
 
+    def provide_again(self, job: TrialJobDetail) -> None:
+        """Make again what a trial's pods need beside the trial's own Secret, where somebody has deleted it.
+
+        Pods that wait for it go on by themselves then. Asks the cluster at most once in a while, however often called.
+        """
+        self.delivery(self._service.options_of(job.form.options))
+        for role in self._service.roles_of(job):
+            self._service.belongings.pull_secret(job.form.experiment_id, role.name, role.settings)
+
     def _code(self, job: TrialJobDetail) -> contract.CodeDocument | None:
         code = job.form.code
         if code is None:
