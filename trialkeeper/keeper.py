@@ -243,7 +243,8 @@ class Keeper:
     def _watch(self, child: ChildProcess) -> Optional[TrialEnd]:
         assert self._tree is not None
         started_at = self._clock()
-        limit = self._limits.get("max_trial_duration")
+        # of a trial in several places the one that reports keeps the time: else another one may fail the trial first
+        limit = self._limits.get("max_trial_duration") if self._replica == 0 else None
         reason, message = contract.EXITED, ""
         ended_at: Optional[float] = None
         ending: Optional[TreeEnding] = None

@@ -184,6 +184,14 @@ def test_other_replicas_report_nothing_and_hear_stop(keeper, server):
     assert (keeper.folder / "stdout").read_text() == "hello\n"
 
 
+def test_other_replicas_leave_the_time_limit_to_the_one_that_reports(keeper, server):
+    process = keeper.start("sleep 60", variables={contract.ENV_REPLICA: "1"}, limits={"max_trial_duration": 0.1})
+    server.wait_for(lambda: len(server.reports) >= 4)
+    server.orders = [{"order": "stop"}]
+    assert process.wait(30) == 143
+    assert json.loads((keeper.folder / contract.EXIT_FILE).read_text())["reason"] == contract.STOPPED
+
+
 def test_the_second_address_serves_when_the_first_does_not(keeper, server):
     keeper.variables[contract.ENV_URLS] = f"http://127.0.0.1:9,{server.url}"
     assert keeper.run("true") == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
@@ -121,7 +121,8 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
         default=None, description="Accepted because NNI's files have it; there is one version of Frameworks.")
     config_path: Path | None = Field(
         default=None, description="YAML of a whole Framework on the server, used as a template: its roles, completion "
-                                  "policies and pods; the keeper is put into each role's container.")
+                                  "policies and pods; the keeper is put into each role's container. A role whose "
+                                  "container asks for no GPUs, nor for 0, gets trialGpuNumber of them.")
     barrier_image: str = Field(
         default="frameworkcontroller/frameworkbarrier", min_length=1, description=(
             "With serviceAccountName and several tasks: the image that waits until all tasks have an address and tells "
@@ -152,6 +153,13 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
              if (policy := role.completion_policy) and policy.min_succeed_task_count > 0),
             in_use[0].name)
         return {first: roles[first], **roles}
+
+    def with_gpus(self, gpu_number: int | None) -> Self:
+        try:
+            return super(FrameworkControllerTrialOptions, self.model_copy(
+                update={"task_roles": self.task_roles_in_use()})).with_gpus(gpu_number)
+        except ValueError:  # the template cannot be read: said by the check before a launch
+            return self
 
     def own_command(self) -> str:
         try:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from trainingservice.frameworkcontroller.config import FrameworkControllerTrialOptions, TaskRoleSettings
+from trainingservice.frameworkcontroller.template import says_gpus
 from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
@@ -146,6 +147,12 @@ def _merged(given: Object, ours: Object) -> Object:
     container |= {key: our_container[key] for key in ("name", "command", "terminationMessagePath",
                                                       "terminationMessagePolicy")}
     container.pop("args", None)
+    if not says_gpus(container):  # else the pod's own word counts
+        for kind, amounts in (our_container.get("resources") or {}).items():
+            gpus = {name: amount for name, amount in amounts.items() if "gpu" in name}
+            if gpus:
+                container["resources"] = {**(container.get("resources") or {}), kind: {
+                    **((container.get("resources") or {}).get(kind) or {}), **gpus}}
     for key in ("env", "volumeMounts"):
         container[key] = [*(container.get(key) or []), *our_container[key]]
     for key in ("volumes", "initContainers", "imagePullSecrets"):

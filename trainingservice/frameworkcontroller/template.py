@@ -44,6 +44,23 @@ def _containers(role: Any) -> list[Any]:
     return containers if isinstance(containers, list) else []
 
 
+def says_gpus(container: dict[str, Any]) -> bool:
+    """Whether a container of the template asks for GPUs, or for none, by itself."""
+    return any("gpu" in name for name in _limits(container))
+
+
+def _limits(container: dict[str, Any]) -> dict[str, Any]:
+    resources = container.get("resources")
+    amounts = [resources.get(kind) for kind in ("requests", "limits")] if isinstance(resources, dict) else []
+    return {str(name): amount for kind in amounts if isinstance(kind, dict) for name, amount in kind.items()}
+
+
+def _gpus_of(task: dict[str, Any], container: dict[str, Any]) -> Any:
+    """GPUs of a role by its pod, else by NNI's gpuNum; None where it does not say."""
+    said = [int(count) for name, count in _limits(container).items() if "gpu" in name and str(count).isdecimal()]
+    return sum(said) if says_gpus(container) else task.get("gpuNum")
+
+
 def roles_of_template(template: dict[str, Any]) -> tuple[TaskRoleSettings, ...]:
     """What the template says of its roles; their resources stay in its pods. Raises ValueError."""
     roles = []
@@ -54,7 +71,7 @@ def roles_of_template(template: dict[str, Any]) -> tuple[TaskRoleSettings, ...]:
         try:
             roles.append(TaskRoleSettings.model_validate({
                 "name": role.get("name"), "taskNumber": role.get("taskNumber", 1), "command": command or None,
-                "dockerImage": container.get("image"), "gpuNumber": role["task"].get("gpuNum"),
+                "dockerImage": container.get("image"), "gpuNumber": _gpus_of(role["task"], container),
                 **({"frameworkAttemptCompletionPolicy": policy} if policy else {})}))
         except ValidationError as error:
             first = error.errors()[0]

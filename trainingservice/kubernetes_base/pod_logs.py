@@ -26,12 +26,12 @@ OVERLAP = 15
 #: How much of a log is told of a pod that ended without a word.
 LAST_LINES, LAST_CHARACTERS = 20, 500
 #: What a trial's page shows where lines were lost.
-LOST = ("\n[Here lines are missing of what this trial wrote and reported: the node rotated the pod's log before they were "
-        "read. Report less often, or raise containerLogMaxSize of the nodes.]\n")
+LOST = ("\n[Here lines are missing of what this trial wrote and reported: the node rotated the pod's log before they "
+        "were read. Report less often, or raise containerLogMaxSize of the nodes.]\n")
 
 
 def last_lines(api: KubernetesApi, namespace: str, pod: str, container: str) -> str:
-    """The last words of a container's log, in one line; "" where it cannot be read. Raises nothing: it is a mere help."""
+    """The last words of a container's log, in one line; "" where it cannot be read. Raises nothing."""
     query = {"container": container, "tailLines": str(LAST_LINES), "limitBytes": "65536"}
     try:
         answer = api.call("GET", PODS.path(namespace, pod) + "/log", query=query)

@@ -23,7 +23,7 @@ from trainingservice.kubernetes_base.api import (
 )
 from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
-from trainingservice.kubernetes_base.rehearsal_pod import try_a_pod
+from trainingservice.kubernetes_base.rehearsal_pod import try_pods
 
 if TYPE_CHECKING:
     from trainingservice.kubernetes_base.service import KubernetesService
@@ -60,7 +60,7 @@ def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions
         if any(finding.blocks for finding in findings):
             return findings  # the rest would fail for the same reason
     if not quick:
-        findings += try_a_pod(service, options)
+        findings += try_pods(service, options)
     return findings
 
 

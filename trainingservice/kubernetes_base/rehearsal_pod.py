@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -26,36 +27,56 @@ if TYPE_CHECKING:
 POD_DEADLINE = 60.0
 #: Seconds after which a test pod belongs to a check that nobody finished.
 LEFT_OVER = 600.0
+#: Test pods that run at the same time.
+MOST_AT_ONCE = 4
 
 
-def try_a_pod(service: KubernetesService, options: KubernetesTrialOptions | None) -> Iterator[RehearsalFinding]:
-    """Run the probe as a pod of the reporting role, and remove it. Never raises.
+def try_pods(service: KubernetesService, options: KubernetesTrialOptions | None) -> list[RehearsalFinding]:
+    """Run the probe as a pod of each role that has an image (or login, or Python) of its own, side by side, and remove
+    them. The reporting role's pod also tries the way home. Never raises.
 
     Without options it has the image that a file gets that names none; what it finds then need not hold for trials.
     """
-    role = next(iter(options.roles().values()), None) if options is not None else None
+    roles = options.roles() if options is not None else {}
+    if not roles:
+        return [replace(finding, temporary=True, message=f"{finding.message} (No experiment of yours on this cluster "
+                        "tells which image trials have; this is the one of a file without dockerImage.)")
+                if not finding.ok and finding.check != "way_home" else finding
+                for finding in _try(service, RoleSettings(), options, _urls(service))]
+    distinct = {(role.docker_image, role.private_registry_auth_path, role.python, service.kind.runs_keeper(name)):
+                (name, role) for name, role in reversed(roles.items())}
+    first = next(iter(roles))
+
+    def try_role(named: tuple[str, RoleSettings]) -> list[RehearsalFinding]:
+        name, role = named
+        return _try(service, role, options, _urls(service) if name == first else (), service.kind.runs_keeper(name))
+
+    with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="test pod") as threads:
+        return [finding for found in threads.map(try_role, reversed(distinct.values())) for finding in found]
+
+
+def _urls(service: KubernetesService) -> Sequence[str]:
+    return service.context.public_urls() if service.settings.keepers_call_home() else ()
+
+
+def _try(service: KubernetesService, role: RoleSettings, options: KubernetesTrialOptions | None,
+         urls: Sequence[str], runs_keeper: bool = True) -> list[RehearsalFinding]:
     try:
-        for finding in _try(service, role or RoleSettings(), options):
-            if role is None and not finding.ok and finding.check != "way_home":
-                finding = replace(finding, temporary=True, message=f"{finding.message} (No experiment of yours on this "
-                                  "cluster tells which image trials have; this is the one of a file without "
-                                  "dockerImage.)")
-            yield finding
+        return list(_findings(service, role, options, urls, runs_keeper))
     except ApiRefusal as refusal:
-        yield RehearsalFinding("trial", False, str(error_of(refusal, "run a test pod")), temporary=True)
+        return [RehearsalFinding("trial", False, str(error_of(refusal, "run a test pod")), temporary=True)]
     except TrainingServiceError as error:
-        yield RehearsalFinding("trial", False, str(error), temporary=isinstance(error, TemporaryError))
+        return [RehearsalFinding("trial", False, str(error), temporary=isinstance(error, TemporaryError))]
 
 
-def _try(service: KubernetesService, role: RoleSettings,
-         options: KubernetesTrialOptions | None) -> Iterator[RehearsalFinding]:
+def _findings(service: KubernetesService, role: RoleSettings, options: KubernetesTrialOptions | None,
+              urls: Sequence[str], runs_keeper: bool) -> Iterator[RehearsalFinding]:
     _remove_left_over(service)
     name = f"nniweb-rehearsal-{uuid.uuid4().hex[:8]}"
-    urls: Sequence[str] = service.context.public_urls() if service.settings.keepers_call_home() else ()
     made: list[str] = []
     try:
         try:
-            spec = _spec(role, options, urls)
+            spec = _spec(role, options, urls, runs_keeper)
             if role.private_registry_auth_path is not None:  # a name of its own: a fixed one would keep an old login
                 _make_pull_secret(service, name, role)
                 made.append(name)
@@ -70,7 +91,7 @@ def _try(service: KubernetesService, role: RoleSettings,
                 owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}
                 service.api.call("PATCH", SECRETS.path(service.namespace, name), content_type=MERGE_PATCH,
                                  body={"metadata": {"ownerReferences": [owner]}})
-            yield from _outcome(service, name, role, urls)
+            yield from _outcome(service, name, role, urls, runs_keeper)
         finally:
             remove(service.api, PODS, service.namespace, name)
     finally:
@@ -82,9 +103,9 @@ def _metadata(service: KubernetesService, name: str) -> Object:
     return {"name": name, "labels": {names.REHEARSAL: service.cluster}}
 
 
-def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, urls: Sequence[str]) -> Object:
+def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, urls: Sequence[str], runs_keeper: bool) -> Object:
     container: Object = {"name": "probe", "image": role.docker_image,
-                         "command": [role.python, "-c", PROBE, PROBED_PATH, *urls],
+                         "command": [role.python, "-c", PROBE, PROBED_PATH, *urls] if runs_keeper else ["true"],
                          "terminationMessagePolicy": "FallbackToLogsOnError"}
     # what trials ask for, because rules of the namespace look at it; but no GPU, which might be busy for long
     resources = resources_of(Role("probe", role, "", None, 0))
@@ -128,8 +149,8 @@ def _refused(refusal: ApiRefusal) -> RehearsalFinding:
     return RehearsalFinding("trial", False, str(error_of(refusal, "create a test pod")), temporary=refusal.code >= 429)
 
 
-def _outcome(service: KubernetesService, name: str, role: RoleSettings,
-             urls: Sequence[str]) -> Iterator[RehearsalFinding]:
+def _outcome(service: KubernetesService, name: str, role: RoleSettings, urls: Sequence[str],
+             runs_keeper: bool) -> Iterator[RehearsalFinding]:
     deadline = time.monotonic() + POD_DEADLINE
     pause = 0.1
     while True:
@@ -146,8 +167,8 @@ def _outcome(service: KubernetesService, name: str, role: RoleSettings,
     ended = pods.termination_of(pod, "probe")
     if (pod.get("status") or {}).get("phase") == "Succeeded":
         way = " and reaches this server" if urls else ""
-        yield RehearsalFinding("trial", True, f"A test pod with image {role.docker_image} has a Python that fits{way}.",
-                               pods.node_of(pod))
+        what = f"has a Python that fits{way}" if runs_keeper else "starts"
+        yield RehearsalFinding("trial", True, f"A test pod with image {role.docker_image} {what}.", pods.node_of(pod))
     elif ended is not None and ended.message.startswith("unreachable"):
         only_loopback = all(urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1") for url in urls)
         yield RehearsalFinding("way_home", False, f"A pod cannot reach this server ({ended.message.strip()}). Set "

@@ -140,7 +140,8 @@ class Attempt(models.Model):
     url = models.TextField(blank=True)
     exit_code = models.BigIntegerField(null=True)
     end_reason = models.CharField(max_length=20, blank=True)
-    #: What the platform said of the end: {"status", "message", "exit_code", "cause"}. Mostly before the keeper's own word.
+    #: What the platform said of the end, mostly before the keeper's own word:
+    #: {"status", "message", "exit_code", "cause"}
     observed_end = models.JSONField(null=True)
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)

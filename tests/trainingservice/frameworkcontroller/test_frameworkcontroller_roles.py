@@ -139,3 +139,41 @@ def test_a_name_that_pods_cannot_have_is_refused_with_the_role(name, sentence) -
     with pytest.raises(ValidationError) as refusal:
         FrameworkControllerTrialOptions.model_validate({"taskRoles": [{"name": name, "taskNumber": 1}]})
     assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(("resources", "told", "made"), [
+    ({}, 2, {"nvidia.com/gpu": "2"}),
+    ({"limits": {"memory": "1Gi"}}, 2, {"memory": "1Gi", "nvidia.com/gpu": "2"}),
+    ({"limits": {"nvidia.com/gpu": 1}}, 1, {"nvidia.com/gpu": 1}),
+    ({"limits": {"nvidia.com/gpu": 0}}, 0, {"nvidia.com/gpu": 0}),
+    ({"limits": {"amd.com/gpu": 4}}, 4, {"amd.com/gpu": 4})])
+def test_a_template_that_says_nothing_of_gpus_gets_trial_gpu_number(bench, cluster, tmp_path, resources, told,
+                                                                   made) -> None:
+    path = tmp_path / "framework.yaml"
+    path.write_text(yaml.safe_dump({"spec": {"taskRoles": [{"name": "main", "task": {"pod": {"spec": {"containers": [
+        {"name": "own", "image": "example/own:1", "command": ["true"], "resources": resources}]}}}}]}}))
+    options = FrameworkControllerTrialOptions(config_path=path)
+    assert options.with_gpus(2).roles()["main"].gpu_number == told, "what the check looks for on the nodes"
+    cluster.node.gpus = 4
+    bench.platform.roles = {"config_path": path}
+    service = bench.open_service()
+    service.submit_trial_job(bench.form("not used", gpu_number=2))
+    bench.wait("it is submitted", lambda: cluster.store.all("frameworks"))
+    [framework] = cluster.store.all("frameworks")
+    [container] = framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["containers"]
+    assert container["resources"]["limits"] == made
+
+
+def test_the_check_tries_each_image_that_roles_have(bench, cluster) -> None:
+    bench.form()  # the bench then knows where the server is
+    service = bench.platform.new_service(bench.context())
+    options = FrameworkControllerTrialOptions(task_roles=(
+        role("worker"), role("ps"), TaskRoleSettings(name="other", docker_image="example/other:1"),
+        TaskRoleSettings(name="bare", docker_image="example/bare:1", python="no-such-python")))
+    found = [finding for finding in service.rehearse(options=options) if finding.check == "trial"]
+    service.clean_up()
+    assert [(finding.ok, finding.message.partition(" has a Python")[0].partition(" failed")[0]) for finding in found] \
+        == [(True, "A test pod with image example/trial:1"), (True, "A test pod with image example/other:1"),
+            (False, "A test pod with image example/bare:1")]
+    assert "reaches this server" in found[0].message
+    assert cluster.store.all("pods") == []
