@@ -105,6 +105,9 @@ class TrainingService(abc.ABC):
     needs_public_url: ClassVar[bool] = True
     #: True where the cluster belongs to the host the worker runs on.
     pinned_to_host: ClassVar[bool] = False
+    #: True where a job that runs may be suspended on the platform, and run anew later: then a keeper that something
+    #: outside of the server stopped is no end before the platform has spoken.
+    suspends_jobs: ClassVar[bool] = False
     #: Metadata keys: key -> what its value means (one sentence, shown to people).
     metadata_keys: ClassVar[dict[str, str]] = {}
     #: Those of ``metadata_keys`` whose values are secrets.

@@ -32,6 +32,8 @@ class Observation:
     ended_by_itself: bool = False
     #: Of ends only: what the platform alone knows of why the trial ended, a sentence (out of memory, evicted).
     cause: str = ""
+    #: With WAITING only: somebody suspended it on the platform, nothing of it runs, and its next run begins anew.
+    suspended: bool = False
 
 
 class Stage(Enum):
@@ -104,7 +106,8 @@ class JobRecord:
             status = self.canceled_status()
         if status != before.status and status not in MOVES[before.status]:
             return False
-        start_time = before.start_time or seen.start_time
+        suspended = seen.suspended and status is TrialJobStatus.WAITING
+        start_time = None if suspended else before.start_time or seen.start_time
         if start_time is None and status is TrialJobStatus.RUNNING:
             start_time = now
         end_time = (seen.end_time or now) if status.is_end else None
@@ -119,7 +122,7 @@ class JobRecord:
             machine=seen.machine or before.machine,
             gpu_indices=before.gpu_indices if seen.gpu_indices is None else seen.gpu_indices,
             platform_state=before.platform_state if seen.platform_state is None else seen.platform_state,
-            cause=seen.cause if status.is_end else "")
+            cause=seen.cause if status.is_end else "", suspended=suspended)
         if status.is_end:
             self.stage = Stage.ENDED
             self.stop_due = None

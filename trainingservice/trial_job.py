@@ -116,6 +116,9 @@ class TrialJobDetail:
     #: What the platform alone knows of why it ended, where its keeper cannot (out of memory, evicted): a sentence that
     #: the host puts before the keeper's own; it may stand in ``message`` as well.
     cause: str = ""
+    #: Somebody suspended the job on the platform: nothing of it runs, and when it goes on it is run from its beginning,
+    #: by a keeper with a journal of its own.
+    suspended: bool = False
     #: Name of the machine or node, "" while unknown.
     machine: str = ""
     #: GPUs booked for it on that machine, None where GPUs are not looked at.

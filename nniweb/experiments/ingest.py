@@ -18,14 +18,14 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
-from nniweb.experiments import room_to_write
+from nniweb.experiments import outside_stops, room_to_write
 from nniweb.experiments.exact_text import to_bytes
 from nniweb.experiments.idle_connections import drop_connection
 from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import Attempt, Metric, TrialOutput, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.readings import store_readings
-from nniweb.experiments.retries import has_newer_attempt
+from nniweb.experiments.retries import SUSPENDED, has_newer_attempt
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_started, end_attempt, move_trial
 from nniweb.experiments.verdict import stop_sentence, verdict, with_cause
@@ -177,6 +177,9 @@ def _take(delivery: Delivery, attempt: Attempt, batch: _Batch, revisions: dict[i
         return _reply(attempt, report, phases, accepted=0)
     if attempt.journal_id and report.journal_id != attempt.journal_id:
         raise RefusedReport(409, contract.ERROR_CLAIMED, "Another keeper has claimed this attempt.")
+    if not attempt.journal_id and attempt.number > 1 and Attempt.objects.filter(
+            trial_id=attempt.trial_id, journal_id=report.journal_id, end_reason=SUSPENDED).exists():
+        raise RefusedReport(409, contract.ERROR_CLAIMED, "The attempt of this keeper has ended.")
     new = report.after(attempt.accepted)
 
     owns = attempt.journal_id or (report.journal_id if new.accepted else "")
@@ -277,6 +280,11 @@ def _end(attempt: Attempt, entry: contract.Entry, at: datetime, batch: _Batch, r
     status, message = verdict(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
                               attempt.trial.target, attempt.trial.message,
                               "" if entry["exit_code"] == 0 else _last_words(attempt, batch))
+    if attempt.trial.target == TrialTarget.RUN and outside_stops.must_be_held(attempt, entry["reason"]):
+        if not observed:
+            outside_stops.hold(attempt, entry, status, message, at)
+            return
+        status, message = TrialJobStatus(observed["status"]), observed["message"] or message
     message = with_cause(status, message, attempt.trial.target, str(observed.get("cause") or ""))
     if end_attempt(attempt, status, at, revision=revision, message=message, reason=entry["reason"],
                    exit_code=entry["exit_code"], duration=entry["duration"]):

@@ -13,6 +13,8 @@ from trialkeeper import contract
 ON_PLATFORM_FAILURE, ON_FAILURE = "onPlatformFailure", "onFailure"
 #: ``Attempt.end_reason`` of a submission the platform will never take: the next one would fare no better.
 REFUSED = "refused"
+#: ... and of a run that the platform ended to run the job anew: no failure, and no retry.
+SUSPENDED = "suspended"
 
 
 def kind_of_failure(status: TrialJobStatus, reason: str) -> str | None:
@@ -39,7 +41,8 @@ def retries_left(attempt: Attempt, status: TrialJobStatus, reason: str) -> tuple
     # that of a paused experiment is due, and waits until it is resumed
     if not most or experiment.target == ExperimentTarget.STOP or experiment.status == ExperimentStatus.ERROR:
         return None
-    ends = Attempt.objects.filter(trial_id=attempt.trial_id).values_list("end_reason", flat=True)
+    ends = Attempt.objects.filter(trial_id=attempt.trial_id).exclude(end_reason=SUSPENDED).values_list(
+        "end_reason", flat=True)
     number = sum((end == contract.EXITED) == (kind == ON_FAILURE) for end in ends)
     return (number, most) if number <= most else None
 

@@ -17,7 +17,7 @@ from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.retries import retries_left
+from nniweb.experiments.retries import SUSPENDED, retries_left
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.verdict import with_cause
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
@@ -65,6 +65,36 @@ def attempt_requeued(attempt: Attempt, at: datetime, *, revision: int, message: 
     move_trial(attempt.trial_id, TrialJobStatus.WAITING, at, revision=revision, message=message)
 
 
+def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message: str) -> None:
+    """The platform ended a run and will run the same job anew: that run is an attempt of its own.
+
+    What the old one reported stays with it. The job's name goes to the new one, and with it the tokens that the job
+    holds. A trial that is wanted stopped is left alone: its job is being removed.
+    """
+    trial = Trial.objects.get(pk=attempt.trial_id)
+    if trial.target != TrialTarget.RUN or not Attempt.objects.filter(pk=attempt.pk).exclude(
+            stage=Attempt.Stage.ENDED).update(
+            stage=Attempt.Stage.ENDED, job_name=f"{trial.public_id}s{attempt.number}", ended_at=at,
+            end_received_at=timezone.now(), end_reason=SUSPENDED):
+        return
+    Attempt.objects.create(
+        trial=trial, number=attempt.number + 1, job_name=attempt.job_name, stage=Attempt.Stage.SUBMITTED,
+        token_hashes=attempt.token_hashes, platform_state=attempt.platform_state, url=attempt.url, created_at=at,
+        submitted_at=attempt.submitted_at)
+    _wait_for_attempt(trial.pk, message, revision)
+    TrialEvent.objects.create(trial=trial, at=at, kind="suspended", message=printable(message))
+
+
+def _wait_for_attempt(trial_pk: int, message: str, revision: int) -> int:
+    """The trial waits for its next attempt, unless it is not wanted any more (0 then).
+
+    Its figures are those of its last attempt, so they begin anew.
+    """
+    return Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN).update(
+        status=TrialJobStatus.WAITING.value, message=printable(message), started_at=None, final_value=None,
+        final_number=None, intermediate_count=0, latest_number=None, revision=revision)
+
+
 def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revision: int, message: str,
                 reason: str = "", exit_code: int | None = None, duration: float | None = None) -> bool:
     """End an attempt, free its GPUs (they are held while it is unfinished) and end its trial with it.
@@ -99,14 +129,8 @@ def add_cause(attempt: Attempt, cause: str, *, revision: int) -> None:
 
 
 def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -> bool:
-    """Have the trial wait for its next attempt; False where it is not wanted any more.
-
-    Its figures are those of its last attempt, so they begin anew.
-    """
-    waits = Trial.objects.unfinished().filter(pk=attempt.trial_id, target=TrialTarget.RUN).update(
-        status=TrialJobStatus.WAITING.value, message=printable(message), started_at=None, final_value=None,
-        final_number=None, intermediate_count=0, latest_number=None, revision=revision)
-    if not waits:
+    """Have the trial wait for its next attempt; False where it is not wanted any more."""
+    if not _wait_for_attempt(attempt.trial_id, message, revision):
         return False
     trial = Trial.objects.only("public_id").get(pk=attempt.trial_id)
     number = attempt.number + 1

@@ -15,11 +15,13 @@ from django.db.models import Q
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.outside_stops import completed, is_held
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import (
     add_cause,
     attempt_requeued,
     attempt_started,
+    attempt_suspended,
     end_attempt,
     move_trial,
     want_of_trials,
@@ -70,6 +72,7 @@ def _look(work: ClusterWork, service: TrainingService, changed: Collection[str])
     if full:
         _show_silence(work)
         _enforce_time_limits(work)
+        work.drains_loaded = False
         work.next_full_look = now + FULL_LOOK_SECONDS  # only now: a look that could not be written is taken again
 
 
@@ -105,14 +108,20 @@ def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
     """Whether the rows say something else than the platform."""
     trial = attempt.trial
     if detail.status.is_end:
-        return attempt.observed_end is None
+        return attempt.observed_end is None or is_held(attempt)
     if detail.status is TrialJobStatus.UNKNOWN:
         return attempt.unseen_since is None
-    return (trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
+    return (_has_been_suspended(attempt, detail)
+            or trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
             or (_says_why_it_waits(attempt, detail) and trial.message != printable(detail.message))
             or attempt.unseen_since is not None
             or _facts(detail).items() - _facts_of(attempt).items() != set()
             or attempt.platform_state != detail.platform_state)
+
+
+def _has_been_suspended(attempt: Attempt, detail: TrialJobDetail) -> bool:
+    """Whether a run has begun that is over now, though the job is not."""
+    return detail.suspended and bool(attempt.journal_id)
 
 
 def _says_why_it_waits(attempt: Attempt, detail: TrialJobDetail) -> bool:
@@ -143,6 +152,10 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
     elif status is TrialJobStatus.RUNNING:
         if attempt.trial.status != TrialJobStatus.RUNNING:
             attempt_started(attempt, now, revision=revision)
+    elif _has_been_suspended(attempt, detail):
+        now_said = _detail(work.service, attempt.job_name) if work.service is not None else None
+        if now_said is not None and now_said.suspended:  # else its next run may have begun meanwhile
+            attempt_suspended(attempt, now, revision=revision, message=detail.message)
     elif attempt.trial.status == TrialJobStatus.RUNNING and not attempt.journal_id:
         attempt_requeued(attempt, now, revision=revision,
                          message=detail.message or "The platform took it back into its queue.")
@@ -157,6 +170,10 @@ def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revis
     """Write the observed end; where no keeper ever reported it is the end, else its last word is waited for."""
     observed = {"status": detail.status.value, "message": detail.message, "exit_code": detail.exit_code,
                 "cause": detail.cause}
+    if is_held(attempt):
+        attempt.observed_end = completed(attempt.observed_end or {}, observed)
+        _end_as_observed(work, attempt, revision)
+        return
     Attempt.objects.filter(pk=attempt.pk, observed_end__isnull=True).update(
         observed_end=observed, observed_end_at=work.now())
     attempt.observed_end = observed
@@ -171,13 +188,14 @@ def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revis
 
 
 def _load_drains(work: ClusterWork) -> None:
-    """After a take-over: ends that were seen before and not yet final. Their drain time begins anew."""
+    """Ends that are not yet final: those seen before a take-over, whose drain time begins anew, and those that a
+    keeper told and that wait for the platform's word."""
     if work.drains_loaded:
         return
     for pk, heard_at in Attempt.objects.filter(
             trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).exclude(
             stage=Attempt.Stage.ENDED).values_list("pk", "heard_at"):
-        work.draining[pk] = Drain(work.monotonic() + DRAIN_SECONDS, heard_at)
+        work.draining.setdefault(pk, Drain(work.monotonic() + DRAIN_SECONDS, heard_at))
     work.drains_loaded = True
 
 
@@ -210,7 +228,8 @@ def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int) -> None
     if status == wanted:
         message = message or stop_sentence(wanted, attempt.trial.message)
     end_attempt(attempt, status, work.now(), revision=revision, message=message,
-                reason="platform", exit_code=observed.get("exit_code"))
+                reason=observed.get("reason") or "platform", exit_code=observed.get("exit_code"),
+                duration=observed.get("duration"))
 
 
 def _show_silence(work: ClusterWork) -> None:

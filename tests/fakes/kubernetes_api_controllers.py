@@ -213,9 +213,15 @@ class JobController:
             return
         name = trial["metadata"]["name"]
         if spec.get("suspend"):
+            for pod in pods:
+                if not pod["metadata"].get("deletionTimestamp"):
+                    cluster.delete_pod(pod)
             status["conditions"] = [_job_condition("Suspended", "JobSuspended", "Job suspended")]
             cluster.set_status(trial, status, self.plural)
             return
+        if conditions and conditions[0]["type"] == "Suspended":
+            status["conditions"] = [{**_job_condition("Suspended", "JobResumed", "Job resumed"), "status": "False"}]
+            status.pop("startTime", None)
         wanted = spec.get("completions", 1)
         indexed = spec.get("completionMode") == "Indexed"
         failed = [pod for pod in pods if phase_of(pod) == "Failed"]

@@ -32,9 +32,16 @@ class ReplicatedController:
             return
         policy = trial["spec"].get("runPolicy") or {}
         if policy.get("suspend"):
+            for pod in pods:
+                if not pod["metadata"].get("deletionTimestamp"):
+                    cluster.delete_pod(pod)
             self._set(conditions, "Suspended", f"{self._kind} {name} is suspended.")
+            for condition in conditions:
+                condition["status"] = "False" if condition["type"] == "Running" else "True"
             cluster.set_status(trial, status, self.plural)
             return
+        if "Suspended" in done:  # what it said of its run before is gone
+            conditions[:] = [condition for condition in conditions if condition["type"] == "Created"]
         if not conditions:
             self._set(conditions, "Created", f"{self._kind} {name} is created.")
             status["startTime"] = now_text()

@@ -77,8 +77,9 @@ class ReplicatedKind(TrialKind):
         if "Failed" in conditions:
             failed = conditions["Failed"]
             return Seen(Phase.FAILED, condition_text(failed), started, ended or condition_time(failed))
-        if "Suspended" in conditions:
-            return Seen(Phase.WAITING, f"The {self.resource.kind} is suspended; it begins when somebody resumes it.")
+        if "Suspended" in conditions or ((trial.get("spec") or {}).get("runPolicy") or {}).get("suspend"):
+            return Seen(Phase.WAITING, f"The {self.resource.kind} is suspended; it begins when somebody resumes it.",
+                        suspended=True)
         if "Restarting" in conditions:
             return Seen(Phase.RUNNING, condition_text(conditions["Restarting"]), started)
         if "Running" in conditions:

@@ -85,8 +85,8 @@ class TrainJobKind(TrialKind):
                 return Seen(Phase.WAITING, f"{condition_text(failed)} Install the runtime, or correct the field "
                                            "runtime.")
             return Seen(Phase.FAILED, condition_text(failed), None, condition_time(failed))
-        if "Suspended" in conditions:
-            return Seen(Phase.WAITING, "The TrainJob is suspended; it begins when somebody resumes it.")
+        if "Suspended" in conditions or (trial.get("spec") or {}).get("suspend"):
+            return Seen(Phase.WAITING, "The TrainJob is suspended; it begins when somebody resumes it.", suspended=True)
         if any(job.get("ready") for job in (trial.get("status") or {}).get("jobsStatus") or []):
             return Seen(Phase.RUNNING)
         return Seen(Phase.WAITING, "The TrainJob waits for its pods.")

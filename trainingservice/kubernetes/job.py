@@ -53,7 +53,7 @@ class JobKind(TrialKind):
             failed = conditions["Failed"]
             return Seen(Phase.FAILED, condition_text(failed), started, condition_time(failed))
         if "Suspended" in conditions or (trial.get("spec") or {}).get("suspend"):
-            return Seen(Phase.WAITING, "The Job is suspended; it begins when somebody resumes it.")
+            return Seen(Phase.WAITING, "The Job is suspended; it begins when somebody resumes it.", suspended=True)
         if not status:
             return Seen(Phase.WAITING, "The cluster has not looked at the Job yet.")
         return Seen(Phase.WAITING, "The Job waits for its pod.")

@@ -42,6 +42,8 @@ class Seen:
     exit_code: int | None = None
     #: A sentence where the kernel killed something in that pod for its memory.
     out_of_memory: str = ""
+    #: Somebody suspended it: the controller ends its pods, and makes new ones when it is resumed.
+    suspended: bool = False
 
 
 @dataclass(frozen=True)

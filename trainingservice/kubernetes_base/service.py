@@ -64,6 +64,7 @@ class KubernetesService(PollingTrainingService):
     settings_model: ClassVar[type[ClusterSettings]] = KubernetesClusterSettings
     options_model: ClassVar[type[TrialOptions]] = KubernetesTrialOptions
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 20.0)
+    suspends_jobs: ClassVar[bool] = True
     settings: KubernetesClusterSettings
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
@@ -301,6 +302,9 @@ class KubernetesService(PollingTrainingService):
             phase = Phase.RUNNING if job.status is TrialJobStatus.RUNNING else Phase.WAITING
             of_object = replace(of_object, phase=phase, message="")
         seen = observation(of_object, of_trial, reporting, self.kind.container, end)
+        if of_object.suspended and not pods_that_run(of_trial, self.context.clock()):
+            self._ends.pop(job.id, None)  # of a run that does not count
+            return replace(seen, suspended=True)
         if seen.status is TrialJobStatus.WAITING:
             seen = replace(seen, message=self._complaints.about(unexplained(trial, of_trial)) or seen.message)
         url = self.api.address + self.kind.resource.path(self.namespace, trial["metadata"]["name"])
