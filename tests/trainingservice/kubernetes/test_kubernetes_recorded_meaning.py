@@ -110,8 +110,19 @@ def test_a_framework_that_the_memory_killer_ended_says_so() -> None:
     [role] = framework["status"]["attemptStatus"]["taskRoleStatuses"]
     [container] = role["taskStatuses"][0]["attemptStatus"]["completionStatus"]["pod"]["containers"]
     container["reason"] = "OOMKilled"
-    assert "used more memory than it may (OOMKilled)" in told("framework/failed-by-signal/30-completed",
-                                                               framework).message
+    message = told("framework/failed-by-signal/30-completed", framework).message
+    assert message.startswith("OOMKilled: pod ")
+    assert "used more memory than its limit" in message
+
+
+def test_a_framework_whose_keeper_outlived_the_memory_killer_says_so_beside_the_keepers_word() -> None:
+    framework = recorded("framework/failed-by-signal/30-completed")
+    [role] = framework["status"]["attemptStatus"]["taskRoleStatuses"]
+    [container] = role["taskStatuses"][0]["attemptStatus"]["completionStatus"]["pod"]["containers"]
+    container |= {"reason": "OOMKilled", "message": json.dumps({"reason": "exited", "exit_code": 137, "signal": None})}
+    found = told("framework/failed-by-signal/30-completed", framework)
+    assert found.cause.startswith("OOMKilled: pod ")
+    assert found.message == f"The trial ended with exit code 137. {found.cause}"
 
 
 @pytest.mark.parametrize(("kind", "status"), [

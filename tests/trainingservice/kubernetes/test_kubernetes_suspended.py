@@ -40,7 +40,7 @@ def test_a_running_trial_that_is_suspended_waits_and_runs_anew_when_it_is_resume
         detail = service.get_trial_job(form.job_name)
         assert (detail.status, detail.start_time) == (TrialJobStatus.WAITING, None)
         assert "is suspended; it begins when somebody resumes it" in detail.message
-        assert cluster.store.all("pods") == []
+        bench.wait("its pods are gone", lambda: cluster.store.all("pods") == [])
         suspend(cluster, plural, False)
         bench.wait("a pod is made again", lambda: cluster.store.all("pods"))
         bench.wait("it is not suspended any more", lambda: not service.get_trial_job(form.job_name).suspended)
