@@ -5,29 +5,16 @@ import re
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 
 from nniweb.worker.lease import LEASE_SECONDS
+from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.running_server import RunningServer
-
-#: Reports on and on until the test says that it is enough.
-TRIAL = """\
-import pathlib, time, nni
-nni.get_next_parameter()
-pathlib.Path("runs").mkdir(exist_ok=True)
-with open(f"runs/{nni.get_trial_id()}", "a") as file:
-    file.write("run\\n")
-step = 0
-while not pathlib.Path("enough").exists():
-    nni.report_intermediate_result(step)
-    step += 1
-    time.sleep(0.1)
-nni.report_final_result(step)
-"""
+from trainingservice.testing.processes import processes_of
 
 
 @pytest.fixture
@@ -55,8 +42,8 @@ def fill(disk: Path) -> Path:
 
 
 def lease(server: RunningServer) -> tuple[str, int]:
-    [row] = sqlite3.connect(f"file:{server.data_folder}/nniweb.sqlite3?mode=ro", uri=True).execute(
-        "SELECT lease_holder, lease_epoch FROM experiments_cluster")
+    with closing(sqlite3.connect(f"file:{server.data_folder}/nniweb.sqlite3?mode=ro", uri=True)) as database:
+        [row] = database.execute("SELECT lease_holder, lease_epoch FROM experiments_cluster")
     return row
 
 
@@ -77,30 +64,23 @@ def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
     browser = requests.Session()
     link = server.wait_until(lambda: re.search(r"http://\S+/sign-in/\S+", server.log_tail()))
     browser.get(link.group(0))
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "trial.py").write_text(TRIAL)
-    experiment = server.launch({
-        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code), "trialConcurrency": 3, "maxTrialNumber": 5,
-        "tuner": {"name": "Random"}, "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trainingService": {"platform": "local"}}, code)
-
-    def trials() -> list[Any]:
-        return server.get_all(f"experiments/{experiment}/trials/")
+    go = tmp_path / "go"
+    experiment = WitnessedExperiment(server, tmp_path / "experiment", trials=5, concurrency=3, steps=100, pause=0.1,
+                                     go=go).launch()
 
     def steps() -> list[int]:
-        return [trial["intermediate_count"] for trial in trials()]
+        return [row["intermediate_count"] for row in experiment.rows()]
 
     server.wait_until(lambda: len(steps()) == 3 and min(steps()) > 5)
     held = lease(server)
 
     full = fill(small_disk)
     server.wait_until(lambda: "The database takes nothing at the moment" in browser.get(server.url).text)
-    page = browser.get(f"{server.url}/experiments/{experiment}/")
+    page = browser.get(f"{server.url}/experiments/{experiment.id}/")
     assert page.status_code == 200, "looking still works"
     assert "is full" in page.text
     assert "No worker is alive" not in browser.get(server.url).text.split('id="no-worker"')[0]
-    refused_wish = server.request("POST", f"experiments/{experiment}/actions/pause/")
+    refused_wish = server.request("POST", f"experiments/{experiment.id}/actions/pause/")
     assert (refused_wish.status_code, refused_wish.headers["Retry-After"]) == (503, "5")
     assert "takes nothing" in refused_wish.json()["errors"][0]["message"]
     stored = steps()
@@ -112,19 +92,16 @@ def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
     # the lease is written each 5 s: so long that anybody could have taken it, had it not been by epoch
     server.wait_until(lambda: log_says("a lease could not be renewed") >= refused + LEASE_SECONDS / 5 + 1, 90)
     assert steps() == stored
-    assert [trial["status"] for trial in trials()] == ["RUNNING"] * 3, "nothing new was started"
-    (code / "enough").touch()
-    server.wait_until(lambda: not any("trial.py" in str(process) for process in server.processes()), 60)
+    assert [row["status"] for row in experiment.rows()] == ["RUNNING"] * 3, "nothing new was started"
+    server.wait_until(lambda: experiment.reported() == 300, what="the trials go on, and their keepers keep it")
+    go.touch()
+    server.wait_until(lambda: not processes_of([str(experiment.witnesses)]), what="they end")
 
     full.unlink()
-    server.wait_for_experiment(experiment, patience=120)
+    experiment.nothing_is_lost()
     assert lease(server) == held, "the same holder in the same epoch"
-    for trial in trials():
-        assert trial["status"] == "SUCCEEDED"
-        assert (code / "runs" / trial["id"]).read_text() == "run\n", "no trial ran twice"
-        rows = server.get_all(f"trials/{trial['id']}/metrics/", kind="PERIODICAL")
-        assert [row["number"] for row in rows] == list(range(int(trial["final_number"])))
     server.wait_until(lambda: "The database takes nothing" not in browser.get(server.url).text)
     server.stop()
-    [(verdict,)] = sqlite3.connect(data / "nniweb.sqlite3").execute("PRAGMA integrity_check")
+    with closing(sqlite3.connect(data / "nniweb.sqlite3")) as database:
+        [(verdict,)] = database.execute("PRAGMA integrity_check")
     assert verdict == "ok"

@@ -1,6 +1,8 @@
-"""A server under libfaketime: its wall clock follows a file, its children's does not.
+"""A server under libfaketime: its wall clock, and that of the agent and the keepers it starts, follows a file.
 
-    LD_PRELOAD=libfaketimeMT.so.1 ... python -m tests.end_to_end.kill_table.faked_time_server serve
+    LD_PRELOAD=libfaketimeMT.so.1 FAKETIME_...=... python -m tests.end_to_end.kill_table.faked_time_server serve
+
+Trials and tuners have the machine's own.
 """
 
 import os
@@ -9,6 +11,8 @@ import sys
 import threading
 import time
 
+from trainingservice.local import agent_process
+
 
 def sleep(seconds: float) -> None:
     """In place of ``time.sleep``, whose system call libfaketime 0.9.10 refuses while it leaves that clock alone."""
@@ -16,6 +20,10 @@ def sleep(seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    faked = {name: value for name, value in os.environ.items()
+             if name.startswith("FAKETIME_") or name in ("LD_PRELOAD", "DONT_FAKE_MONOTONIC")}
+    allowed_environment = agent_process.allowed_environment
+    agent_process.allowed_environment = lambda: {**allowed_environment(), **faked}
     del os.environ["LD_PRELOAD"]
     time.sleep = sleep
     sys.argv[0] = "manage.py"

@@ -264,19 +264,34 @@ def test_a_stranger_on_the_servers_port_is_not_believed(running_server: RunningS
 # --- the clock -------------------------------------------------------------------------------
 
 
+def clocks_of_keepers(server: RunningServer, experiment: WitnessedExperiment) -> list[float]:
+    """By how many seconds each keeper's clock was wrong when its trial began: ahead of the file that it wrote then."""
+    found = []
+    for row in experiment.rows():
+        [journal] = server.data_folder.rglob(f"{row['id']}/**/{contract.JOURNAL_FILE}")
+        entries = [json.loads(line) for line in journal.read_text().splitlines()]
+        wrote = (journal.parent / contract.TRIAL_FILE).stat().st_mtime
+        found += [entry["at"] - wrote for entry in entries if entry.get("type") == "started"]
+    return found
+
+
 @pytest.mark.slow
-@pytest.mark.kill_table("the server's clock jumps an hour forward and back")
+@pytest.mark.kill_table("the clock of server and keepers jumps an hour forward and back")
 def test_a_clock_that_jumps_an_hour_forward_and_back_ends_nothing(make_server, tmp_path: Path, faketime: str,
                                                                   seed: int) -> None:
     server, offset = make_server(), tmp_path / "offset"
     offset.write_text("+0")
     server.start(program=("-m", "tests.end_to_end.kill_table.faked_time_server"),
-                 env={"LD_PRELOAD": faketime, "FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_NO_CACHE": "1",
+                 env={"LD_PRELOAD": faketime, "FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_CACHE_DURATION": "1",
                       "DONT_FAKE_MONOTONIC": "1"})
-    experiment = WitnessedExperiment(server, tmp_path, trials=9, concurrency=3, steps=100, pause=0.05,
+    experiment = WitnessedExperiment(server, tmp_path, trials=12, concurrency=3, steps=60, pause=0.05,
                                      maxTrialDuration="30m", maxExperimentDuration="3h").launch()
     for jump in ("+3600", "+0", "-3600", "+0"):
         begun = experiment.begun()
-        server.wait_until(lambda: experiment.begun() > begun or experiment.begun() == 9, 60, "trials go on")  # noqa: B023
-        offset.write_text(jump)
+        server.wait_until(lambda: experiment.begun() >= min(begun + 3, 12), 120, "trials go on")  # noqa: B023
+        offset.with_suffix(".new").write_text(jump)
+        offset.with_suffix(".new").replace(offset)
     experiment.nothing_is_lost()
+    wrong_by = clocks_of_keepers(server, experiment)
+    assert max(wrong_by) > 1800, "some keepers began in the hour that was ahead"
+    assert min(wrong_by) < -1800, "and some in the one that had been before"

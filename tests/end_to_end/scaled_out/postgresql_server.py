@@ -50,11 +50,17 @@ def programs_folder() -> Path:
 class PostgresqlServer:
     """``start``, ``stop`` and ``kill`` as often as wanted; ``close`` removes everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, faketime: str = "") -> None:
+        """``faketime``: the library of that name, for a server whose clock can be set; see ``set_clock``."""
         self._programs = programs_folder()
         self._folder = UnprivilegedFolder("pg")
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
+        self._environment = dict(os.environ)
+        if faketime:
+            self._environment |= {"LD_PRELOAD": faketime, "FAKETIME_TIMESTAMP_FILE": str(self._clock_file),
+                                  "FAKETIME_CACHE_DURATION": "1", "DONT_FAKE_MONOTONIC": "1"}
+            self.set_clock("+0")
         #: Of the user ``admin`` in every database of ``new_database``; "" before the first of them is made.
         self.token = ""
         subprocess.run([self._programs / "initdb", "-D", self._data, "-U", ROLE, "-A", "trust", "-E", "UTF8",
@@ -64,6 +70,16 @@ class PostgresqlServer:
     @property
     def _data(self) -> Path:
         return self._folder.path / "data"
+
+    @property
+    def _clock_file(self) -> Path:
+        return self._folder.path / "clock"
+
+    def set_clock(self, offset: str) -> None:
+        """Put the clock of a server with faketime forward (``"+3600"``, seconds) or back, by the machine's."""
+        ready = self._clock_file.with_suffix(".new")
+        ready.write_text(offset)
+        ready.replace(self._clock_file)
 
     @property
     def log_file(self) -> Path:
@@ -86,7 +102,7 @@ class PostgresqlServer:
                         [self._programs / "postgres", "-D", self._data, "-k", self._folder.path, "-h", "",
                          "-c", "fsync=off", "-c", "full_page_writes=off"], cwd=self._folder.path,
                         stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                        **self._folder.run_as)
+                        env=self._environment, **self._folder.run_as)
             try:
                 self._connect("postgres").close()
                 return self

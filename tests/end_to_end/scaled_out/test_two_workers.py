@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
+from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 from tests.end_to_end.scaled_out.several_processes import Installation, is_traceback_free
 from tests.fakes.ssh_machine import SshMachine
 
@@ -113,3 +115,36 @@ def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes_up(
     assert after == before, "it wrote nothing else after it woke up"
     assert installation.writes_of(other)["experiments_attempt"]
     assert is_traceback_free(sleeper.log()), sleeper.log()
+
+
+def ahead(installation: Installation) -> float:
+    """By how many seconds the database's clock is ahead of this machine's."""
+    [(seconds,)] = installation.rows("SELECT extract(epoch FROM clock_timestamp())::float8 - %s", time.time())
+    return float(seconds)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.slow
+@pytest.mark.kill_table("PostgreSQL's clock jumps an hour forward and back while two workers run")
+def test_a_database_whose_clock_jumps_an_hour_forward_and_back_loses_nothing(faketime: str, tmp_path: Path,
+                                                                            seed: int) -> None:
+    with ExitStack() as stack:
+        postgresql = PostgresqlServer(faketime)
+        stack.callback(postgresql.close)
+        postgresql.start()
+        installation = Installation(tmp_path, postgresql.new_database(), postgresql.token)
+        stack.callback(installation.close)
+        web, *workers = [process.start() for process in (
+            installation.web("web"), installation.worker("one"), installation.worker("two"))]
+        experiment = WitnessedExperiment(
+            web, tmp_path / "experiment", trials=12, concurrency=3, steps=30, pause=0.1, maxTrialDuration="30m",
+            platform={"platform": "scripted_anywhere", "folder": str(tmp_path / "cluster")}).launch()
+        for hours in (1, 0, -1, 0):
+            begun = experiment.begun()
+            web.wait_until(lambda: experiment.begun() >= min(begun + 3, 12), 120, "trials go on")  # noqa: B023
+            postgresql.set_clock(f"{hours * 3600:+}")
+            web.wait_until(lambda: abs(ahead(installation) - hours * 3600) < 600,  # noqa: B023
+                           what="PostgreSQL has the clock it was given")
+        experiment.nothing_is_lost()
+        for process in (web, *workers):
+            assert is_traceback_free(process.log()), process.log()
