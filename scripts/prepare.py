@@ -75,13 +75,17 @@ class Checkout:
         self._once(list_file.replace("/", "-"), what, lists,
                    lambda: self._pip(what, ["-r", str(self.root / list_file)]))
 
-    def browser_libraries(self) -> None:
-        """Fills ``node_modules`` exactly as package-lock.json says."""
-        names = ("package.json", "package-lock.json", ".npmrc")
+    def browser_libraries(self, *, for_tests: bool = False) -> None:
+        """Fills ``node_modules`` exactly as package-lock.json says; what only tests use comes with ``for_tests``."""
+        lists = [self.root / name for name in ("package.json", "package-lock.json", ".npmrc")]
+        of_tests, of_server = "browser-libraries-of-tests", "browser-libraries"
         if not (self.root / "node_modules").is_dir():
-            self._stamp("browser-libraries").unlink(missing_ok=True)
-        self._once("browser-libraries", "the browser libraries", [self.root / name for name in names],
-                   self._fetch_libraries)
+            for step in (of_tests, of_server):
+                self._stamp(step).unlink(missing_ok=True)
+        if for_tests:
+            self._once(of_tests, "the browser libraries", lists, lambda: self._fetch_libraries("--include=dev"))
+        elif not self._is_done(of_tests, lists):  # that brought these, too
+            self._once(of_server, "the browser libraries", lists, lambda: self._fetch_libraries("--omit=dev"))
 
     def write_constraints(self) -> None:
         """Brings requirements/constraints.txt up to what is installed.
@@ -124,15 +128,15 @@ class Checkout:
                 "Is this machine connected? Behind a proxy set HTTPS_PROXY; for a mirror of the package index, set it "
                 "with \"pip config\". Then try again: what was finished is kept.")
 
-    def _fetch_libraries(self) -> None:
-        self._npm_ci()
+    def _fetch_libraries(self, which: str) -> None:
+        self._npm_ci(which)
         # the server sends the .gz beside a file instead of it: a first visit fetches a third of the bytes
         for path in (self.root / "node_modules").rglob("*"):
             if path.suffix in (".js", ".css") and path.is_file() and path.stat().st_size > WORTH_COMPRESSING:
                 path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
 
-    def _npm_ci(self) -> None:
-        arguments = ["ci", "--omit=dev", "--no-audit", "--no-fund", "--loglevel=error"]
+    def _npm_ci(self, which: str) -> None:
+        arguments = ["ci", which, "--no-audit", "--no-fund", "--loglevel=error"]
         done = subprocess.run([*self._npm(), *arguments], cwd=self.root, stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, env=self._node_environment(), check=False)
         if done.returncode != 0:
@@ -170,19 +174,27 @@ class Checkout:
     def _stamp(self, step: str) -> Path:
         return self.venv / "prepared" / step
 
-    def _once(self, step: str, what: str, depends_on: list[Path], work: Callable[[], None]) -> None:
+    def _is_done(self, step: str, depends_on: list[Path]) -> bool:
+        stamp = self._stamp(step)
+        return stamp.exists() and stamp.read_text() == self._digest(depends_on)
+
+    @staticmethod
+    def _digest(depends_on: list[Path]) -> str:
         digest = hashlib.sha256()
         for path in depends_on:
             digest.update(path.read_bytes())
-        stamp = self._stamp(step)
-        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return digest.hexdigest()
+
+    def _once(self, step: str, what: str, depends_on: list[Path], work: Callable[[], None]) -> None:
+        if self._is_done(step, depends_on):
             return
+        stamp = self._stamp(step)
         say(f"Installing {what} ...")
         begun = time.monotonic()
         stamp.unlink(missing_ok=True)
         work()
         stamp.parent.mkdir(exist_ok=True)
-        stamp.write_text(digest.hexdigest())
+        stamp.write_text(self._digest(depends_on))
         say(f"  done in {time.monotonic() - begun:.0f} s")
 
 
@@ -231,7 +243,7 @@ def main(arguments: list[str]) -> int:
             checkout.serve(arguments[1:])
         else:
             checkout.python_packages("requirements/dev.txt", "the Python packages of the tests")
-            checkout.browser_libraries()
+            checkout.browser_libraries(for_tests=True)
             debian_packages.install(checkout.root / "requirements" / "debian.txt", say)
     except StepFailed as error:
         print(f"\n{error}", file=sys.stderr)

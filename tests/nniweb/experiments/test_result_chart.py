@@ -36,7 +36,7 @@ def test_all_sparklines_of_a_page_take_one_query(make_experiment: Make, django_a
     experiments = [make_experiment() for _ in range(3)]
     for experiment in experiments:
         add_trials(experiment, [3.0, 2.0, 1.0])
-    with django_assert_num_queries(4):  # type: ignore[attr-defined]
+    with django_assert_num_queries(1):  # type: ignore[attr-defined]
         found = improvements_of([experiment.pk for experiment in experiments])
     assert all(len(points) == 3 for points in found.values())
 
