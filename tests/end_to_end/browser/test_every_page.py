@@ -1,0 +1,90 @@
+"""What holds for every page: axe-core finds nothing serious, in both themes; all of it is reached by keyboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nniweb.dashboard.experiment_tabs.head import TABS
+from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.running_server import ROOT, RunningServer
+
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+#: Page -> its address; {experiment}, {trial} and {cluster} are filled in.
+PAGES = {
+    "experiments": "/", "experiments, none found": "/?q=nothing-like-it", "new experiment": "/new/",
+    "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
+    "no such page": "/nowhere/", "sign-in": "/sign-in/",
+    **{f"experiment: {title}": "/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
+       for name, title in TABS.items()},
+}
+#: What can be used, as far as it is shown; a group of radio buttons is one stop of the Tab key.
+USABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
+    .filter((element) => element.checkVisibility({visibilityProperty: true}) && !element.disabled
+        && element.tabIndex >= 0 && !["hidden", "radio"].includes(element.type) && !element.closest("[inert]"))
+    .map((element, number) => { element.dataset.stop = number; return element.outerHTML.slice(0, 120); })"""
+
+
+@pytest.fixture(scope="module")
+def addresses(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Something of everything to look at: a running trial, one that succeeded and one that failed."""
+    trials = LedTrials(server, tmp_path_factory.mktemp("code"), trialConcurrency=3)
+    trials.tell(0, "print words\\n", "metric 0.25", "metric 0.5", "final 0.75", "end")
+    trials.tell(1, "metric 0.5", "fail no such data set")
+    trials.tell(2, "metric 0.125", "print more words\\n")
+
+    def wanted() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = server.get(f"experiments/{trials.experiment}/trials/")["results"]
+        return rows if [row["status"] for row in rows] == ["SUCCEEDED", "FAILED", "RUNNING"] else []
+
+    rows = server.wait_until(wanted, what="one trial succeeded, one failed, one runs")
+    cluster = server.get("clusters/")["results"][0]["id"]
+    yield {"experiment": trials.experiment, "trial": rows[0]["id"], "cluster": cluster}
+    trials.tell(2, "end")
+
+
+def serious_violations(page: Any, **options: Any) -> list[str]:
+    """What axe-core finds, of impact serious or critical."""
+    found = page.evaluate("options => axe.run(document, {resultTypes: ['violations'], ...options})", options)
+    return [f"{violation['id']}: {violation['help']}\n    " + "\n    ".join(
+        f"{node['html'][:200]} {node['failureSummary']}" for node in violation["nodes"][:5])
+        for violation in found["violations"] if violation["impact"] in ("serious", "critical")]
+
+
+def not_reached_by_tab(page: Any) -> list[str]:
+    """What can be used but is no stop of the Tab key, as HTML."""
+    usable = page.evaluate(USABLE)
+    page.evaluate("document.activeElement.blur()")
+    left = set(range(len(usable)))
+    for _ in range(2 * len(usable) + 10):
+        page.keyboard.press("Tab")
+        stop = page.evaluate("document.activeElement.dataset.stop ?? ''")
+        left -= {int(stop)} if re.fullmatch(r"\d+", stop) else set()
+        if not left:
+            break
+    return [usable[number] for number in sorted(left)]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_can_be_read_and_used_by_everybody(server: RunningServer, open_page: Any, addresses: dict[str, str],
+                                                  name: str) -> None:
+    page = open_page(server, PAGES[name].format(**addresses), signed_in=name != "sign-in")
+    page.allow("status of 404")
+    page.wait_for_load_state("networkidle")
+    page.evaluate(AXE.read_text())
+    assert not serious_violations(page)
+    page.emulate_media(color_scheme="dark")
+    assert not serious_violations(page, runOnly=["color-contrast"])
+    assert not not_reached_by_tab(page)
+
+
+def test_these_checks_find_what_they_look_for(server: RunningServer, open_page: Any) -> None:
+    page = open_page(server, "/clusters/")
+    page.evaluate(AXE.read_text())
+    page.evaluate("document.getElementById('main').insertAdjacentHTML('beforeend', '<button></button>')")
+    assert [text.partition(":")[0] for text in serious_violations(page)] == ["button-name"]
+    page.evaluate("document.addEventListener('keydown', (event) => event.preventDefault())")
+    assert len(not_reached_by_tab(page)) > 5, "the Tab key is dead"
