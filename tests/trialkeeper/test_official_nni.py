@@ -59,6 +59,13 @@ nni.get_next_parameter()
 for value in (numpy.float32(0.5), numpy.int64(3), numpy.bool_(True), {'default': numpy.float64(0.25)}):
     nni.report_intermediate_result(value)
 """
+ODD_VALUES = """
+import numpy
+nni.get_next_parameter()
+for value in (numpy.array([1.5, 2]), numpy.array([[1, 2], [3, 4]], dtype='int8').T, numpy.array([[1]]),
+              numpy.array(3.0), numpy.array([]), numpy.array(['a', 'b']), {3, 1}, 1 + 2j, numpy.complex128(1j), (1, 2), {'default': {2}}):
+    nni.report_intermediate_result(value)
+"""
 CASES: dict[str, tuple[str, list[Any], dict[str, str | None]]] = {
     "all calls": (CALLS, [PARAMETERS], {"MULTI_PHASE": "false"}),
     "several phases": (PHASES, [{"x": 1}, {"x": 2}, {"x": 3}, None], {"MULTI_PHASE": "true"}),
@@ -66,6 +73,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, str | None]]] = {
     "without a manager": (STANDALONE, [], dict.fromkeys(
         ["NNI_PLATFORM", "NNI_EXP_ID", "NNI_TRIAL_JOB_ID", "NNI_TRIAL_SEQ_ID", "NNI_SYS_DIR", "NNI_OUTPUT_DIR"])),
     "numbers of numpy": (NUMPY, [PARAMETERS], {}),
+    "arrays, sets, complex numbers": (ODD_VALUES, [PARAMETERS], {}),
 }
 
 

@@ -23,7 +23,10 @@ def _encode_object(value: Any) -> object:
         if getattr(value, "shape", ()) == () and not hasattr(value, "__array_finalize__"):
             return value.item()
         if type(value).__name__ == "ndarray":
-            return {"__ndarray__": value.tolist(), "dtype": str(value.dtype), "shape": list(value.shape)}
+            form = {"__ndarray__": value.tolist(), "dtype": str(value.dtype), "shape": list(value.shape)}
+            if len(value.shape) > 1:  # only then there is an order of the memory
+                form["Corder"] = bool(value.flags["C_CONTIGUOUS"])
+            return form
         return value.item()
     if isinstance(value, complex):
         return {"__complex__": [value.real, value.imag]}
