@@ -74,6 +74,11 @@ class TrialOptions(SettingsModel):
         """The trial's command where the file gives it among the options instead of in trialCommand; "" for none."""
         return ""
 
+    def lacks_share(self, path: str, settings: ClusterSettings) -> str:
+        """Of a file with sharedStorage: what to write instead where jobs will certainly have nothing at its
+        remoteMountPoint, a sentence; "" where they have it, or may."""
+        return ""
+
     def with_gpus(self, gpu_number: int | None) -> Self:
         """For a rehearsal: with trialGpuNumber written where these options leave the number of GPUs to it."""
         return self

@@ -108,7 +108,8 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
                       "trainingService")
     cluster = found or cluster_of_section(_section(settings), owner)
     check_that_trials_share_a_folder(settings, platform, cluster)
-    findings = _rehearse(cluster, section, options.with_gpus(settings.trial_gpu_number))
+    share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
+    findings = _rehearse(cluster, section, options.with_gpus(settings.trial_gpu_number), share)
     _may_fetch(code, owner)
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else _code_size(platform, options, settings)
@@ -303,11 +304,14 @@ def _callback_url(settings: ExperimentSettings) -> str:
     return f"http://{address}" if ":" in address else f"http://{address}:{django_settings.PORT}"
 
 
-def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialOptions) -> list[RehearsalFinding]:
+def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
+              share: str) -> list[RehearsalFinding]:
     is_draft = cluster.pk is None
     try:
         service = build_service(cluster, replacing=section.secrets if section and is_draft else None)
         try:
+            if share and (lacking := options.lacks_share(share, service.settings)):
+                raise Refused(lacking, "sharedStorage")
             findings = service.rehearse(quick=True, options=options)
         finally:
             service.clean_up()

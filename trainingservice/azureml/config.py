@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.container_path import ContainerPath
+from trainingservice.container_path import ContainerPath, is_below
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
 HttpsAddress = Annotated[str, StringConstraints(pattern=r"^https://[^\s/?#]+/?$")]
@@ -109,3 +109,10 @@ class AzureMlTrialOptions(TrialOptions):
                                     "for other machines, else log. (Not in NNI.)")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")
+
+    def lacks_share(self, path: str, settings: ClusterSettings) -> str:
+        if is_below(path, self.writable_mounts):
+            return ""
+        return (f"jobs on Azure ML will have nothing at {path}, because a container there may mount nothing itself. "
+                "Register the store that this describes as a datastore of the workspace, and give it in the field "
+                f"writableMounts, such as writableMounts: {{{path}: azureml://datastores/lab/paths/nni/}}")

@@ -59,6 +59,9 @@ class AzureMlTrainingService(PollingTrainingService):
             context.state_folder / "collected", context.relay_urls,
             lambda experiment, name: LogJournal(self._history, self._workspace, _job_name(experiment, name)),
             context.clock, self.log_interval)
+        #: Jobs of ours that the workspace does not list: somebody archived them, say. They are asked for by name, so
+        #: that nobody looks for them through all of its jobs at each question.
+        self._unlisted: set[str] = set()
         self._submitting = threading.Lock()
         #: What the workspace has of snapshots and images: our key -> its id.
         self._uploaded: dict[str, str] = {}
@@ -93,12 +96,15 @@ class AzureMlTrainingService(PollingTrainingService):
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         found: dict[str, SeenJob] = {}
         names = {_job_name(job.form.experiment_id, job.id): job for job in jobs}
-        if len(jobs) > ONE_BY_ONE:
+        sought = names.keys() - self._unlisted
+        if len(sought) > ONE_BY_ONE:
             for seen in self._workspace.jobs():
-                if seen.name in names:
+                if seen.name in sought:
                     found[seen.name] = seen
-                    if len(found) == len(names):
+                    if len(found) == len(sought):
                         break
+            self._unlisted |= {name for name in sought - found.keys()
+                               if not is_new(names[name], self.context.clock(), NOT_THERE_YET)}
         answers: dict[str, Observation | None] = {}
         for name, job in names.items():
             try:
@@ -125,6 +131,7 @@ class AzureMlTrainingService(PollingTrainingService):
             self._tombstone(job.id).unlink(missing_ok=True)
 
     def job_ended(self, job: TrialJobDetail) -> None:
+        self._unlisted -= {_job_name(job.form.experiment_id, job.id)}
         self._journals.finish(job.id)
 
     # --- how -------------------------------------------------------------------------------

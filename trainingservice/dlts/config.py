@@ -13,13 +13,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.container_path import ContainerPath
+from trainingservice.container_path import ContainerPath, is_below
 from trainingservice.web_address import web_address
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
 
 #: Inside a job of DLTS these say who and where one is; a server that runs as a job needs no settings for it.
 TEAM_VARIABLE, EMAIL_VARIABLE, PASSWORD_VARIABLE = "DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"
+#: What each job has beside the account's home folder.
+MOUNTED_THERE = ("/data", "/work", "/job")
 
 
 class DltsClusterSettings(ClusterSettings):
@@ -108,3 +110,12 @@ class DltsTrialOptions(TrialOptions):
                                     "or is a job of the cluster; else the home folder.")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted, and without effect: each trial is a job of its own here.")
+
+    def lacks_share(self, path: str, settings: ClusterSettings) -> str:
+        assert isinstance(settings, DltsClusterSettings)
+        there = [settings.home_there, *(folder for folder in (f"/home/{settings.alias}", *MOUNTED_THERE)
+                                        if folder != settings.home_there)]
+        if is_below(path, there):
+            return ""
+        return (f"jobs on DLTS will have nothing at {path}: they have the cluster's own folders and mount nothing "
+                f"else. Let remoteMountPoint be a folder below {' or '.join((there[0], '/data'))}, which all jobs have")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,18 @@ import yaml
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.openpai.config import OpenPaiClusterSettings
 from trainingservice.openpai.protocol_schema import document_text
+from trainingservice.polling import MustWait
 from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
 
 #: Jobs that one question about all of them brings at most, the newest first.
 MOST_LISTED = 1000
 #: A log-in refused so is tried again after so many seconds.
 RETRY_AFTER_REFUSAL = 30.0
+#: The HiveD scheduler refuses what goes beyond the virtual cluster's quota like a document that is wrong. A request
+#: that no SKU can meet is refused in other words, and for good.
+_NO_QUOTA = re.compile(r"\bquota\b|exceed\w* .*\b(vc|virtual cluster)\b", re.IGNORECASE | re.DOTALL)
+#: Seconds until a job is tried again that there was no quota for.
+QUOTA_PAUSE = 60.0
 
 
 class NameTaken(PermanentError):
@@ -80,7 +87,7 @@ class OpenPaiApi:
     # --- jobs ------------------------------------------------------------------------------
 
     def submit(self, document: Mapping[str, Any]) -> None:
-        """Raises NameTaken, PermanentError with what is wrong with the document, TemporaryError."""
+        """Raises NameTaken, PermanentError with what is wrong with the document, MustWait (quota), TemporaryError."""
         answer = self._call("POST", "api/v2/jobs", body=document_text(document), headers={"Content-Type": "text/yaml"})
         if self._is_said_by_openpai(answer):
             return
@@ -103,6 +110,11 @@ class OpenPaiApi:
             raise PermanentError(f"{self.where} does not know a storage of the job ({_storage_names(document)}) for "
                                  f"user {self._settings.username}: {refusal.message} Correct storageConfigName, "
                                  "storages, or extras.storages of openpaiConfig.")
+        if answer.status == 400 and _NO_QUOTA.search(refusal.message):
+            queue = (document.get("defaults") or {}).get("virtualCluster") or "default"
+            raise MustWait(f"{self.where} has no quota for the job in the virtual cluster {queue!r}: {refusal.message} "
+                           "It is tried again each minute; ask for fewer GPUs, or another skuType or virtualCluster, "
+                           "if it never will have.", retry_after=QUOTA_PAUSE)
         raise PermanentError(f"{self.where} refuses the job (HTTP {answer.status} {refusal.code}): {refusal.message}")
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import yaml
 from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.container_path import ContainerPath
+from trainingservice.container_path import ContainerPath, is_below
 from trainingservice.memory_size import Megabytes
 from trainingservice.openpai.protocol_schema import own_document_problems
 from trainingservice.web_address import web_address
@@ -127,6 +127,17 @@ class OpenPaiTrialOptions(TrialOptions):
                                     "the storage. (Not in NNI.)")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")
+
+    def lacks_share(self, path: str, settings: ClusterSettings) -> str:
+        assert isinstance(settings, OpenPaiClusterSettings)
+        own = ((self.openpai_config or {}).get("extras") or {}).get("storages") or []
+        in_document = [str(entry.get("mountPath") or f"/mnt/{entry.get('name')}") for entry in own
+                       if isinstance(entry, dict)]
+        if is_below(path, [settings.container_storage_mount_point, *self.storages.values(), *in_document]):
+            return ""
+        return (f"jobs on OpenPAI will have nothing at {path}, because a container there may mount nothing itself. "
+                "Give the cluster's storage that this describes in the field storages, by its name in the cluster, "
+                f"such as storages: {{lab-nfs: {path}}}; your profile page in the web portal names those you may use")
 
     @model_validator(mode="before")
     @classmethod

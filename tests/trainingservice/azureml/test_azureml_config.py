@@ -6,7 +6,7 @@ import pytest
 
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.config.errors import ConfigInvalid
-from trainingservice.azureml.config import AzureMlClusterSettings
+from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialOptions
 from trainingservice.azureml.service import AzureMlTrainingService
 from trainingservice.base import ServiceContext
 
@@ -95,3 +95,15 @@ def test_without_the_library_the_rehearsal_says_how_to_install_it(tmp_path, monk
     findings = service.rehearse(quick=True)
     assert [finding.blocks for finding in findings] == [True]
     assert "pip install -r requirements/azure.txt" in findings[0].message
+
+
+@pytest.mark.parametrize(("mounts", "is_there"), [
+    ({}, False), ({"/mnt/there": "azureml://datastores/lab/paths/nni/"}, True),
+    ({"/mnt": "azureml://datastores/lab/paths/nni/"}, True),
+    ({"/mnt/th": "azureml://datastores/lab/paths/nni/"}, False)])
+def test_what_shared_storage_describes_must_be_a_writable_mount(mounts, is_there) -> None:
+    options = AzureMlTrialOptions(writable_mounts=mounts)
+    said = options.lacks_share("/mnt/there", AzureMlClusterSettings(
+        subscription_id="s", resource_group="g", workspace_name="w", compute_target="c"))
+    assert (said == "") is is_there
+    assert is_there or "writableMounts: {/mnt/there: azureml://" in said

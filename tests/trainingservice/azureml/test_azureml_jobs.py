@@ -15,6 +15,7 @@ from tests.trainingservice.jobs_of_tests import (
     failed_with,
     lasting,
 )
+from trainingservice.azureml import service as service_module
 from trainingservice.azureml.config import AzureMlTrialOptions
 from trainingservice.azureml.states import STATUSES, observed_status
 from trainingservice.trial_job_status import TrialJobStatus
@@ -368,3 +369,34 @@ def test_no_status_that_the_sdk_knows_is_forgotten():
     from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
 
     assert {word.value.lower() for word in JobStatus} <= set(STATUSES)
+
+
+def test_a_job_that_somebody_archived_is_asked_for_by_name(bench, platform, workspace, monkeypatch):
+    """Not looked for through all jobs of the workspace at each question."""
+    monkeypatch.setattr(service_module, "NOT_THERE_YET", 0.0)
+    workspace.held = True
+    service = bench.open_service()
+    forms = [bench.form("true") for _ in range(service_module.ONE_BY_ONE + 2)]
+    for form in forms:
+        service.submit_trial_job(form)
+    bench.wait("all are submitted", lambda: all(service.get_trial_job(form.job_name).url for form in forms))
+    details = [service.get_trial_job(form.job_name) for form in forms]
+    bench.close_service(service)
+    for number in range(30):  # others' jobs, older than ours
+        workspace.jobs[f"other{number}"] = Job(f"other{number}", {"jobType": "Command"}, created=-number)
+    archived = next(job for job in workspace.jobs.values() if forms[0].job_name in job.name)
+    archived.hidden = True
+    asking = platform.new_service(bench.context())
+
+    def asked() -> tuple[int, list[str]]:
+        before = len(workspace.requests)
+        assert [seen for seen in asking.observe_jobs(details).values() if seen is None] == []
+        paths = [request.path.removeprefix(azureml_workspace.W) for request in workspace.requests[before:]]
+        return paths.count("/jobs"), [path for path in paths if path.startswith("/jobs/")]
+
+    by_name = f"/jobs/{archived.name}"
+    assert asked() == (4, [by_name]), "all pages, to find out"
+    assert asked() == (1, [by_name])
+    asking.job_ended(details[0])
+    assert asked() == (4, [by_name]), "what has ended is forgotten"
+    asking.clean_up()

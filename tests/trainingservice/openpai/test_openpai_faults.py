@@ -460,3 +460,25 @@ def test_on_the_storage_others_may_read_the_journal_and_find_no_token(bench, clu
     for path in cluster.export.rglob("*"):
         assert not path.is_file() or form.keeper.token.encode() not in path.read_bytes(), path
     assert "secrets" not in cluster.job(name_of(form)).document
+
+
+@pytest.mark.parametrize("said", ["Hived error: exceed V100 quota in vc default.",
+                                  "HiveD: taskrole a asks for 8 cells, which exceeds what the virtual cluster owns"])
+def test_a_job_that_there_is_no_quota_for_waits_with_the_schedulers_words(bench, cluster, monkeypatch, said):
+    from trainingservice.openpai import api as module
+    monkeypatch.setattr(module, "QUOTA_PAUSE", 0.2)
+    cluster.script(error(400, "InvalidProtocolError", said), times=1_000_000, **SUBMIT)
+    service = bench.open_service()
+    form = bench.form("echo worked")
+    service.submit_trial_job(form)
+    waited = bench.wait("it waits", lambda: "quota" in (text := service.get_trial_job(form.job_name).message) and text)
+    assert said in waited
+    assert "tried again each minute" in waited
+    assert service.trouble == ""
+    cluster.unscript()
+    bench.wait_for_end(service, form)
+
+
+def test_a_request_that_no_sku_can_meet_is_refused_for_good(bench, cluster):
+    cluster.script(error(400, "InvalidProtocolError", "Hived error: K80 does not have enough memory"), **SUBMIT)
+    assert "K80 does not have enough memory" in failed_with(bench, bench.open_service(), bench.form())
