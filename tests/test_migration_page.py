@@ -28,7 +28,7 @@ def said_of(verb: str) -> list[str]:
         group = ""
         for part in cell.split(", "):
             word, _, rest = part.partition(" ")
-            if word in VERBS and (rest or not VERBS.get(group)):
+            if word in VERBS and (rest or word not in VERBS.get(group, [])):
                 group, part = word, rest
             if group == verb:
                 found.append(part)

@@ -63,7 +63,8 @@ ODD_VALUES = """
 import numpy
 nni.get_next_parameter()
 for value in (numpy.array([1.5, 2]), numpy.array([[1, 2], [3, 4]], dtype='int8').T, numpy.array([[1]]),
-              numpy.array(3.0), numpy.array([]), numpy.array(['a', 'b']), {3, 1}, 1 + 2j, numpy.complex128(1j), (1, 2), {'default': {2}}):
+              numpy.array(3.0), numpy.array([]), numpy.array(['a', 'b']), {3, 1}, 1 + 2j, numpy.complex128(1j),
+              (1, 2), {'default': {2}}):
     nni.report_intermediate_result(value)
 """
 CASES: dict[str, tuple[str, list[Any], dict[str, str | None]]] = {
