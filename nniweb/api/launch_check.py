@@ -27,6 +27,7 @@ class CheckedLaunchSerializer(serializers.Serializer[Any]):
     trial_concurrency = serializers.IntegerField()
     max_trial_number = serializers.IntegerField(allow_null=True)
     parameters = serializers.ListField(child=serializers.CharField(), help_text="Names in the search space.")
+    search_space = serializers.DictField(help_text="As it was read, from the config or from a file that it names.")
     code_folder = serializers.CharField(allow_null=True, help_text="On the server.")
     code_size = CodeSizeSerializer(allow_null=True, help_text="null where trials run in the folder itself.")
     code_from = serializers.CharField(allow_null=True, help_text="The repository that it would be fetched from, after "
@@ -43,6 +44,7 @@ def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, An
         "platform": checked.platform.platform, "cluster": None if checked.cluster_is_new else checked.cluster.name,
         "tuner": settings.tuner.name or settings.tuner.class_name or "",
         "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
-        "parameters": list(settings.search_space), "code_folder": None if folder is None else str(folder),
+        "parameters": list(settings.search_space), "search_space": settings.search_space,
+        "code_folder": None if folder is None else str(folder),
         "code_size": checked.code_size, "code_from": checked.code_from,
         "findings": checked.findings, "notes": parsed.notes}).data)

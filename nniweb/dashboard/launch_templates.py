@@ -1,12 +1,16 @@
 """What a new experiment can start from: a sketch, the bundled examples, an experiment of before."""
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from django.conf import settings
+from django.db.models import QuerySet
 
-from nniweb.experiments.models import Experiment
+from nniweb.experiments.cloning import clone_of
+from nniweb.experiments.config.field_editing import document_text
+from nniweb.experiments.models import Cluster, Experiment, User
 
 #: For people who come with a script of their own.
 SKETCH = """\
@@ -33,6 +37,12 @@ class LaunchTemplate:
     text: str
     #: Where its code is on this server; "" where the person brings it.
     folder: str = ""
+    #: The experiment whose kept code it takes.
+    code_of: str = ""
+    #: Fields of the form: where the code is fetched from.
+    git: Mapping[str, str] = field(default_factory=dict)
+    #: What the person should know.
+    notes: tuple[str, ...] = ()
 
 
 @functools.cache
@@ -56,6 +66,17 @@ def _heading(page: Path) -> str:
         return ""
 
 
-def from_experiment(experiment: Experiment) -> LaunchTemplate:
-    """The file an experiment was launched with, its secrets masked, and where its code is."""
-    return LaunchTemplate(experiment.public_id, experiment.name, experiment.config_text, experiment.code_folder)
+def of_clone(experiment: Experiment, user: User) -> LaunchTemplate:
+    """An earlier experiment to have again."""
+    clone = clone_of(experiment, user)
+    git = {f"git_{key}": value for key, value in clone.git.document().items()} if clone.git else {}
+    return LaunchTemplate(experiment.public_id, experiment.name, clone.config, clone.base_directory, clone.code_of, git,
+                          tuple(clone.notes))
+
+
+def field_start(clusters: QuerySet[Cluster]) -> str:
+    """What somebody who goes field by field begins with: the sketch without its comments, where there is a cluster."""
+    sketch, _, platform = SKETCH.partition("trainingService")
+    lines = [line for line in sketch.splitlines(keepends=True) if not line.startswith("#")]
+    first = clusters.first()
+    return "".join(lines) + (document_text({"cluster": first.name}) if first else f"trainingService{platform}")

@@ -1,4 +1,4 @@
-"""The page that launches: a config is pasted, checked and launched, by the same code as over REST."""
+"""The page that launches: a config comes in one of four ways, is checked and launched by the same code as over REST."""
 
 from typing import Any
 
@@ -8,15 +8,26 @@ from django.urls import reverse
 from django.views import View
 
 from nniweb.api.launch_check import check_document
+from nniweb.api.launch_code import CODE_FIELDS
 from nniweb.api.launch_request import checked_form, from_form
-from nniweb.dashboard.launch_templates import LaunchTemplate, from_experiment, launch_templates
+from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone
 from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.launching import launch
-from nniweb.experiments.models import User
+from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.visibility import visible_clusters, visible_experiments
+from nniweb.tuning.algorithms import ASSESSORS, TUNERS
+from nniweb.tuning.search_space_parser import ALL_TYPES
+from trainingservice.code_archive import MAX_BYTES, MAX_FILES
+from trainingservice.ignore_rules import IGNORE_FILE
 
 #: Fields of the form besides the config's text, and what people call them.
-FIELDS = {"base_directory": "Code folder", "code": "Code archive", "cluster": "Cluster", "config": "The file"}
+FIELDS = {"base_directory": "Code folder", "code": "Code", "code_of": "Code", "cluster": "Cluster",
+          "config": "The file", "git_url": "Repository", "git_ref": "Branch", "git_folder": "Folder of it",
+          "git_token": "Token"}
+#: Ways to a config, and what people call them.
+WAYS = {"template": "A template", "file": "A config file", "clone": "An earlier experiment", "fields": "Field by field"}
+#: Experiments that are offered to start from.
+MOST_EARLIER = 12
 
 
 class NewExperiment(View):
@@ -24,32 +35,37 @@ class NewExperiment(View):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         user = _user(request)
-        start = self._start(request, user)
-        return self._page(request, {"config": start.text, "base_directory": start.folder if user.is_admin else "",
-                                    "cluster": request.GET.get("cluster", "")}, start=start.name)
+        way, start = self._start(request, user)
+        given = {"config": start.text, "base_directory": start.folder if user.is_admin else "",
+                 "cluster": request.GET.get("cluster", ""), "code_of": start.code_of, **start.git}
+        return self._page(request, given, way=way, start=start)
 
     @staticmethod
-    def _start(request: HttpRequest, user: User) -> LaunchTemplate:
+    def _start(request: HttpRequest, user: User) -> tuple[str, LaunchTemplate]:
         if name := request.GET.get("template"):
             try:
-                return launch_templates()[name]
+                return "template", launch_templates()[name]
             except KeyError:
                 raise Http404 from None
-        if public_id := request.GET.get("from"):
-            experiment = visible_experiments(user).filter(public_id=public_id).first()
-            if experiment is None:
+        if public_id := request.GET.get("clone") or request.GET.get("from"):
+            found = visible_experiments(user).select_related("cluster", "code").filter(public_id=public_id).first()
+            if found is None or not user.may_change:
                 raise Http404
-            return from_experiment(experiment)
-        return LaunchTemplate("", "", "")
+            return "clone", of_clone(found, user)
+        way = request.GET.get("way", "template")
+        if way not in WAYS:
+            raise Http404
+        return way, LaunchTemplate("", "", field_start(_clusters(user)) if way == "fields" else "")
 
     def post(self, request: HttpRequest) -> HttpResponseBase:
         user = _user(request)
         # browsers send lines of a text area with CR and LF
         text = request.POST.get("config", "").replace("\r\n", "\n")
-        given = {"config": text, "base_directory": request.POST.get("base_directory", "").strip(),
-                 "cluster": request.POST.get("cluster", "")}
+        given = {name: request.POST.get(name, "").strip() for name in ("base_directory", "cluster", *CODE_FIELDS)}
+        given["config"] = text
         form = {**{name: value for name, value in given.items() if value},
                 **({"code": request.FILES["code"]} if "code" in request.FILES else {})}
+        given.pop("git_token")  # what is secret does not come back
         try:
             if not user.may_change:
                 raise ConfigInvalid([ConfigError("", "Your role is viewer: you can look, not launch. Ask an "
@@ -66,18 +82,49 @@ class NewExperiment(View):
 
     @staticmethod
     def _page(request: HttpRequest, given: dict[str, str], *, errors: list[ConfigError] | None = None,
-              checked: dict[str, Any] | None = None, start: str = "") -> HttpResponse:
+              checked: dict[str, Any] | None = None, way: str = "file", start: LaunchTemplate | None = None
+              ) -> HttpResponse:
+        user = _user(request)
         wrong = {error.line for error in errors or []}
         lines = max(1, given["config"].count("\n") + 1)
+        code_of = given["code_of"]
+        kept = visible_experiments(user).filter(public_id=code_of).select_related("code").first() if code_of else None
         return render(request, "dashboard/new_experiment.html", {
             "given": given, "errors": [_shown(error) for error in errors or []], "checked": checked, "start": start,
-            "lines": [(number, number in wrong) for number in range(1, lines + 1)],
-            "templates": launch_templates().values(),
-            "clusters": visible_clusters(_user(request)).filter(enabled=True).order_by("name")})
+            "lines": [(number, number in wrong) for number in range(1, lines + 1)], "way": way, "ways": WAYS,
+            "code_from": _code_from(given, user), "kept": kept, "templates": launch_templates().values(),
+            "earlier": _earlier(user), "clusters": _clusters(user), "tuners": _algorithms(TUNERS),
+            "assessors": _algorithms(ASSESSORS), "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
+            "limits": {"files": MAX_FILES, "bytes": MAX_BYTES, "ignore": IGNORE_FILE}})
+
+
+def _code_from(given: dict[str, str], user: User) -> str:
+    """Which of the ways to bring the code is open at first."""
+    if given["code_of"]:
+        return "earlier"
+    if given.get("git_url"):
+        return "git"
+    return "server" if user.is_admin else "computer"
+
+
+def _clusters(user: User) -> Any:
+    return visible_clusters(user).filter(enabled=True).order_by("name")
+
+
+def _earlier(user: User) -> list[Experiment]:
+    if not user.may_change:
+        return []
+    return list(visible_experiments(user).only("public_id", "name", "status", "created_at")
+                .order_by("-created_at")[:MOST_EARLIER])
+
+
+def _algorithms(algorithms: Any) -> list[dict[str, str]]:
+    return [{"name": each.name, "arguments": ", ".join(name for name in each.class_args.model_fields
+                                                        if name != "optimize_mode")} for each in algorithms]
 
 
 def _shown(error: ConfigError) -> dict[str, Any]:
-    return {"line": error.line, "column": error.column, "message": error.message,
+    return {"line": error.line, "column": error.column, "message": error.message, "path": error.field,
             "input": error.field if error.field in FIELDS and error.line is None else "",
             "field": FIELDS.get(error.field, error.field) if error.line is None else error.field}
 

@@ -94,7 +94,7 @@ def _place(document: dict[str, Any], experiment: Experiment, user: User, notes: 
 def _own_text(experiment: Experiment, document: dict[str, Any], base: str) -> str:
     """The text as it was written, where it comes to the same; "" where it does not, or had secrets."""
     text = experiment.config_text
-    if not text.strip() or MASK in text:
+    if not text.strip() or MASK in text or text.lstrip().startswith("{"):  # JSON was written by a program
         return ""
     try:
         parsed = parse_experiment_config(text, Path(base) if base else None,

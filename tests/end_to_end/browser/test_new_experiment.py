@@ -1,7 +1,12 @@
-"""The page that launches, in a browser: check, errors at their lines, launch; and as a plain form."""
+"""The page that launches, in a browser: four ways to a config, code from where it is, check, errors at their places,
+launch; and as a plain form.
+"""
 
 import io
+import os
+import re
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +14,9 @@ import requests
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.conftest import PATIENCE, sign_in_link
-from tests.end_to_end.running_server import ROOT
+from tests.end_to_end.running_server import ROOT, RunningServer
+from tests.fakes.git_server import GitServer
+from trainingservice.ignore_rules import IgnoreRules
 
 expect.set_options(timeout=PATIENCE)
 CONFIG = """\
@@ -17,12 +24,31 @@ experimentName: from the page
 trialCommand: python3 trial.py
 searchSpaceFile: search_space.json
 trialConcurrency: 2
-maxTrialNumber: 2
+maxTrialNumber: 1
 tuner:
   name: Random
 trainingService:
   platform: local
 """
+TRIAL = "import nni\nnni.report_final_result(nni.get_next_parameter()['x'])\n"
+
+
+@pytest.fixture(scope="module")
+def git(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitServer]:
+    with GitServer(tmp_path_factory.mktemp("git")) as git:
+        yield git
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, git: GitServer) -> Iterator[RunningServer]:
+    """One that fetches from the Git server on this machine."""
+    running = RunningServer(tmp_path_factory.mktemp("server") / "data", {
+        "NNIWEB_GIT_PRIVATE_ADDRESSES": "1", "GIT_SSL_CAINFO": str(git.certificate)})
+    try:
+        running.start().post("clusters/", {"name": "local", "platform": "local", "settings": {}})
+        yield running
+    finally:
+        running.close()
 
 
 @pytest.fixture
@@ -30,7 +56,7 @@ def code(tmp_path: Path) -> Path:
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "search_space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
-    (folder / "trial.py").write_text("import nni\nnni.report_final_result(nni.get_next_parameter()['x'])\n")
+    (folder / "trial.py").write_text(TRIAL)
     return folder
 
 
@@ -47,7 +73,7 @@ def experiments(server) -> int:
 
 
 def test_a_pasted_file_is_checked_and_launched_without_leaving_the_page(server, open_page, code) -> None:
-    page = open_page(server, "/new/")
+    page = open_page(server, "/new/?way=file")
     before = experiments(server)
     editor(page).fill(CONFIG)
     page.get_by_label("Code folder on the server").fill(str(code))
@@ -121,14 +147,26 @@ def test_what_was_typed_is_not_replaced_without_asking(server, open_page) -> Non
     page.wait_for_url("**/new/?template=quadratic")
 
 
+def test_a_chosen_file_takes_the_place_of_the_text(server, open_page, tmp_path) -> None:
+    page = open_page(server, "/new/")
+    page.get_by_role("link", name="A config file").click()
+    (tmp_path / "mine.yml").write_text(CONFIG)
+    page.get_by_label("choose it").set_input_files(tmp_path / "mine.yml")
+    expect(editor(page)).to_have_value(CONFIG)
+    assert page.url.endswith("?way=file"), "a link shows a colleague the same way"
+
+
 def test_code_is_uploaded_and_a_cluster_is_chosen(server, open_page, code, tmp_path) -> None:
     archive = tmp_path / "code.tar.gz"
     with tarfile.open(archive, "w:gz") as packed:
         packed.add(code, arcname=".")
     page = open_page(server, "/new/")
     editor(page).fill(CONFIG.partition("trainingService")[0])
-    page.get_by_label("Or the code as an archive").set_input_files(archive)
+    page.get_by_label("from this computer").check()
+    page.get_by_label("an archive", exact=True).set_input_files(archive)
+    expect(page.locator("#chosen")).to_contain_text("code.tar.gz")
     page.get_by_label("Cluster").select_option("local")
+    expect(editor(page)).to_have_value(re.compile("cluster: local"))
     press(page, "Launch")
     page.wait_for_url("**/experiments/*/")
     experiment = server.wait_for_experiment(page.url.rstrip("/").rpartition("/")[2])
@@ -140,18 +178,223 @@ def test_an_archive_that_is_none_keeps_the_page_as_it_was(server, open_page, tmp
     page = open_page(server, "/new/")
     editor(page).fill(CONFIG)
     (tmp_path / "code.zip").write_bytes(b"no zip at all")
-    page.get_by_label("Or the code as an archive").set_input_files(tmp_path / "code.zip")
+    page.get_by_label("from this computer").check()
+    page.get_by_label("an archive", exact=True).set_input_files(tmp_path / "code.zip")
     press(page, "Check")
     expect(page.locator(".errors")).to_contain_text("neither a tar.gz nor a zip")
+    expect(page.locator(".field-error")).to_contain_text("neither a tar.gz nor a zip")
     assert editor(page).input_value() == CONFIG
     assert page.evaluate("document.getElementById('code').files.length") == 1, "the chosen file stays"
 
 
+def test_a_folder_of_500_files_is_packed_and_sent_with_progress_less_what_is_ignored(server, open_page, tmp_path
+                                                                                      ) -> None:
+    folder = tmp_path / "project"
+    (folder / "deep" / "data").mkdir(parents=True)
+    for number in range(500):
+        (folder / "deep" / f"file_{number}.bin").write_bytes(os.urandom(1000))
+    long = "x" * 90
+    (folder / long).mkdir()
+    (folder / long / f"{long}-ä.py").write_text("1")
+    (folder / "run.sh").write_text("#!/bin/sh\nexec python3 trial.py\n")
+    (folder / "trial.py").write_text(TRIAL)
+    (folder / "search_space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
+    (folder / "big.log").write_bytes(b"x" * 1000)
+    (folder / "deep" / "data" / "table.csv").write_text("1")
+    (folder / ".nniignore").write_text("*.log\n/deep/data/\n")
+    page = open_page(server, "/new/")
+    page.evaluate("""() => {
+        window.said = [];
+        const place = document.getElementById("doing");
+        new MutationObserver(() => window.said.push(place.textContent)).observe(place, {childList: true});
+    }""")
+    session = page.context.new_cdp_session(page.page)
+    session.send("Network.enable")
+    # so slow that the sending is seen
+    session.send("Network.emulateNetworkConditions", {"offline": False, "latency": 0, "downloadThroughput": -1,
+                                                      "uploadThroughput": 400_000})
+    editor(page).fill(CONFIG.replace("python3 trial.py", "./run.sh"))
+    page.get_by_label("from this computer").check()
+    page.get_by_label("a folder", exact=True).set_input_files(folder)
+    expect(page.locator("#chosen")).to_contain_text("project: 505 files")
+    expect(page.locator("#chosen")).to_contain_text("2 files left out by .nniignore")
+    press(page, "Launch")
+    page.wait_for_url("**/experiments/*/")
+    page.go_back()
+    experiment = server.get("experiments/")["results"][0]["id"]
+    assert server.wait_for_experiment(experiment)["name"] == "from the page"
+    [row] = [path for path in (server.data_folder / "files" / "code").iterdir()
+             if path.name.startswith(server.get(f"experiments/{experiment}/")["code_sha256"])]
+    with tarfile.open(row) as archive:
+        names = {member.name for member in archive if member.isfile()}
+    assert len(names) == 505
+    assert f"{long}/{long}-ä.py" in names
+    assert not {"big.log", "deep/data/table.csv"} & names
+
+
+def test_a_folder_that_is_too_much_is_refused_before_it_is_sent(server, open_page, tmp_path) -> None:
+    folder = tmp_path / "project"
+    (folder / "many").mkdir(parents=True)
+    for number in range(2001):
+        (folder / "many" / str(number)).touch()
+    page = open_page(server, "/new/")
+    editor(page).fill(CONFIG)
+    page.get_by_label("from this computer").check()
+    page.get_by_label("a folder", exact=True).set_input_files(folder)
+    expect(page.locator("#chosen")).to_contain_text("2001 files")
+    press(page, "Check")
+    expect(page.locator(".errors")).to_contain_text("many/ (2001 files")
+    expect(page.locator(".errors")).to_contain_text("Name in .nniignore")
+
+
+def test_the_browser_and_the_server_ignore_the_same(server, open_page, tmp_path) -> None:
+    texts = {"": "# words\n*.log\n!keep.log\n/top\nbuild/\na/**/z\n**/deep/x\nend/**\n[ab]?.txt\n[!c]q\n\\#hash\n"
+                 "\\!bang\ntrail \nspace\\ \nmid/dle\n*.tmp\n",
+             "sub": "!*.tmp\nown\n/only\n"}
+    paths = ["a.log", "keep.log", "sub/keep.log", "top", "sub/top", "build/x", "sub/build/y", "build", "a/z", "a/b/c/z",
+             "q/a/z", "deep/x", "1/deep/x", "end/1/2", "end", "a1.txt", "c1.txt", "aq", "cq", "#hash", "!bang", "trail",
+             "space ", "space", "mid/dle", "x/mid/dle", "t.tmp", "sub/t.tmp", "sub/own", "own", "sub/only",
+             "sub/x/only", "# words", "sub/x/own/f"]
+    for folder, text in texts.items():
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / ".nniignore").write_text(text)
+
+    def rules_in(folder: tuple[str, ...]) -> IgnoreRules:
+        return IgnoreRules(tmp_path.joinpath(*folder), rules_in(folder[:-1]) if folder else None)
+
+    def ignored(path: str) -> bool:
+        parts = tuple(path.split("/"))
+        return any(rules_in(parts[:depth - 1]).ignores(parts[:depth], depth < len(parts))
+                   for depth in range(1, len(parts) + 1))
+
+    page = open_page(server, "/new/")
+    found = page.evaluate("""async ([texts, paths]) => {
+        const { IgnoreRules } = await import("/static/js/new_experiment/ignore_rules.js");
+        const rules = new IgnoreRules(new Map(Object.entries(texts)));
+        return paths.map((path) => rules.ignores(path));
+    }""", [texts, paths])
+    assert dict(zip(paths, found, strict=True)) == {path: ignored(path) for path in paths}
+
+
+def test_code_comes_from_a_git_repository(server, open_page, git) -> None:
+    commit = git.commit("project", {"src/trial.py": TRIAL})
+    page = open_page(server, "/new/")
+    editor(page).fill(CONFIG.replace("searchSpaceFile: search_space.json",
+                                     "searchSpace: {x: {_type: uniform, _value: [0, 1]}}"))
+    page.get_by_label("a Git repository").check()
+    page.locator("#git_url").fill("http://example.org/code")
+    press(page, "Check")
+    expect(page.locator(".field-error")).to_contain_text("must begin with https://")
+    expect(page.locator("#git_url")).to_be_focused()
+    page.locator("#git_url").fill(git.url("project"))
+    page.get_by_label("Folder of it").fill("src")
+    press(page, "Check")
+    expect(page.locator("#outcome")).to_contain_text(f"fetched from {git.url('project')}, folder src")
+    press(page, "Launch")
+    page.wait_for_url("**/experiments/*/")
+    experiment = server.wait_for_experiment(page.url.rstrip("/").rpartition("/")[2])
+    assert experiment["code_git"] == {"url": git.url("project"), "ref": "", "folder": "src", "commit": commit}
+    assert experiment["progress"]["trials"]["SUCCEEDED"] == 1
+
+
 def test_an_earlier_experiment_is_where_the_next_one_starts(server, open_page, code) -> None:
     earlier = server.launch(CONFIG, code)
-    page = open_page(server, f"/new/?from={earlier}")
+    page = open_page(server, "/new/?way=clone")
+    page.locator(f".earlier a[href='?clone={earlier}']").click()
+    page.wait_for_url(f"**/new/?clone={earlier}")
     assert editor(page).input_value() == CONFIG
     assert page.get_by_label("Code folder on the server").input_value() == str(code)
+
+
+def test_the_code_of_an_earlier_experiment_is_used_again(server, open_page, code) -> None:
+    earlier = server.launch(CONFIG + "  snapshotCode: true\n", code)
+    page = open_page(server, f"/new/?clone={earlier}")
+    expect(page.get_by_label("as from the page had it")).to_be_checked()
+    expect(page.locator("[data-code=earlier]")).to_contain_text("2 files")
+    press(page, "Launch")
+    page.wait_for_url("**/experiments/*/")
+    again = server.wait_for_experiment(page.url.rstrip("/").rpartition("/")[2])
+    assert again["id"] != earlier
+    assert again["code_sha256"] == server.get(f"experiments/{earlier}/")["code_sha256"]
+
+
+def test_an_experiment_is_written_field_by_field(server, open_page, code) -> None:
+    page = open_page(server, "/new/")
+    page.get_by_role("link", name="Field by field").click()
+    name = page.get_by_label("Name", exact=True)
+    expect(name).to_have_value("my experiment")
+    name.fill("by fields")
+    page.get_by_label("Command of one trial").fill("python3 trial.py")
+    page.get_by_label("Trials at once").fill("1")
+    page.get_by_label("Trials at most").fill("1")
+    page.get_by_label("Tuner", exact=True).select_option("Random")
+    page.get_by_label("Its further arguments").fill('{"seed": 7}')
+    page.get_by_label("The result shall be").select_option("minimize")
+    expect(editor(page)).to_have_value(re.compile("optimize_mode: minimize"))
+    # and back: what is written into the text stands in the field
+    expect(editor(page)).to_have_value(re.compile("name: Random"))
+    editor(page).fill(editor(page).input_value().replace("maxTrialNumber: 1", "maxTrialNumber: 2"))
+    expect(page.get_by_label("Trials at most")).to_have_value("2")
+    page.get_by_label("Cluster").select_option("local")
+    expect(editor(page)).to_have_value(re.compile("cluster: local"))
+    row = page.get_by_role("group", name="Parameter batch_size")
+    row.get_by_role("button", name="Remove").click()
+    page.get_by_role("group", name="Parameter learning_rate").get_by_label("name").fill("x")
+    page.get_by_label("Code folder on the server").fill(str(code))
+    expect(editor(page)).to_have_value(re.compile("  x: {_type: loguniform"))
+    press(page, "Launch")
+    page.wait_for_url("**/experiments/*/")
+    experiment = server.wait_for_experiment(page.url.rstrip("/").rpartition("/")[2])
+    assert (experiment["name"], experiment["seed"], experiment["optimize_mode"], experiment["max_trial_number"],
+            experiment["trial_concurrency"], experiment["cluster"], list(experiment["search_space"])) == (
+        "by fields", 7, "minimize", 2, 1, "local", ["x"])
+
+
+def test_the_search_space_is_edited_as_rows_and_as_json_and_sampled(server, open_page) -> None:
+    page = open_page(server, "/new/?template=sketch")
+    page.allow("status of 400")
+    row = page.get_by_role("group", name="Parameter learning_rate")
+    low = row.get_by_label("low")
+    expect(low).to_have_value("0.0001")
+    points = page.locator("#space-points")
+    expect(points.locator("tbody tr")).to_have_count(6)
+    before = points.inner_text()
+    page.get_by_role("button", name="Others").click()
+    expect(points).not_to_have_text(before, use_inner_text=True)
+    low.fill("0.5")
+    low.press("Tab")
+    expect(row.get_by_label("high")).to_be_focused()
+    expect(row.locator(".error")).to_contain_text("must be greater than the low bound 0.5")
+    row.get_by_label("type").select_option("randint")
+    expect(row.get_by_label("below")).to_have_value("10")
+    expect(editor(page)).to_have_value(re.compile(re.escape("learning_rate: {_type: randint, _value: [1, 10]}")))
+    expect(row.locator(".strip line").first).to_be_attached()
+    page.get_by_role("button", name="Add a parameter").click()
+    expect(page.get_by_role("group", name="Parameter parameter_3").get_by_label("name")).to_be_focused()
+    nested = '{"opt": {"_type": "choice", "_value": [{"_name": "sgd", "m": {"_type": "uniform", "_value": [0, 1]}}]}}'
+    page.get_by_label("The same as JSON").fill(nested)
+    page.get_by_label("The same as JSON").blur()
+    options = page.get_by_role("group", name="Parameter opt").get_by_label("parameters of their own")
+    expect(options).to_have_value(re.compile('"_name":"sgd"'))
+    expect(points).to_contain_text('"_name":"sgd","m":')
+    expect(editor(page)).to_have_value(re.compile("opt: {_type: choice"))
+
+
+def test_a_search_space_of_a_file_is_taken_into_the_text(server, open_page) -> None:
+    page = open_page(server, "/new/?template=quadratic")
+    expect(page.locator("#space-note")).to_contain_text("search_space.json")
+    page.get_by_role("button", name="Write it into the experiment file").click()
+    expect(page.get_by_role("group", name="Parameter learning_rate")).to_be_visible()
+    assert "searchSpaceFile" not in editor(page).input_value()
+
+
+def test_the_v1_form_is_converted_for_the_fields(server, open_page) -> None:
+    page = open_page(server, "/new/?template=quadratic-v1")
+    page.allow("status of 400")
+    page.get_by_role("link", name="Field by field").click()
+    page.get_by_role("button", name="Convert it to v2").click()
+    expect(page.get_by_label("Command of one trial")).to_be_enabled()
+    expect(page.get_by_label("Command of one trial")).to_have_value(re.compile("trial.py"))
 
 
 def test_it_is_a_plain_form_where_there_are_no_scripts(make_server, code) -> None:
@@ -166,7 +409,7 @@ def test_it_is_a_plain_form_where_there_are_no_scripts(make_server, code) -> Non
                 "base_directory": "" if files else str(code), "cluster": "", "act": act}
         return session.post(address, data=form, files=files or {"nothing": b""})
 
-    wrong = send(CONFIG.replace("maxTrialNumber: 2", "maxTrialNumber: many"), "launch")
+    wrong = send(CONFIG.replace("maxTrialNumber: 1", "maxTrialNumber: many"), "launch")
     assert "Line 5" in wrong.text
     assert '<span class="wrong">5</span>' in wrong.text
     assert "maxTrialNumber: many" in wrong.text, "what was typed is kept"
@@ -183,6 +426,8 @@ def test_it_is_a_plain_form_where_there_are_no_scripts(make_server, code) -> Non
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_nothing_is_wider_than_the_page(server, open_page, width) -> None:
-    page = open_page(server, "/new/?template=digits", width=width)
+@pytest.mark.parametrize("way", ["template=digits", "way=fields"])
+def test_nothing_is_wider_than_the_page(server, open_page, width, way) -> None:
+    page = open_page(server, f"/new/?{way}", width=width)
+    expect(page.locator("#space")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
