@@ -35,7 +35,7 @@ class Query(StrictSerializer):
         """The checked values. Raises ValidationError naming the parameter."""
         fields = cls().fields
         given = {name: request.query_params.getlist(name) for name in request.query_params
-                 if name not in _READ_ELSEWHERE}
+                 if name not in _READ_ELSEWHERE or name in fields}
         data = {name: values if isinstance(fields.get(name), serializers.ListField) else values[-1]
                 for name, values in given.items()}
         query = cls(data=data)
@@ -48,6 +48,8 @@ class CommaListField(serializers.ListField):
 
     def to_internal_value(self, data: Any) -> list[Any]:
         texts = [data] if isinstance(data, str) else data
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise serializers.ValidationError("must be words with commas between, or a list of them.")
         return super().to_internal_value([part for text in texts for part in text.split(",") if part])
 
 

@@ -1,10 +1,8 @@
 """Trials: list those of an experiment, submit one, look, tag, cancel, run again; their metrics and histories."""
 
-import math
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, TextField
-from django.db.models.functions import Cast
+from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -16,7 +14,6 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of, the_user
 from nniweb.api.fields import CommaListField, Query, RevisionField
-from nniweb.api.tags import with_tag
 from nniweb.api.trial_documents import (
     MetricSerializer,
     NewTrialSerializer,
@@ -30,40 +27,13 @@ from nniweb.api.trial_documents import (
     advice_documents,
     with_details,
 )
+from nniweb.api.trial_query import TrialQuery, filtered, in_order
 from nniweb.experiments import intents
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
-from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
 from nniweb.experiments.visibility import visible_trials
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.search_space_parser import parse_search_space
 from trialkeeper import contract
-
-#: Name of an order -> expression; "duration" is made when it is asked for.
-ORDERS = {"sequence_id": "sequence_id", "final_value": "final_number", "latest": "latest_number",
-          "created": "created_at", "started": "started_at", "ended": "ended_at", "status": "status",
-          "duration": "seconds"}
-
-
-class TrialQuery(Query):
-    status = CommaListField(child=serializers.ChoiceField(choices=TRIAL_STATUSES), required=False,
-                            help_text="One or several.")
-    source = CommaListField(  # type: ignore[assignment]  # fields are taken from the class before DRF's own name counts
-        child=serializers.ChoiceField(choices=TrialSource.choices), required=False)
-    tag = serializers.CharField(required=False)
-    min_final_value = serializers.FloatField(required=False)
-    max_final_value = serializers.FloatField(required=False)
-    q = serializers.CharField(required=False, help_text=(
-        "The trial's sequence number; or the start of its id, or text in its message or parameters."))
-    since_revision = RevisionField(required=False, help_text="Only trials that changed after this revision.")
-    order = serializers.ChoiceField(choices=[*ORDERS, *(f"-{name}" for name in ORDERS)], default="sequence_id",
-                                    help_text="Those without the value come last, either way; running trials have no "
-                                              "duration yet.")
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        for name in ("min_final_value", "max_final_value"):
-            if not math.isfinite(attrs.get(name, 0.0)):
-                raise serializers.ValidationError({name: "must be a finite number."})
-        return attrs
 
 
 class ExperimentTrialsView(generics.GenericAPIView[Trial]):
@@ -74,7 +44,7 @@ class ExperimentTrialsView(generics.GenericAPIView[Trial]):
     def get(self, request: Request, experiment_id: str) -> Response:
         """Trials of an experiment, in order of sequence unless told otherwise."""
         wanted = TrialQuery.of(request)
-        trials = filtered(Trial.objects.filter(experiment=experiment_of(request, experiment_id)), wanted)
+        trials = filtered(experiment_of(request, experiment_id), wanted)
         page = self.paginate_queryset(with_details(in_order(trials, wanted["order"])))
         serializer = TrialSerializer(page or [], many=True, context={"now": timezone.now()})
         return self.get_paginated_response(serializer.data)
@@ -95,40 +65,6 @@ def document(trial_pk: int) -> dict[str, Any]:
     """The document of one trial, as its rows are now."""
     trial = with_details(Trial.objects.filter(pk=trial_pk)).get()
     return dict(TrialSerializer(trial, context={"now": timezone.now()}).data)
-
-
-def filtered(trials: QuerySet[Trial], wanted: dict[str, Any]) -> QuerySet[Trial]:
-    if statuses := wanted.get("status"):
-        trials = trials.filter(status__in=statuses)
-    if sources := wanted.get("source"):
-        trials = trials.filter(source__in=sources)
-    if "tag" in wanted:
-        trials = with_tag(trials, wanted["tag"])
-    if "min_final_value" in wanted:
-        trials = trials.filter(final_number__gte=wanted["min_final_value"])
-    if "max_final_value" in wanted:
-        trials = trials.filter(final_number__lte=wanted["max_final_value"])
-    if "q" in wanted:
-        text = wanted["q"]
-        if text.isascii() and text.isdigit() and len(text) < 10:
-            trials = trials.filter(sequence_id=int(text))
-        else:
-            parameters = TrialParameters.objects.annotate(text=Cast("value", TextField())).filter(
-                trial=OuterRef("pk"), text__icontains=text)
-            trials = trials.filter(Q(public_id__startswith=text) | Q(message__icontains=text) | Exists(parameters))
-    if "since_revision" in wanted:
-        trials = trials.filter(revision__gt=wanted["since_revision"])
-    return trials
-
-
-def in_order(trials: QuerySet[Trial], order: str) -> QuerySet[Trial]:
-    name = order.removeprefix("-")
-    if name == "duration":
-        last = Attempt.objects.filter(trial=OuterRef("pk")).order_by("-number").values("duration")[:1]
-        trials = trials.annotate(seconds=Subquery(last))
-    column = F(ORDERS[name])
-    falling = order.startswith("-")
-    return trials.order_by(column.desc(nulls_last=True) if falling else column.asc(nulls_last=True), "sequence_id")
 
 
 class TrialView(generics.GenericAPIView[Trial]):

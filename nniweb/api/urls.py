@@ -14,12 +14,14 @@ from nniweb.api import (
     experiments,
     intermediate_series,
     launch_form,
+    many_trials,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
     trial_attempts,
     trial_files,
     trial_output,
     trials,
+    trials_export,
     workers,
 )
 from nniweb.api.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
@@ -56,6 +58,10 @@ urlpatterns = [
     path(f"{EXPERIMENT}/log/", experiment_log.ExperimentLogView.as_view()),
     path(f"{EXPERIMENT}/log/text/", experiment_log.ExperimentLogTextView.as_view()),
     path(f"{EXPERIMENT}/trials/", trials.ExperimentTrialsView.as_view()),
+    path(f"{EXPERIMENT}/trials/actions/stop/", many_trials.StopManyView.as_view()),
+    path(f"{EXPERIMENT}/trials/actions/rerun/", many_trials.RerunManyView.as_view()),
+    path(f"{EXPERIMENT}/trials/actions/tag/", many_trials.TagManyView.as_view()),
+    path(f"{EXPERIMENT}/export/", trials_export.ExperimentExportView.as_view()),
     path(f"{TRIAL}/", trials.TrialDetailView.as_view()),
     path(f"{TRIAL}/actions/cancel/", trials.TrialCancelView.as_view()),
     path(f"{TRIAL}/actions/rerun/", trials.TrialRerunView.as_view()),

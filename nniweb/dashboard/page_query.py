@@ -15,6 +15,9 @@ M = TypeVar("M", bound=Model)
 class PageQuery:
     """What an address asks for. Words that are not understood are left out: a mistyped link still shows something."""
 
+    #: How things are shown, not which.
+    NO_FILTERS = frozenset({"order", "columns", "page_size"})
+
     def __init__(self, form: type[Query], given: QueryDict) -> None:
         fields = self._fields = form().fields
         data: dict[str, Any] = {name: given.getlist(name) if isinstance(fields[name], CommaListField) else given[name]
@@ -38,7 +41,7 @@ class PageQuery:
     @property
     def is_filtered(self) -> bool:
         """Whether anything is filtered away that is usually there."""
-        return any(name != "order" for name in self._given)
+        return bool(self._given.keys() - self.NO_FILTERS)
 
     @property
     def order(self) -> str:
@@ -52,6 +55,11 @@ class PageQuery:
     def page_of(self, rows: QuerySet[M], size: int) -> Page[M]:
         """The page asked for; the nearest there is."""
         return Paginator(rows, size).get_page(self._page)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What was given and understood, but the page."""
+        return dict(self._given)
 
     @property
     def without_page(self) -> str:

@@ -101,6 +101,19 @@ def value_of(values: dict[str, Any] | None, name: str) -> Any:
 
 
 @register.filter
+def value_at(values: Any, name: str) -> Any:
+    """As ``value_of``; where no such name is, a dot leads into what is nested."""
+    if not isinstance(values, dict):
+        return ""
+    if name in values:
+        return values[name]
+    for outer in values:
+        if name.startswith(f"{outer}.") and (found := value_at(values[outer], name[len(outer) + 1:])) != "":
+            return found
+    return ""
+
+
+@register.filter
 def parameter(value: Any) -> str:
     """A parameter's value in a table."""
     if isinstance(value, float):

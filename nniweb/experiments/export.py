@@ -4,9 +4,10 @@ import csv
 import json
 import math
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any, TextIO
 
-from django.db.models import Prefetch
+from django.db.models import Prefetch, QuerySet
 
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialParameters
 from trialkeeper import contract
@@ -15,38 +16,61 @@ _CHUNK = 500
 
 
 def write_json(experiment: Experiment, out: TextIO, *, intermediate: bool = False) -> None:
+    """All trials; see ``json_pieces``."""
+    for piece in json_pieces(experiment, Trial.objects.filter(experiment=experiment), intermediate=intermediate):
+        out.write(piece)
+
+
+def write_csv(experiment: Experiment, out: TextIO, *, intermediate: bool = False) -> None:
+    """All trials; see ``csv_pieces``."""
+    for piece in csv_pieces(Trial.objects.filter(experiment=experiment), intermediate=intermediate):
+        out.write(piece)
+
+
+def json_pieces(experiment: Experiment, trials: QuerySet[Trial], *, intermediate: bool = False) -> Iterator[str]:
     """``{"experiment": {...}, "trials": [...]}``, one trial a line. ASCII, so that any text in it survives."""
     head = {"id": experiment.public_id, "name": experiment.name, "status": experiment.status,
             "optimize_mode": experiment.optimize_mode, "seed": experiment.seed,
             "search_space": experiment.search_space, "config": experiment.config}
-    out.write(f'{{"experiment": {json.dumps(head)},\n "trials": [')
+    yield f'{{"experiment": {json.dumps(head)},\n "trials": ['
     separator = "\n  "
-    for document in trial_documents(experiment, intermediate=intermediate):
-        out.write(f"{separator}{json.dumps(document)}")
+    for documents in _documents(trials, intermediate=intermediate):
+        lines = [json.dumps(document) for document in documents]
+        yield separator + ",\n  ".join(lines)
         separator = ",\n  "
-    out.write("\n]}\n")
+    yield "\n]}\n"
 
 
-def write_csv(experiment: Experiment, out: TextIO, *, intermediate: bool = False) -> None:
+def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False) -> Iterator[str]:
     """One row per trial, a column per parameter (nested ones as ``outer.inner``), intermediate results as one text."""
     names: dict[str, None] = {}
-    for value in TrialParameters.objects.filter(trial__experiment=experiment, index=0).values_list(
-            "value", flat=True).iterator():
+    given = TrialParameters.objects.filter(trial__in=trials.order_by(), index=0).order_by("trial__sequence_id")
+    for value in given.values_list("value", flat=True).iterator():
         names.update(dict.fromkeys(flat(value)))
     fixed = ["id", "sequence_id", "status", "final_value", "final_number", "started_at", "ended_at", "duration"]
-    writer = csv.writer(out)
-    writer.writerow([*fixed, *(f"parameters.{name}" for name in names), *(["intermediate"] if intermediate else [])])
-    for document in trial_documents(experiment, intermediate=intermediate):
-        parameters = flat(document["parameters"])
-        row = [document[name] for name in fixed] + [parameters.get(name) for name in names]
-        if intermediate:
-            row.append(json.dumps(document["intermediate"]))
-        writer.writerow([_cell(value) for value in row])
+    yield _csv([[*fixed, *(f"parameters.{name}" for name in names), *(["intermediate"] if intermediate else [])]])
+    for documents in _documents(trials, intermediate=intermediate):
+        rows = []
+        for document in documents:
+            parameters = flat(document["parameters"])
+            row = [document[name] for name in fixed] + [parameters.get(name) for name in names]
+            if intermediate:
+                row.append(json.dumps(document["intermediate"]))
+            rows.append([_cell(value) for value in row])
+        yield _csv(rows)
 
 
-def trial_documents(experiment: Experiment, *, intermediate: bool) -> Iterator[dict[str, Any]]:
-    """All trials in order of sequence; with ``intermediate`` the last value reported for each sequence number."""
-    trials = Trial.objects.filter(experiment=experiment).order_by("sequence_id").prefetch_related(
+def _csv(rows: list[list[Any]]) -> str:
+    text = StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[dict[str, Any]]]:
+    """The trials in order of sequence, some at a time, each time by queries of their own: nothing is held open while
+    a slow reader takes them. With ``intermediate`` the last value reported for each sequence number.
+    """
+    trials = trials.order_by("sequence_id").prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(index=0), to_attr="first_parameters"),
         Prefetch("attempts", Attempt.objects.only("trial_id", "number", "duration", "exit_code").order_by("number"),
                  to_attr="attempts_in_order"))
@@ -55,22 +79,28 @@ def trial_documents(experiment: Experiment, *, intermediate: bool) -> Iterator[d
             "attempts_in_order__metrics",
             Metric.objects.filter(kind=contract.PERIODICAL).only("attempt_id", "sequence", "value").order_by("n"),
             to_attr="intermediate"))
-    for trial in trials.iterator(chunk_size=_CHUNK):
-        last: Attempt | None = trial.attempts_in_order[-1] if trial.attempts_in_order else None  # type: ignore[attr-defined]
-        first: list[TrialParameters] = trial.first_parameters  # type: ignore[attr-defined]
-        document: dict[str, Any] = {
-            "id": trial.public_id, "sequence_id": trial.sequence_id, "status": trial.status,
-            "parameters": first[0].value if first else None, "final_value": trial.final_value,
-            "final_number": trial.final_number, "message": trial.message, "tags": trial.tags,
-            "created_at": _time(trial.created_at), "started_at": _time(trial.started_at),
-            "ended_at": _time(trial.ended_at), "duration": last.duration if last else None,
-            "exit_code": last.exit_code if last else None,
-        }
-        if intermediate:
-            metrics: list[Metric] = last.intermediate if last else []  # type: ignore[attr-defined]
-            by_sequence = {metric.sequence: metric.value for metric in metrics}
-            document["intermediate"] = [by_sequence[sequence] for sequence in sorted(by_sequence)]
-        yield document
+    last = -1
+    while some := list(trials.filter(sequence_id__gt=last)[:_CHUNK]):
+        yield [_document(trial, intermediate=intermediate) for trial in some]
+        last = some[-1].sequence_id
+
+
+def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
+    last: Attempt | None = trial.attempts_in_order[-1] if trial.attempts_in_order else None  # type: ignore[attr-defined]
+    first: list[TrialParameters] = trial.first_parameters  # type: ignore[attr-defined]
+    document: dict[str, Any] = {
+        "id": trial.public_id, "sequence_id": trial.sequence_id, "status": trial.status,
+        "parameters": first[0].value if first else None, "final_value": trial.final_value,
+        "final_number": trial.final_number, "message": trial.message, "tags": trial.tags,
+        "created_at": _time(trial.created_at), "started_at": _time(trial.started_at),
+        "ended_at": _time(trial.ended_at), "duration": last.duration if last else None,
+        "exit_code": last.exit_code if last else None,
+    }
+    if intermediate:
+        metrics: list[Metric] = last.intermediate if last else []  # type: ignore[attr-defined]
+        by_sequence = {metric.sequence: metric.value for metric in metrics}
+        document["intermediate"] = [by_sequence[sequence] for sequence in sorted(by_sequence)]
+    return document
 
 
 def _cell(value: Any) -> Any:

@@ -5,6 +5,8 @@ field, where one is at fault) when the wish makes no sense now; then nothing is 
 """
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +19,7 @@ from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialE
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.transitions import move_experiment, move_trial, running_seconds, want_of_trials
+from nniweb.experiments.transitions import end_unsubmitted, move_experiment, running_seconds, want_of_trials
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.uninterpreted_space import read_space
 from trainingservice.trial_job_status import TrialJobStatus
@@ -163,15 +165,27 @@ def share(experiment: Experiment, group: Group | None, actor: User | None = None
             _note(experiment, timezone.now(), "shared", f"With {group.name}." if group else "With nobody.", actor)
 
 
+def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None,
+                  reason: str = "Canceled by a person.") -> set[int]:
+    """End these trials of the experiment; primary keys of those that were going on and that nobody had wanted ended."""
+    with transaction.atomic():
+        experiment, revision = _locked(experiment)
+        now = timezone.now()
+        trials = Trial.objects.filter(experiment=experiment, pk__in=trial_pks).only("pk")
+        wanted = want_of_trials(trials, TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor)
+        keys = {trial.pk for trial in wanted}
+        end_unsubmitted(keys, TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason, actor=actor)
+        return keys
+
+
 def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Canceled by a person.") -> None:
     """End one trial; one that was never submitted ends at once. Harmless on an ended one."""
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
         now = timezone.now()
-        trial = Trial.objects.get(pk=trial.pk)
-        wanted = want_of_trials([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor)
-        if wanted and not trial.attempts.exists():
-            move_trial(trial.pk, TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason, actor=actor)
+        if want_of_trials([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor):
+            end_unsubmitted([trial.pk], TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason,
+                            actor=actor)
 
 
 def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User | None = None, *,
@@ -211,6 +225,20 @@ def tag_trial(trial: Trial, tags: list[str]) -> None:
         Trial.objects.filter(pk=trial.pk).update(tags=tags, revision=next_revision(trial.experiment_id))
 
 
+def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[str], remove: Sequence[str]) -> set[int]:
+    """Add tags to these trials of the experiment and take others away; primary keys of those that it changed."""
+    with transaction.atomic():
+        experiment, revision = _locked(experiment)
+        by_tags: dict[tuple[str, ...], list[int]] = {}
+        for key, tags in Trial.objects.filter(experiment=experiment, pk__in=trial_pks).values_list("pk", "tags"):
+            now = tuple(tag for tag in dict.fromkeys([*tags, *add]) if tag not in remove)
+            if list(now) != tags:
+                by_tags.setdefault(now, []).append(key)
+        for tags_now, keys in by_tags.items():
+            Trial.objects.filter(pk__in=keys).update(tags=list(tags_now), revision=revision)
+        return {key for keys in by_tags.values() for key in keys}
+
+
 def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, Any] | None = None) -> Trial:
     """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber.
 
@@ -229,42 +257,81 @@ def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, A
                         origin=printable(f"Rerun of trial {trial.sequence_id} with {described}."))
 
 
+@dataclass(frozen=True)
+class RerunOutcome:
+    """What became of a wish to run trials again."""
+
+    #: The new trials.
+    again: list[Trial]
+    #: Those that have not ended themselves, and those of which a rerun has not.
+    unfinished: list[Trial]
+    runs_again: list[Trial]
+
+
 def rerun_failed(experiment: Experiment, actor: User | None = None) -> None:
-    """New trials with the parameters of all failed ones that were not run again yet; maxTrialNumber grows by as many,
-    so that the search still gets all the trials it was promised.
-    """
+    """New trials with the parameters of all failed ones that were not run again yet; see ``_run_again``."""
     with transaction.atomic():
         experiment, revision = _locked(experiment)
-        now = timezone.now()
-        _must_take_trials(experiment)
-        if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
-            raise Refused(f"{limit_reached(experiment, now)} Raise the limit before submitting another trial.")
+        _must_take_reruns(experiment)
         failed = list(Trial.objects.filter(experiment=experiment, status=TrialJobStatus.FAILED.value, reruns=None)
                       .order_by("sequence_id"))
         if not failed:
             raise Refused("No trial has failed that was not run again already.")
-        parameters = dict(TrialParameters.objects.filter(trial__in=failed, index=0).values_list("trial", "value"))
-        first = experiment.next_sequence_id
-        again = Trial.objects.bulk_create(
-            Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
-                  source=TrialSource.RERUN, rerun_of=trial, message="It waits for a free slot.")
-            for index, trial in enumerate(failed))
-        TrialParameters.objects.bulk_create(
-            TrialParameters(trial=trial, index=0, parameter_id=None, value=parameters.get(old.pk) or {})
-            for trial, old in zip(again, failed, strict=True))
-        TrialEvent.objects.bulk_create(
-            TrialEvent(trial=trial, at=now, kind="created", actor=actor, message=f"Rerun of trial {old.sequence_id}.")
-            for trial, old in zip(again, failed, strict=True))
-        most = experiment.max_trial_number
-        experiment.next_sequence_id += len(failed)
-        experiment.max_trial_number = None if most is None else most + len(failed)
-        Experiment.objects.filter(pk=experiment.pk).update(
-            next_sequence_id=experiment.next_sequence_id, max_trial_number=experiment.max_trial_number,
-            failures_in_row=0)
-        grown = "" if most is None else f" maxTrialNumber = {experiment.max_trial_number}."
-        _note(experiment, now, "failed trials run again", f"{len(failed)}.{grown}", actor)
-        if experiment.status == ExperimentStatus.DONE:
-            move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
+        _run_again(experiment, failed, revision, "failed trials run again", actor)
+
+
+def rerun_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None) -> RerunOutcome:
+    """Run these trials of the experiment again; see ``_run_again``.
+
+    Those that have not ended are not, nor those of which a rerun has not ended: asking twice makes no second one.
+    """
+    with transaction.atomic():
+        experiment, revision = _locked(experiment)
+        _must_take_reruns(experiment)
+        trials = list(Trial.objects.filter(experiment=experiment, pk__in=trial_pks).order_by("sequence_id"))
+        run_again = set(Trial.objects.unfinished().filter(experiment=experiment, rerun_of__isnull=False)
+                        .values_list("rerun_of", flat=True))
+        ended = [trial for trial in trials if trial.is_finished and trial.pk not in run_again]
+        again = _run_again(experiment, ended, revision, "trials run again", actor) if ended else []
+        return RerunOutcome(again, unfinished=[trial for trial in trials if not trial.is_finished],
+                            runs_again=[trial for trial in trials if trial.is_finished and trial.pk in run_again])
+
+
+def _must_take_reruns(experiment: Experiment) -> None:
+    _must_take_trials(experiment)
+    now = timezone.now()
+    if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
+        raise Refused(f"{limit_reached(experiment, now)} Raise the limit before submitting another trial.")
+
+
+def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind: str, actor: User | None
+               ) -> list[Trial]:
+    """A new trial with the parameters of each of these; maxTrialNumber grows by as many, so that the search still gets
+    all the trials it was promised.
+    """
+    now = timezone.now()
+    parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial", "value"))
+    first = experiment.next_sequence_id
+    again = Trial.objects.bulk_create(
+        Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
+              source=TrialSource.RERUN, rerun_of=trial, message="It waits for a free slot.")
+        for index, trial in enumerate(trials))
+    TrialParameters.objects.bulk_create(
+        TrialParameters(trial=trial, index=0, parameter_id=None, value=parameters.get(old.pk) or {})
+        for trial, old in zip(again, trials, strict=True))
+    TrialEvent.objects.bulk_create(
+        TrialEvent(trial=trial, at=now, kind="created", actor=actor, message=f"Rerun of trial {old.sequence_id}.")
+        for trial, old in zip(again, trials, strict=True))
+    most = experiment.max_trial_number
+    experiment.next_sequence_id += len(trials)
+    experiment.max_trial_number = None if most is None else most + len(trials)
+    Experiment.objects.filter(pk=experiment.pk).update(
+        next_sequence_id=experiment.next_sequence_id, max_trial_number=experiment.max_trial_number, failures_in_row=0)
+    grown = "" if most is None else f" maxTrialNumber = {experiment.max_trial_number}."
+    _note(experiment, now, kind, f"{len(trials)}.{grown}", actor)
+    if experiment.status == ExperimentStatus.DONE:
+        move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
+    return again
 
 
 def delete(experiment: Experiment, actor: User | None = None) -> None:

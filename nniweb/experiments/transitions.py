@@ -5,7 +5,7 @@ event is written and the bell rings on commit. No row: somebody was first, which
 first end wins and an end is final. Every function here runs inside its caller's transaction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -41,16 +41,39 @@ def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision:
     return bool(moved)
 
 
+def end_unsubmitted(trial_pks: Collection[int], status: TrialJobStatus, at: datetime, *, revision: int, message: str,
+                    actor: User | None = None) -> None:
+    """End those of these trials that were never submitted: nobody else will."""
+    message = printable(message)
+    waiting = Trial.objects.filter(pk__in=trial_pks, status__in=[source.value for source in sources_of(status)],
+                                   attempts=None)
+    pks = list(waiting.values_list("pk", flat=True))
+    if not pks:
+        return
+    Trial.objects.filter(pk__in=pks).update(status=status.value, revision=revision, message=message, ended_at=at)
+    TrialEvent.objects.bulk_create(
+        TrialEvent(trial_id=pk, at=at, kind=status.value, actor=actor, message=message) for pk in pks)
+
+
 def want_of_trials(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, revision: int, reason: str,
                    actor: User | None = None) -> list[Trial]:
-    """Write what is wanted of unfinished trials (all of one experiment), and why; the first wish to stop stands."""
-    changed = [trial for trial in trials
-               if Trial.objects.unfinished().filter(pk=trial.pk, target=TrialTarget.RUN).update(
-                   target=target, message=printable(reason), revision=revision)]
+    """Write what is wanted of unfinished trials (all of one experiment), and why; the first wish to stop stands.
+
+    Returns those of them that it was written for. Four statements, however many they are.
+    """
+    reason = printable(reason)
+    by_key = {trial.pk: trial for trial in trials}
+    open_to_wishes = Trial.objects.unfinished().filter(pk__in=by_key, target=TrialTarget.RUN)
+    possible = list(open_to_wishes.values_list("pk", flat=True))
+    if not possible:
+        return []
+    Trial.objects.unfinished().filter(pk__in=possible, target=TrialTarget.RUN).update(
+        target=target, message=reason, revision=revision)
+    # one that ended in between kept its revision
+    changed = list(Trial.objects.filter(pk__in=possible, target=target, revision=revision).values_list("pk", flat=True))
     TrialEvent.objects.bulk_create(
-        TrialEvent(trial=trial, at=at, kind=f"wanted {target}", message=printable(reason), actor=actor)
-        for trial in changed)
-    return changed
+        TrialEvent(trial_id=pk, at=at, kind=f"wanted {target}", message=reason, actor=actor) for pk in changed)
+    return [by_key[pk] for pk in changed]
 
 
 def attempt_started(attempt: Attempt, at: datetime, *, revision: int) -> None:

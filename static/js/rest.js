@@ -57,13 +57,15 @@ function cookie(name) {
 /**
  * Take parts of this page anew from the server: for what is made there, and for what a frame does not carry.
  * @param {string[]} ids  of elements to replace
+ * @param {() => boolean} [wanted]  asked when the answer has come: false where it has been overtaken; then nothing is replaced
  * @returns {Promise<Document>} the page as it would be opened now
  */
-export async function refreshParts(ids) {
+export async function refreshParts(ids, wanted = () => true) {
   const response = await fetch(location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
   if (!response.ok) throw new RestError(response.status, [{ field: "", message: "The page could not be read anew." }]);
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   const { localizeTimes } = await import("./words.js");
+  if (!wanted()) return fresh;
   for (const id of ids) {
     const now = document.getElementById(id);
     const then = fresh.getElementById(id);

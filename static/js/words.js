@@ -62,6 +62,22 @@ export function parameter(value) {
 }
 
 /**
+ * The value of this name, "" where there is none; where no such name is, a dot leads into what is nested.
+ * @param {any} values
+ * @param {string} name
+ * @returns {unknown}
+ */
+export function parameterAt(values, name) {
+  if (values === null || typeof values !== "object" || Array.isArray(values)) return "";
+  if (Object.hasOwn(values, name)) return values[name];
+  for (const outer of Object.keys(values)) {
+    const found = name.startsWith(`${outer}.`) ? parameterAt(values[outer], name.slice(outer.length + 1)) : "";
+    if (found !== "") return found;
+  }
+  return "";
+}
+
+/**
  * A time element, local, with the full time on hover.
  * @param {string | Date | null} at
  */

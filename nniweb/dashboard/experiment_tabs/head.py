@@ -4,9 +4,11 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 
 from nniweb.api.experiment_documents import NOT_IN_LISTS, document
 from nniweb.dashboard.page_data import for_script, the_visitor
+from nniweb.dashboard.page_query import PageQuery
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.visibility import may_steer, visible_experiments
 from nniweb.tuning.problem import InvalidInput
@@ -59,6 +61,14 @@ def parameter_columns(experiment: Experiment) -> list[str]:
     return names
 
 
-def counts_by_status(counts: dict[str, int]) -> list[tuple[str, int]]:
-    """Every status with its count, in the order of a trial's life."""
-    return [(status.value, counts[status.value]) for status in TrialJobStatus]
+def counts_by_status(experiment_id: str, counts: dict[str, int], query: PageQuery | None = None
+                     ) -> list[tuple[str, int, str]]:
+    """Every status with its count, in the order of a trial's life, and where its trials are: what the table shows
+    already, ``query``, stays, and a second click takes the status away.
+    """
+    table = reverse("experiment-trials", args=[experiment_id])
+    statuses = [status.value for status in TrialJobStatus]
+    if query is None:
+        return [(status, counts[status], f"{table}?status={status}") for status in statuses]
+    return [(status, counts[status], table + query.with_(status="" if query["status"] == status else status))
+            for status in statuses]

@@ -1,4 +1,4 @@
-"""The table of all trials."""
+"""The table of all trials: filtered, sorted and paged by the server; chosen ones are compared, stopped, exported."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -6,41 +6,56 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 from rest_framework import serializers
 
-from nniweb.api import trials as trial_rest
+from nniweb.api.fields import CommaListField
 from nniweb.api.trial_documents import TrialSerializer, with_details
-from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, parameter_columns, tab
-from nniweb.dashboard.page_query import Column, PageQuery
+from nniweb.api.trial_query import OrderField, TrialFilters, fitting, in_order
+from nniweb.dashboard.experiment_tabs import trial_columns
+from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
+from nniweb.dashboard.page_query import PageQuery
 from nniweb.experiments.models import Trial
-from trainingservice.trial_job_status import TrialJobStatus
+from nniweb.experiments.trial_filter import FilterInvalid
+from nniweb.experiments.trial_filter.conditions import FIELDS
+from nniweb.experiments.trial_filter.language import LONGEST
 
-TRIALS_PER_PAGE = 50
+#: Rows of a page that one may choose, and how many there are unless told otherwise.
+PAGE_SIZES, USUAL_SIZE = [25, 50, 100, 200], 50
 
 
-class TrialTableQuery(trial_rest.TrialQuery):
-    """As over REST, the newest first."""
+class TrialTableQuery(TrialFilters):
+    """As over REST, the newest first; and how it looks."""
 
-    order = serializers.ChoiceField(choices=[*trial_rest.ORDERS, *(f"-{name}" for name in trial_rest.ORDERS)],
-                                    default="-sequence_id")
+    order = OrderField(default="-sequence_id")
+    columns = CommaListField(child=serializers.CharField(max_length=200), required=False)
+    page_size = serializers.ChoiceField(choices=PAGE_SIZES, default=USUAL_SIZE)
 
 
 @require_GET
 def trials(request: HttpRequest, public_id: str) -> HttpResponse:
     found = experiment_of(request, public_id)
     query = PageQuery(TrialTableQuery, request.GET)
-    wanted = trial_rest.filtered(Trial.objects.filter(experiment=found), query.values)
-    page = query.page_of(with_details(trial_rest.in_order(wanted, query.order)), TRIALS_PER_PAGE)
+    size = int(query.values["page_size"])
+    mistake = None
+    try:
+        wanted = fitting(found, query.values)
+    except FilterInvalid as invalid:
+        wanted, mistake = Trial.objects.none(), _mistake(query["filter"], invalid)
+    page = query.page_of(with_details(in_order(wanted, query.order)), size)
     rows = TrialSerializer(page, many=True, context={"now": timezone.now()}).data
-    names = parameter_columns(found)
-    best_first = found.optimize_mode == "maximize"
+    choices, usual = trial_columns.choices_of(found), trial_columns.usual_names(found)
+    columns = trial_columns.shown(choices, query.values.get("columns") or usual, list(rows))
     context = tab(request, found, "experiment-trials", order=query.order, is_filtered=query.is_filtered,
-                  first_page=page.number == 1, page_size=TRIALS_PER_PAGE)
+                  first_page=page.number == 1, page_size=size, fitting=page.paginator.count,
+                  filters={name: value for name, value in query.given.items() if name not in query.NO_FILTERS},
+                  usual_columns=usual, usual_size=USUAL_SIZE)
     return render(request, "dashboard/experiment/trials.html", {
-        **context, "page": page, "trials": rows, "query": query,
-        "counts": counts_by_status(context["experiment"]["progress"]["trials"]),
-        "statuses": [status.value for status in TrialJobStatus], "columns": [
-            Column(query, "No.", "sequence_id", falls_first=True, number=True), Column(query, "Status", "status"),
-            Column(query, "Result", "final_value", falls_first=best_first, number=True),
-            Column(query, "Latest", "latest", falls_first=best_first, number=True),
-            Column(query, "Duration", "duration", falls_first=True, number=True),
-            *(Column(query, name) for name in names or ["Parameters"]),
-            Column(query, "Machine"), Column(query, "Why")]})
+        **context, "page": page, "trials": rows, "query": query, "mistake": mistake, "longest_filter": LONGEST,
+        "counts": counts_by_status(public_id, context["experiment"]["progress"]["trials"], query),
+        "columns": trial_columns.headings(query, columns), "shown": columns, "choices": choices,
+        "shown_names": [column.name for column in columns], "fields": FIELDS.values(), "size": size,
+        "parameters": [choice.parameter for choice in choices if choice.parameter], "page_sizes": PAGE_SIZES})
+
+
+def _mistake(text: str, invalid: FilterInvalid) -> dict[str, str]:
+    """What is wrong with a filter, with the place cut out."""
+    return {"sentence": str(invalid), "before": text[:invalid.start], "at": text[invalid.start:invalid.end],
+            "after": text[invalid.end:]}

@@ -4,7 +4,7 @@ import { showError } from "../action_error.js";
 import { confirmed } from "../confirm.js";
 import { rest } from "../rest.js";
 import { isEnd, showStatus, showText } from "../status.js";
-import { digits, duration, parameter } from "../words.js";
+import { digits, duration, moment, parameter, parameterAt } from "../words.js";
 
 /** @returns {HTMLTableRowElement} */
 export function blankRow() {
@@ -24,15 +24,25 @@ export function fillRow(row, trial) {
     link.href = `/trials/${trial.id}/`;
     link.textContent = String(trial.sequence_id);
     for (const place of row.querySelectorAll("[data-parameter]")) {
-      place.textContent = parameter((trial.parameters ?? {})[/** @type {HTMLElement} */ (place).dataset.parameter ?? ""]);
+      place.textContent = parameter(parameterAt(trial.parameters, /** @type {HTMLElement} */ (place).dataset.parameter ?? ""));
     }
+    row.querySelector("[data-choose]")?.setAttribute("aria-label", `Choose trial ${trial.sequence_id}`);
+    showMoment(cell("created"), trial.created_at);
+    showText(cell("source"), trial.source);
     showText(cell("parameters"), Object.entries(trial.parameters ?? {}).map(([name, value]) => `${name} ${parameter(value)}`).join(", "));
   }
   showStatus(cell("status"), trial.status);
   showText(cell("result"), digits(trial.final_number));
   showText(cell("latest"), trial.intermediate_count ? digits(trial.latest_number) : "");
   showText(cell("duration"), duration(trial.duration));
+  showText(cell("intermediates"), String(trial.intermediate_count));
   showText(cell("machine"), trial.machine);
+  showText(cell("gpu"), (trial.gpu_indices ?? []).join(", "));
+  showText(cell("attempt"), String(trial.attempt));
+  showText(cell("exit_code"), String(trial.exit_code ?? ""));
+  showMoment(cell("started"), trial.started_at);
+  showMoment(cell("ended"), trial.ended_at);
+  showTags(cell("tags"), trial.tags);
   const why = cell("message"); // a short table has none
   showText(why, trial.message);
   why?.setAttribute("title", trial.message);
@@ -41,6 +51,28 @@ export function fillRow(row, trial) {
     if (button instanceof HTMLButtonElement) button.hidden = (button.dataset.action === "cancel") === ended;
   }
   return row;
+}
+
+/**
+ * @param {Element | null} place
+ * @param {string | null} at
+ */
+function showMoment(place, at) {
+  if (place && (place.querySelector("time")?.dateTime ?? "") !== (at ?? "")) place.replaceChildren(moment(at));
+}
+
+/**
+ * @param {Element | null} place
+ * @param {string[]} tags
+ */
+function showTags(place, tags) {
+  if (!place || [...place.children].map((tag) => tag.textContent).join("\n") === tags.join("\n")) return;
+  place.replaceChildren(...tags.flatMap((text) => {
+    const tag = document.createElement("span");
+    tag.className = "tag";
+    tag.textContent = text;
+    return [tag, " "];
+  }));
 }
 
 /**

@@ -57,7 +57,8 @@ def test_trials_are_filtered(api, four) -> None:
     for query, expected in {"status=SUCCEEDED": [0, 1], "status=FAILED,RUNNING": [2, 3], "source=rerun": [1],
                             "min_final_value=0.2": [0], "max_final_value=0.2": [1], "tag=good": [1],
                             f"q={first.public_id[:9]}": [0], "q=3": [3], "since_revision=2": [2, 3],
-                            "since_revision=4": []}.items():
+                            "since_revision=4": [], "filter=x=0.5+and+result<0.2": [1],
+                            "filter=not+status=failed&status=FAILED,RUNNING": [3]}.items():
         assert sequence(list_of(api, four, query)) == expected, query
 
 
@@ -69,8 +70,26 @@ def test_trials_are_ordered_with_what_is_missing_last(api, four) -> None:
     assert sequence(list_of(api, four, "order=duration")) == [2, 0, 1, 3]
 
 
-@pytest.mark.parametrize("query", ["status=DEAD", "min_final_value=low", "min_final_value=nan", "order=-colour",
-                                   "since_revision=-1", "since_revision=99999999999999999999999", "source=me"])
+@pytest.mark.parametrize(("column", "rising"), [
+    ("parameters.x", [2, 0, 1, 3]), ("parameters.deep.y", [1, 0, 2, 3]), ("machine", [0, 1, 2, 3]),
+    ("gpu", [0, 1, 2, 3]), ("exit_code", [0, 1, 2, 3]), ("tags", [1, 0, 2, 3]), ("message", [0, 1, 2, 3]),
+    ("intermediates", [1, 0, 2, 3]), ("attempt", [0, 1, 2, 3]), ("source", [1, 0, 2, 3])])
+def test_trials_are_ordered_by_every_column(api, four, column, rising) -> None:
+    for number, value in {0: {"x": 5, "deep": {"y": "b"}}, 1: {"x": 10, "deep": {"y": "a"}}, 2: {"x": -1.5}}.items():
+        TrialParameters.objects.filter(trial__sequence_id=number).update(value=value)
+    TrialParameters.objects.filter(trial__sequence_id=3).update(value={"x": "text"})
+    Trial.objects.filter(sequence_id__in=[0, 2, 3]).update(intermediate_count=2)
+    Trial.objects.filter(sequence_id=1).update(source="customized", tags=["an earlier one"])
+    assert sequence(list_of(api, four, f"order={column}")) == rising
+    falling = sequence(list_of(api, four, f"order=-{column}"))
+    assert sorted(falling) == [0, 1, 2, 3]
+    if column == "parameters.x":
+        assert falling == [1, 0, 2, 3], "what is no number comes last"
+
+
+@pytest.mark.parametrize("query", [
+    "status=DEAD", "min_final_value=low", "min_final_value=nan", "order=-colour", "order=parameters.", "filter=x+<",
+    "filter=y=1", "since_revision=-1", "since_revision=99999999999999999999999", "source=me"])
 def test_a_wrong_filter_is_refused_by_name(api, four, query) -> None:
     answer = api.get(f"/api/v1/experiments/{four.public_id}/trials/?{query}")
     assert answer.status_code == 400

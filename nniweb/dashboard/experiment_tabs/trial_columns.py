@@ -1,0 +1,84 @@
+"""The columns that the table of trials can have, and those that it has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nniweb.api.trial_query import PARAMETER
+from nniweb.dashboard.experiment_tabs.head import parameter_columns
+from nniweb.dashboard.page_query import Column, PageQuery
+from nniweb.dashboard.words import value_at
+from nniweb.experiments.models import Experiment
+from nniweb.experiments.trial_filter.parameter_names import parameter_names
+
+#: One column for all parameters.
+ALL_PARAMETERS = "parameters"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A column that one may choose."""
+
+    name: str
+    title: str
+    #: Name of the order, as over REST; "" where there is none.
+    order: str = ""
+    number: bool = False
+    #: Whether the first click on it sorts falling.
+    falls_first: bool = False
+
+    @property
+    def parameter(self) -> str:
+        """The parameter's name; "" for all other columns."""
+        return self.name.removeprefix(PARAMETER) if self.name.startswith(PARAMETER) else ""
+
+
+def choices_of(experiment: Experiment) -> list[Choice]:
+    """Every column there is, in the order in which they stand. One query."""
+    best_first = experiment.optimize_mode == "maximize"
+    return [
+        Choice("status", "Status", "status"),
+        Choice("result", "Result", "final_value", number=True, falls_first=best_first),
+        Choice("latest", "Latest", "latest", number=True, falls_first=best_first),
+        Choice("intermediates", "Reports", "intermediates", number=True, falls_first=True),
+        Choice("duration", "Duration", "duration", number=True, falls_first=True),
+        Choice(ALL_PARAMETERS, "Parameters"),
+        *(Choice(PARAMETER + name, name, PARAMETER + name) for name in parameter_names(experiment)),
+        Choice("tags", "Tags", "tags"),
+        Choice("machine", "Machine", "machine"),
+        Choice("gpu", "GPU", "gpu"),
+        Choice("created", "Created", "created", falls_first=True),
+        Choice("started", "Started", "started", falls_first=True),
+        Choice("ended", "Ended", "ended", falls_first=True),
+        Choice("attempt", "Attempt", "attempt", number=True, falls_first=True),
+        Choice("exit_code", "Exit code", "exit_code", number=True, falls_first=True),
+        Choice("source", "Chosen by", "source"),
+        Choice("message", "Why", "message"),
+    ]
+
+
+def usual_names(experiment: Experiment) -> list[str]:
+    """Those that the table has unless told otherwise."""
+    names = parameter_columns(experiment)
+    return ["status", "result", "latest", "duration", *([PARAMETER + name for name in names] or [ALL_PARAMETERS]),
+            "machine", "message"]
+
+
+def shown(choices: Sequence[Choice], wanted: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[Choice]:
+    """Those of these names, in the order in which they stand; numbers are where all these rows have one."""
+    names = set(wanted)
+    return [replace(choice, number=choice.number or _is_number(choice, rows)) for choice in choices
+            if choice.name in names]
+
+
+def _is_number(choice: Choice, rows: Sequence[dict[str, Any]]) -> bool:
+    values = [value_at(row["parameters"], choice.parameter) for row in rows] if choice.parameter else []
+    return any(value != "" for value in values) and all(
+        value == "" or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values)
+
+
+def headings(query: PageQuery, columns: Sequence[Choice]) -> list[Column]:
+    """Of the number, and of these columns."""
+    return [Column(query, "No.", "sequence_id", falls_first=True, number=True),
+            *(Column(query, column.title, column.order, falls_first=column.falls_first, number=column.number)
+              for column in columns)]

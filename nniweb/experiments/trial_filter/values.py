@@ -1,0 +1,77 @@
+"""What stands behind a comparison: numbers, durations, times, words. Each raises FilterInvalid naming the place."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from nniweb.experiments.config.durations import parse_duration
+from nniweb.experiments.config.field_walk import nearest
+from nniweb.experiments.trial_filter.language import FilterInvalid, Path, Term
+
+#: Written without quotes: no value.
+NONE = "none"
+
+
+def is_none(term: Term) -> bool:
+    return not term.is_quoted and term.text.lower() == NONE
+
+
+def number(term: Term) -> float | None:
+    """The finite number it is, None where it is something else."""
+    if term.is_quoted:
+        return None
+    try:
+        found = float(term.text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def number_for(path: Path, term: Term) -> float:
+    found = number(term)
+    if found is None:
+        raise FilterInvalid(f"{path} is compared with a number; {term.text!r} is none.", term.start, term.end)
+    return found
+
+
+def whole_number_for(path: Path, term: Term) -> int:
+    found = number_for(path, term)
+    if found != int(found) or abs(found) > 2**53:
+        raise FilterInvalid(f"{path} is a whole number; {term.text!r} is none.", term.start, term.end)
+    return int(found)
+
+
+def seconds_for(path: Path, term: Term) -> float:
+    """A duration: plain seconds, or with units."""
+    found = number(term)
+    if found is not None:
+        return found
+    try:
+        return float(parse_duration(term.text))
+    except ValueError as error:
+        raise FilterInvalid(f"{path} is compared with a duration: {term.text!r} {error}; a plain number is seconds.",
+                            term.start, term.end) from None
+
+
+def times_for(path: Path, term: Term, now: datetime) -> tuple[datetime, datetime]:
+    """A time, first and last moment: a day is as long as it is. Without an offset it is UTC."""
+    try:
+        if term.is_ago:
+            at = now - timedelta(seconds=parse_duration(term.text))
+            return at, at
+        at = datetime.fromisoformat(term.text)
+        whole_day = len(term.text) == len("2026-01-31")
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return at, at + timedelta(days=1) - timedelta(microseconds=1) if whole_day else at
+    except (ValueError, OverflowError):
+        raise FilterInvalid(
+            f"{path} is compared with a time such as 2026-01-31, 2026-01-31T18:30 (UTC), 2026-01-31T18:30+02:00 or "
+            f"2h ago; {term.text!r} is none.", term.start, term.end) from None
+
+
+def choice_for(path: Path, term: Term, choices: list[str]) -> str:
+    """One of these words, however it is capitalised."""
+    for choice in choices:
+        if choice.lower() == term.text.lower():
+            return choice
+    raise FilterInvalid(f"{path} is never {term.text!r}{nearest(term.text, choices)} There are: {', '.join(choices)}.",
+                        term.start, term.end)

@@ -1,0 +1,2 @@
+/** So many trials can be compared at once: the same as in nniweb/dashboard/experiment_tabs/compare.py. */
+export const MOST_COMPARED = 20;

@@ -1,0 +1,70 @@
+"""Trials as a file."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from nniweb.experiments import export
+from nniweb.experiments.models import Attempt, Experiment, Trial, User
+
+
+@pytest.fixture
+def seven(make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt],
+          monkeypatch: pytest.MonkeyPatch) -> Experiment:
+    """Seven trials, three of which failed, read three at a time."""
+    monkeypatch.setattr(export, "_CHUNK", 3)
+    experiment = make_experiment()
+    for number in range(7):
+        attempt = make_attempt(experiment, status="FAILED" if number % 3 == 0 else "SUCCEEDED", final_number=number / 4)
+        attempt.trial.parameter_sets.update(value={"x": number, "deep": {"y": "a,\"b\"\n"}})
+    return experiment
+
+
+async def _read(answer: Any) -> bytes:
+    return b"".join([piece async for piece in answer.streaming_content])
+
+
+def exported(api: APIClient, experiment: Experiment, **query: Any) -> Any:
+    from asgiref.sync import async_to_sync
+
+    answer = api.get(f"/api/v1/experiments/{experiment.public_id}/export/", query)
+    assert answer.status_code == 200, answer.content
+    assert "attachment" in answer["Content-Disposition"]
+    text = async_to_sync(_read)(answer).decode()
+    return list(csv.DictReader(io.StringIO(text))) if query.get("format") == "csv" else json.loads(text)
+
+
+def test_all_trials_come_as_json_or_csv(api: APIClient, seven: Experiment) -> None:
+    found = exported(api, seven, format="json")
+    assert found["experiment"]["id"] == seven.public_id
+    assert [trial["sequence_id"] for trial in found["trials"]] == list(range(7))
+    rows = exported(api, seven, format="csv")
+    assert [row["parameters.x"] for row in rows] == [str(number) for number in range(7)]
+    assert {row["parameters.deep.y"] for row in rows} == {"a,\"b\"\n"}
+    assert exported(api, seven)["trials"] == found["trials"]
+
+
+def test_those_that_fit_or_were_chosen_come_alone(api: APIClient, seven: Experiment) -> None:
+    rows = exported(api, seven, format="csv", filter="status = FAILED and x > 0")
+    assert [row["sequence_id"] for row in rows] == ["3", "6"]
+    chosen = list(Trial.objects.filter(sequence_id__in=[5, 2]).values_list("public_id", flat=True))
+    assert [trial["sequence_id"] for trial in exported(api, seven, trials=",".join(chosen))["trials"]] == [2, 5]
+    assert exported(api, seven, filter="number > 100")["trials"] == []
+    assert exported(api, seven, format="csv", filter="number > 100") == []
+
+
+@pytest.mark.parametrize(("query", "field"), [({"format": "xml"}, "format"), ({"filter": "x >"}, "filter"),
+                                              ({"order": "status"}, "order"),
+                                              ({"trials": ",".join(["t"] * 501)}, "trials")])
+def test_a_wrong_wish_is_refused_by_name(api: APIClient, seven: Experiment, query: dict[str, str], field: str) -> None:
+    answer = api.get(f"/api/v1/experiments/{seven.public_id}/export/", query)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, field)
+
+
+def test_a_stranger_gets_no_file(as_user: Callable[[User], APIClient], charlie: User, seven: Experiment) -> None:
+    assert as_user(charlie).get(f"/api/v1/experiments/{seven.public_id}/export/").status_code == 404
