@@ -49,9 +49,12 @@ class Lease:
     def acquire(cls, cluster: Cluster, worker_id: str) -> "Lease | None":
         """Take the cluster if nobody holds it; None if somebody does.
 
-        A holder that is known to be dead (its process on this host is gone) is replaced at once.
+        A holder that is known to be dead (its process on this host is gone) is replaced at once. A lease that ends
+        later than any can was written before the database's clock was put back: it counts as run out, or a cluster
+        whose holder died in those seconds would wait for the clock. One that lives loses its epoch by that, no more.
         """
-        free = Q(lease_holder="") | Q(lease_expires_at=None) | Q(lease_expires_at__lt=Now())
+        free = Q(lease_holder="") | Q(lease_expires_at=None) | Q(lease_expires_at__lt=Now()) | Q(
+            lease_expires_at__gt=Now() + timedelta(seconds=2 * LEASE_SECONDS))
         if cluster.lease_holder and _is_dead_here(cluster.lease_holder):
             free |= Q(lease_holder=cluster.lease_holder)
         taken = Cluster.objects.filter(free, pk=cluster.pk, lease_epoch=cluster.lease_epoch).update(

@@ -66,6 +66,15 @@ def test_a_lease_that_ran_out_is_taken_and_the_sleeper_can_write_nothing(cluster
         Cluster.objects.update(message="written by the holder")
 
 
+def test_a_lease_from_before_the_databases_clock_was_put_back_keeps_nobody_waiting(cluster: Cluster) -> None:
+    late = acquire(cluster, "one")
+    Cluster.objects.update(lease_expires_at=timezone.now() + timedelta(hours=3))
+    assert acquire(cluster, "two") is not None
+    assert late is not None
+    with pytest.raises(LeaseLost), late.transaction():
+        pass
+
+
 def test_the_same_worker_in_a_later_epoch_does_not_revive_the_earlier_one(cluster: Cluster) -> None:
     early = acquire(cluster, "one")
     expire()
