@@ -3,7 +3,7 @@
 from django.urls import path
 
 from nniweb.dashboard import api_pages, clusters, experiment_list, new_experiment, sign_in, trial_page
-from nniweb.dashboard.experiment_tabs import config, events, log, overview, trials
+from nniweb.dashboard.experiment_tabs import config, events, log, overview, timeline, trials
 
 EXPERIMENT = "experiments/<slug:public_id>"
 
@@ -12,6 +12,7 @@ urlpatterns = [
     path("demo/", experiment_list.launch_demo, name="launch-demo"),
     path(f"{EXPERIMENT}/", overview.overview, name="experiment"),
     path(f"{EXPERIMENT}/trials/", trials.trials, name="experiment-trials"),
+    path(f"{EXPERIMENT}/timeline/", timeline.timeline, name="experiment-timeline"),
     path(f"{EXPERIMENT}/log/", log.log, name="experiment-log"),
     path(f"{EXPERIMENT}/config/", config.config, name="experiment-config"),
     path(f"{EXPERIMENT}/events/", events.events, name="experiment-events"),

@@ -5,10 +5,15 @@
 
 /** The common build has lines, points and all that goes with them; it names itself globally. */
 const LIBRARY = "/static/echarts/echarts.common.min.js";
+/** All there is: for series that the common build has not. */
+export const WHOLE_LIBRARY = "/static/echarts/echarts.min.js";
 
-/** @returns {Promise<any>} ECharts */
-async function library() {
-  await import(LIBRARY);
+/**
+ * @param {string} address
+ * @returns {Promise<any>} ECharts
+ */
+async function library(address) {
+  await import(address);
   return /** @type {any} */ (globalThis).echarts;
 }
 
@@ -21,9 +26,10 @@ export function colour(name) {
  * A chart in an element. `options()` is asked for everything, also again when the theme changes.
  * @param {HTMLElement} element
  * @param {() => any} options
+ * @param {string} [address]  of the library's build
  */
-export async function makeChart(element, options) {
-  const echarts = await library();
+export async function makeChart(element, options, address = LIBRARY) {
+  const echarts = await library(address);
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const chart = echarts.init(element, null, { renderer: "canvas" });
   const draw = () => chart.setOption({ ...base(), animation: false, ...options() }, { notMerge: true, lazyUpdate: !still });

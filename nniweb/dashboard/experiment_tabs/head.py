@@ -19,6 +19,7 @@ from trainingservice.trial_job_status import TrialJobStatus
 TABS = {
     "experiment": "Overview",
     "experiment-trials": "Trials",
+    "experiment-timeline": "Timeline",
     "experiment-log": "Log",
     "experiment-config": "Config",
     "experiment-events": "Events",

@@ -104,3 +104,48 @@ def test_a_long_log_is_read_backwards_and_let_go_of(server: RunningServer, open_
     follow.check()
     expect(page.page).not_to_have_url(re.compile("follow=0"))
     page.wait_for_function(f"({at_end})(document.getElementById('log'))")
+
+
+MIDDLE_OF_A_RUNNING_BAR = """() => {
+    const chart = echarts.getInstanceByDom(document.getElementById("timeline-chart"));
+    const bar = chart.getOption().series.find((each) => each.name === "RUNNING")?.data[0];
+    if (!bar) return null;
+    const [row, begin, end] = bar.value;
+    const [x, y] = chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, [(begin + end) / 2, row]);
+    return { x, y };
+}"""
+
+
+def test_the_timeline_shows_who_runs_where_and_who_waits(server: RunningServer, open_page: Any,
+                                                         tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, trialConcurrency=2, maxTrialNumber=5)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page.get_by_role("link", name="Timeline").click()
+    chart, attempts = page.locator("#timeline-chart"), page.locator("#timeline-rows tbody tr td:nth-child(3)")
+    expect(chart.locator("canvas").first).to_be_visible()
+    expect(attempts).to_have_text(["1", "1"])
+    expect(page.locator("#timeline-none-waits")).to_be_visible()
+    page.evaluate(MARK)
+    server.post(f"experiments/{trials.experiment}/trials/", {"parameters": {"x": 0.5}})
+    waiting = page.locator("#timeline-waiting li")
+    expect(waiting).to_contain_text("It waits for a free slot.")
+    trials.tell(0, "final 0.5", "end")
+    expect(page.locator("#timeline-none-waits")).to_be_visible()  # it has begun
+    expect(attempts).to_have_text(["2", "1"])
+    assert not_reloaded(page)
+    page.get_by_role("button", name="Zoom in").click()
+    expect(page.page).to_have_url(re.compile(r"begin=.*end="))
+    page.get_by_role("button", name="Earlier").click()
+    chart.focus()
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowLeft")
+    there = page.url
+    page.reload()
+    expect(chart.locator("canvas").first).to_be_visible()
+    assert page.url == there, "a link shows a colleague the same"
+    page.get_by_role("button", name="All", exact=True).click()
+    expect(page.page).not_to_have_url(re.compile("begin="))
+    expect(attempts).to_have_text(["2", "1"])
+    chart.click(position=page.wait_for_function(MIDDLE_OF_A_RUNNING_BAR).json_value())
+    page.wait_for_url("**/trials/*/")
+    expect(page.locator(".headline .status")).to_have_text("RUNNING")
