@@ -15,9 +15,9 @@ ASSESSORS: list[tuple[str, dict[str, Any]]] = [
     ("Medianstop", {"start_step": 2}), ("Curvefitting", {"epoch_num": STEPS, "start_step": 6}),
     ("Percentile", {"percentile": 50.0, "n_startup_trials": 2}), ("SuccessiveHalving", {"reduction_factor": 2}),
     ("Wilcoxon", {"p_threshold": 0.2})]
-#: Fitting a dozen curves to each prefix of a trial is dear.
+#: Fitting a dozen curves to each prefix of a trial, or testing its ranks, is dear.
 EACH = pytest.mark.parametrize(("name", "args"), [
-    pytest.param(name, args, id=name, marks=[pytest.mark.slow] if name == "Curvefitting" else [])
+    pytest.param(name, args, id=name, marks=[pytest.mark.slow] if name in ("Curvefitting", "Wilcoxon") else [])
     for name, args in ASSESSORS])
 Record = list[dict[str, Any]]
 
