@@ -111,15 +111,15 @@ class _Git:
         config = {"core.hooksPath": os.devnull, "http.followRedirects": "false", "http.proxy": "", "gc.auto": "0",
                   "fetch.unpackLimit": "1", "maintenance.auto": "false", "core.askPass": "", "core.fsmonitor": "false"}
         ssh = ""
-        address = self._checked_address(host, port)
+        addresses = self._checked_addresses(host, port)
         if source.is_ssh:
             alias = host if port == 22 else f"[{host}]:{port}"
             # the person at the terminal is missing, so whatever ssh would ask is refused
-            ssh = (f"ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=20 -o HostName={address} "
+            ssh = (f"ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=20 -o HostName={addresses[0]} "
                    f"-o 'HostKeyAlias={alias}' -o ProxyCommand=none -o ProxyJump=none -o PermitLocalCommand=no "
                    "-o ForwardAgent=no -o ClearAllForwardings=yes")
         else:
-            shown = f"[{address}]" if ":" in address else address
+            shown = ",".join(f"[{address}]" if ":" in address else address for address in addresses)
             config["http.curloptResolve"] = f"{host}:{port}:{shown}"
             if token:
                 basic = base64.b64encode(f"{user or 'git'}:{token}".encode()).decode()
@@ -136,9 +136,9 @@ class _Git:
             **{f"GIT_CONFIG_KEY_{index}": key for index, key in enumerate(config)},
             **{f"GIT_CONFIG_VALUE_{index}": value for index, value in enumerate(config.values())}}
 
-    def _checked_address(self, host: str, port: int) -> str:
+    def _checked_addresses(self, host: str, port: int) -> list[str]:
         try:
-            return addresses_of(host, port, also_private=self._limits.private_addresses)[0]
+            return addresses_of(host, port, also_private=self._limits.private_addresses)
         except NotPublic as error:
             raise FetchFailed(str(error)) from None
 

@@ -16,6 +16,7 @@ AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 #: Page -> its address; {experiment}, {trial} and {cluster} are filled in.
 PAGES = {
     "experiments": "/", "experiments, none found": "/?q=nothing-like-it", "new experiment": "/new/",
+    "new experiment, field by field": "/new/?way=fields", "new experiment, from a template": "/new/?template=sketch",
     "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
     "no such page": "/nowhere/", "sign-in": "/sign-in/",
     **{f"experiment: {title}": "/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
