@@ -121,9 +121,11 @@ class TrialReport:
 
     def _stream(self, name: str) -> Stream:
         rows = TrialOutput.objects.filter(attempt=self.attempt, stream=name)
-        start = max(0, stream_size(rows) - SHOWN_OUTPUT)
+        start = stream_size(rows) - SHOWN_OUTPUT
+        if start < 4:  # what is left out must hold a character, to be asked for
+            start = 0
         may_grow = self.attempt is not None and self.attempt.stage != Attempt.Stage.ENDED
-        part = read_part(rows, start, SHOWN_OUTPUT, may_grow=may_grow)
+        part = read_part(rows, start, SHOWN_OUTPUT + 4, may_grow=may_grow)
         parts, position, missing = [], 0, 0
         for gap in part["gaps"]:
             parts.append((missing, without_terminal_codes(part["text"][position:gap["position"]])))

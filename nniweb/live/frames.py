@@ -116,7 +116,12 @@ def trial_frame(trial_pk: int, since: int) -> Frame | None:
             "trial": TrialSerializer(trial, context={"now": timezone.now()}).data, "advice": advice_documents(trial_pk),
             "metrics": documents if complete else [], "output": output if complete else [], "complete": complete,
             "events": TrialEventSerializer(events, many=True).data, "reading": _last_reading(trial_pk),
-            "files": TrialFileSerializer(files, many=True).data, "trouble": trouble()}
+            "files": TrialFileSerializer(files, many=True).data, "next": _next_trial(trial), "trouble": trouble()}
+
+
+def _next_trial(trial: Trial) -> str | None:
+    later = Trial.objects.filter(experiment=trial.experiment_id, sequence_id__gt=trial.sequence_id)
+    return later.order_by("sequence_id").values_list("public_id", flat=True).first()
 
 
 def _last_reading(trial_pk: int) -> dict[str, Any] | None:

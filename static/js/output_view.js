@@ -76,7 +76,8 @@ export class OutputView {
 
   async showEarlier() {
     this.earlier.disabled = true;
-    const from = Math.max(0, this.begins - EARLIER);
+    // no piece is so small that it may hold less than a character
+    const from = this.begins < EARLIER + 4 ? 0 : this.begins - EARLIER;
     try {
       const part = await this.fetchPart(this.stream, from, this.begins - from);
       const nodes = [];

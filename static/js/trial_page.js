@@ -42,7 +42,7 @@ function beginOutputs(streams) {
   for (const section of document.querySelectorAll("[data-stream]")) {
     const name = /** @type {HTMLElement} */ (section).dataset.stream ?? "";
     outputs.set(name, new OutputView(/** @type {HTMLElement} */ (section), streams[name], (stream, offset, limit) => rest("GET",
-      `trials/${id}/output/?${new URLSearchParams({ stream, attempt: String(attempt), offset: String(offset), limit: String(Math.max(4, limit)) })}`)));
+      `trials/${id}/output/?${new URLSearchParams({ stream, attempt: String(attempt), offset: String(offset), limit: String(limit) })}`)));
   }
 }
 
@@ -156,6 +156,20 @@ function showFiles(files) {
   }));
 }
 
+/**
+ * The way to a trial that was made after this page was opened.
+ * @param {string | null} next
+ */
+function showNext(next) {
+  const place = document.getElementById("neighbours");
+  if (!next || !place || place.querySelector('[rel="next"]')) return;
+  const link = document.createElement("a");
+  link.rel = "next";
+  link.href = `/trials/${next}/`;
+  link.textContent = "Next";
+  place.append(" ", link);
+}
+
 /** @param {(import("./resource_chart.js").Reading & {attempt: number}) | null} reading */
 async function showReading(reading) {
   if (!reading || reading.attempt !== attempt) return;
@@ -170,7 +184,7 @@ async function showReading(reading) {
 
 /** Another attempt began: it writes and reports from the beginning. */
 function nextAttempt() {
-  refreshParts(["attempts", "whereabouts"]).catch(() => {});
+  refreshParts(["attempts", "whereabouts", "earlier-attempt"]).catch(() => {});
   if (pinned) return;
   attempt = trial.attempt;
   outputs.forEach((output) => output.restart());
@@ -231,6 +245,7 @@ live.watch(`trial/${id}`, page.revision, (frame) => {
   showAdvice(frame.advice);
   showEvents(frame.events);
   showFiles(frame.files);
+  showNext(frame.next);
   if (frame.trial.attempt > before) nextAttempt();
   if (!frame.complete || catchingUp) {
     catchUpOnce();

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, User
 from nniweb.experiments.models.account import Role
@@ -95,5 +96,5 @@ def test_the_last_rehearsal_stays_on_the_page(page: Page, cluster: Cluster, admi
     assert "Last rehearsed" in html
     assert findings
     for finding in findings:
-        assert finding.message in html or "&" in html
+        assert escape(finding.message) in html
     assert html.count('<span class="icon"') == len(findings)

@@ -152,7 +152,8 @@ def test_a_trial_frame_says_what_to_do_what_was_read_last_and_which_files_were_k
     before = frames.beats_of([attempt.trial_id])
     frame = frames.trial_frame(attempt.trial_id, 0)
     assert frame is not None
-    assert (frame["reading"], frame["files"]) == (None, [])
+    assert (frame["reading"], frame["files"], frame["next"]) == (None, [], None)
+    later = make_attempt(attempt.trial.experiment).trial
     assert frame["advice"][0]["look_at"] == "output"
     now = timezone.now()
     ResourceReading.objects.create(attempt=attempt, at=now - timedelta(seconds=10), data={"cpu_percent": 1.0})
@@ -162,6 +163,7 @@ def test_a_trial_frame_says_what_to_do_what_was_read_last_and_which_files_were_k
     frame = frames.trial_frame(attempt.trial_id, 1)
     assert frame is not None
     assert (frame["reading"]["attempt"], frame["reading"]["at"], frame["reading"]["cpu_percent"]) == (1, now, 50.0)
+    assert frame["next"] == later.public_id
     assert frame["reading"]["gpus"] == [{"index": 0, "utilization": None, "memory_bytes": None}]
     assert [file["name"] for file in frame["files"]] == ["model.pt"]
     seen = [before, with_reading, frames.beats_of([attempt.trial_id])]

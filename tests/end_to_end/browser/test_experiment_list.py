@@ -1,0 +1,167 @@
+"""The list of experiments in a browser: each of its controls, and that others see at once what one did."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.running_server import RunningServer
+
+MARK = "window.markOfTheTest = true"
+
+
+def row(page: Any, name: str) -> Any:
+    return page.locator("#experiments tr[data-id]").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def names(page: Any) -> list[str]:
+    return [str(name) for name in page.locator('#experiments [data-cell="name"]').all_inner_texts()]
+
+
+@pytest.fixture(scope="module")
+def fruit(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Three experiments that have ended: apple and banana are tagged, cherry is not. Name -> id."""
+    ids = {}
+    for name, tags in (("apple", ["red", "round"]), ("banana", ["long"]), ("cherry", [])):
+        trials = LedTrials(server, tmp_path_factory.mktemp(name), experimentName=name, maxTrialNumber=1)
+        trials.tell(0, "final 0.5", "end")
+        server.wait_for_experiment(trials.experiment)
+        ids[name] = trials.experiment
+        if tags:
+            server.patch(f"experiments/{trials.experiment}/", {"tags": tags})
+    return ids
+
+
+def test_filters_and_order_stand_in_the_address(server: RunningServer, open_page: Any, fruit: dict[str, str]) -> None:
+    page = open_page(server, "/?owner=admin")
+    page.get_by_label("Text").fill("an")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url(re.compile(r"[?&]q=an\b"))
+    assert names(page) == ["banana"]
+    expect(page.get_by_label("Owner")).to_have_value("admin")
+    page.get_by_role("link", name="Show all").click()
+    page.wait_for_url(f"{server.url}/")
+    page.get_by_role("link", name="Name", exact=True).click()
+    page.wait_for_url("**/?order=name")
+    assert [name for name in names(page) if name in fruit] == ["apple", "banana", "cherry"]
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Name")
+    page.get_by_role("link", name="Name", exact=True).click()
+    page.wait_for_url("**/?order=-name")
+    assert [name for name in names(page) if name in fruit] == ["cherry", "banana", "apple"]
+    page.get_by_label("Cluster").select_option("local")  # applies at once, and keeps the order
+    page.wait_for_url(re.compile("cluster=local"))
+    assert "order=-name" in page.url
+    page.get_by_role("list", name="Experiments by status").get_by_role("link", name=re.compile("^DONE")).click()
+    page.wait_for_url(re.compile("status=DONE"))
+    assert {"order=-name", "cluster=local"} <= set(page.url.partition("?")[2].split("&"))
+    expect(page.get_by_role("combobox", name="Status")).to_have_value("DONE")
+    page.go_back()
+    page.wait_for_url(lambda address: "status=" not in address)
+
+
+def test_tags_are_put_on_and_taken_off_by_keyboard_and_others_see_it(server: RunningServer, open_page: Any,
+                                                                     fruit: dict[str, str]) -> None:
+    page, onlooker = open_page(server, "/"), open_page(server, "/")
+    expect(onlooker.locator("#live")).to_have_text("● live")
+    onlooker.evaluate(MARK)
+    mine, theirs = row(page, "cherry"), row(onlooker, "cherry")
+    add = mine.get_by_role("button", name="Put a tag on cherry")
+    add.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type("small & red")
+    page.keyboard.press("Enter")
+    expect(mine.locator(".tag")).to_have_text(re.compile("small & red"))
+    expect(theirs.locator(".tag")).to_have_text(re.compile("small & red"))
+    assert server.get(f"experiments/{fruit['cherry']}/")["tags"] == ["small & red"]
+    add.click()
+    page.keyboard.type("never")
+    page.keyboard.press("Escape")
+    expect(add).to_be_focused()
+    mine.get_by_role("link", name="small & red").click()
+    page.wait_for_url("**/?tag=*")
+    assert names(page) == ["cherry"]
+    expect(page.get_by_label("Tag", exact=True)).to_have_value("small & red")
+    row(page, "cherry").get_by_role("button", name="Take the tag small & red off cherry").click()
+    expect(theirs.locator(".tag")).to_have_count(0)
+    assert server.get(f"experiments/{fruit['cherry']}/")["tags"] == []
+    assert onlooker.evaluate("window.markOfTheTest === true")
+
+
+def test_a_refused_tag_says_why_and_is_not_there(server: RunningServer, open_page: Any, fruit: dict[str, str]) -> None:
+    page = open_page(server, "/?q=apple")
+    page.allow("status of 400")
+    apple = row(page, "apple")
+    apple.get_by_role("button", name="Put a tag on apple").click()
+    field = apple.get_by_label("New tag of apple")
+    field.evaluate("field => field.removeAttribute('maxlength')")
+    field.fill("x" * 65)
+    field.press("Enter")
+    expect(apple.get_by_role("alert")).to_contain_text("64")
+    expect(apple.locator(".tag")).to_have_count(2)
+
+
+def test_archive_bring_back_and_delete(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, experimentName="plum", maxTrialNumber=1)
+    page, onlooker = open_page(server, "/?q=plum"), open_page(server, "/?q=plum&archived=all")
+    plum = row(page, "plum")
+    expect(plum).to_have_count(1)
+    expect(plum.get_by_role("button", name="Delete plum…")).to_be_hidden()
+    expect(plum.get_by_role("button", name="Archive")).to_be_hidden()
+    expect(onlooker.locator("#live")).to_have_text("● live")
+    onlooker.evaluate(MARK)
+    trials.tell(0, "final 0.5", "end")
+    plum.get_by_role("button", name="Archive").click()  # appears with the end
+    expect(page.get_by_text("No experiment fits this filter.")).to_be_visible()
+    theirs = row(onlooker, "plum")
+    expect(theirs.locator("[data-cell=archived]")).to_be_visible()
+    theirs.get_by_role("button", name="Bring back").click()
+    expect(plum).to_have_count(1)
+    plum.get_by_role("button", name="Delete plum…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Its trial is removed for good, with results, output and kept files")
+    dialog.get_by_role("button", name="Keep it as it is").click()
+    expect(plum).to_have_count(1)
+    plum.get_by_role("button", name="Delete plum…").click()
+    dialog.get_by_role("button", name="Delete it").click()
+    expect(plum).to_have_count(0)
+    expect(theirs).to_have_count(0)
+    assert server.request("GET", f"experiments/{trials.experiment}/").status_code == 404
+    assert onlooker.evaluate("window.markOfTheTest === true")
+
+
+def test_what_is_refused_is_said_beside_the_title(server: RunningServer, open_page: Any,
+                                                  fruit: dict[str, str]) -> None:
+    page = open_page(server, "/?q=banana")
+    page.allow("status of 409")
+    page.route("**/api/v1/experiments/*/", lambda route: route.fulfill(
+        status=409, json={"errors": [{"field": "", "message": "It is busy."}]}))
+    row(page, "banana").get_by_role("button", name="Archive").click()
+    expect(page.locator("#action-error")).to_have_text("It is busy.")
+
+
+def test_the_time_that_is_over_goes_on_while_nothing_is_heard(server: RunningServer, open_page: Any,
+                                                              tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, experimentName="melon", maxTrialNumber=2, maxExperimentDuration="1h")
+    page = open_page(server, "/?q=melon")
+    melon = row(page, "melon")
+    expect(melon.locator(".status")).to_have_text("RUNNING")
+    time = melon.locator("[data-cell=time]")
+    expect(time).to_have_text(re.compile(" of 1 h"))
+    expect(melon.get_by_role("progressbar")).to_have_count(2)
+    before = time.inner_text()
+    expect(time).not_to_have_text(before)
+    server.post(f"experiments/{trials.experiment}/actions/stop/")
+    expect(melon.locator(".status")).to_have_text("STOPPED")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_nothing_is_beyond_the_edge(server: RunningServer, open_page: Any, fruit: dict[str, str],
+                                               dark: bool) -> None:
+    page = open_page(server, "/", width=390, height=844, dark=dark)
+    expect(row(page, "apple").locator("[data-label='Last change']")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

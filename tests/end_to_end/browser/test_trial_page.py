@@ -1,0 +1,256 @@
+"""A trial's page in a browser: each of its controls, and what changes on it by itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.running_server import RunningServer
+
+MARK = "window.markOfTheTest = true"
+#: What the browser says of a server that is away.
+AWAY = "WebSocket connection|ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET"
+
+
+def trial_id(server: RunningServer, trials: LedTrials, number: int = 0) -> str:
+    """The id of a trial as soon as it is there."""
+    address = f"experiments/{trials.experiment}/trials/"
+    rows = server.wait_until(lambda: server.get(address, q=str(number))["results"], what=f"trial {number} is there")
+    return str(rows[0]["id"])
+
+
+def open_trial(server: RunningServer, open_page: Any, trials: LedTrials, number: int = 0, **how: Any) -> Any:
+    return open_page(server, f"/trials/{trial_id(server, trials, number)}/", **how)
+
+
+def test_output_is_searched_followed_and_let_go(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "print " + "\\n".join(f"Loss of step {number}" for number in range(150)) + "\\n")
+    page = open_trial(server, open_page, trials)
+    section = page.locator("[data-stream=stdout]")
+    output, field = section.locator("pre"), section.get_by_role("searchbox")
+    expect(output).to_contain_text("step 149")
+    follow = section.get_by_label("follow")
+    expect(follow).to_be_checked()
+    field.fill("loss of STEP 1")  # 1, 10 to 19, 100 to 149
+    found = section.locator("[data-found]")
+    expect(found).to_have_text("1 of 61")
+    expect(follow).not_to_be_checked()
+    assert output.evaluate("pre => pre.scrollTop < 200"), "it went to the first place"
+    field.press("Shift+Enter")
+    expect(found).to_have_text("61 of 61")
+    section.get_by_role("button", name="Next in stdout").click()
+    expect(found).to_have_text("1 of 61")
+    section.get_by_role("button", name="Previous in stdout").click()
+    expect(found).to_have_text("61 of 61")
+    assert page.evaluate("CSS.highlights.get('found-stdout').size") == 61
+    trials.tell(0, "print Loss of step 1000\\n")
+    expect(found).to_have_text("61 of 62")  # what comes is searched too
+    field.fill("no such word")
+    expect(found).to_have_text("not found")
+    expect(section.get_by_role("button", name="Next in stdout")).to_be_disabled()
+    field.fill("")
+    expect(found).to_have_text("")
+    output.evaluate("pre => { pre.scrollTop = 0; }")
+    expect(follow).not_to_be_checked()
+    trials.tell(0, "print the end\\n")
+    expect(output).to_contain_text("the end")
+    assert output.evaluate("pre => pre.scrollTop") == 0, "who reads is left alone"
+    follow.check()
+    assert output.evaluate("pre => pre.scrollHeight - pre.scrollTop - pre.clientHeight < 24")
+
+
+def test_what_was_before_the_end_of_long_output_is_fetched(server: RunningServer, open_page: Any,
+                                                           tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    line = "x" * 90
+    trials.tell(0, "print the very first\\n" + f"{line}\\n" * 900 + "the last\\n", "end")
+    server.wait_for_experiment(trials.experiment)
+    page = open_trial(server, open_page, trials)
+    section = page.locator("[data-stream=stdout]")
+    expect(section.locator("pre")).to_contain_text("the last")
+    expect(section.locator("pre")).not_to_contain_text("the very first")
+    section.get_by_role("button", name=re.compile("from before this")).click()
+    expect(section.locator("pre")).to_contain_text("the very first")
+    expect(section.locator("[data-earlier]")).to_be_hidden()
+    text = section.locator("pre").evaluate("pre => pre.textContent")
+    assert text == f"the very first\n{f'{line}{chr(10)}' * 900}the last\n", "nothing twice, nothing missing"
+
+
+def test_the_metric_is_drawn_and_its_axis_stands_in_the_address(server: RunningServer, open_page: Any,
+                                                                tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "metric 0.25", "metric 0.75")
+    page = open_trial(server, open_page, trials)
+    chart = page.locator("#metric-chart")
+    expect(chart).to_have_attribute("aria-label", "2 intermediate results, from 0.25 to 0.75, the latest 0.75")
+    page.get_by_label("logarithmic").check()
+    page.wait_for_url("**/?log=1")
+    page.reload()
+    expect(page.get_by_label("logarithmic")).to_be_checked()
+    trials.tell(0, "metric 1.5")
+    expect(chart).to_have_attribute("aria-label", "3 intermediate results, from 0.25 to 1.5, the latest 1.5")
+    page.get_by_label("logarithmic").uncheck()
+    page.wait_for_url(lambda address: "log" not in address)
+
+
+def test_what_it_uses_of_its_machine_is_drawn_as_it_is_read(server: RunningServer, open_page: Any,
+                                                            tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    page = open_trial(server, open_page, trials)
+    page.evaluate(MARK)
+    expect(page.locator("#last-reading")).to_have_text(re.compile(r"memory \d+\.\d.MB"))
+    expect(page.locator("#memory-chart canvas")).to_be_visible()
+    expect(page.locator("#busy-chart canvas")).to_be_visible()
+    assert page.evaluate("window.markOfTheTest === true")
+    address = f"trials/{trial_id(server, trials)}/resources/"
+    assert server.get(address)["readings"][0]["memory_bytes"] > 0
+    assert server.get(address)["attempt"] == 1
+
+
+def test_a_failed_trial_says_what_to_do_and_is_run_with_changes(server: RunningServer, open_page: Any,
+                                                                tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=9, searchSpace={
+        "x": {"_type": "uniform", "_value": [0, 1]}, "act": {"_type": "choice", "_value": ["relu", "tanh"]}})
+    page = open_trial(server, open_page, trials)
+    trials.tell(0, "fail no such data set")
+    expect(page.get_by_role("link", name="Next")).to_be_visible()  # the next one was made after the page was opened
+    advice = page.get_by_role("list", name="What to do")
+    expect(advice).to_contain_text("mend it there, then run the trial again")
+    advice.get_by_role("link", name="Go to stderr").click()
+    page.wait_for_url("**/#stderr")
+    page.get_by_role("button", name="Run with changes").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("act")).to_have_value(re.compile("relu|tanh"))
+    dialog.get_by_label("x", exact=False).first.fill("7")
+    expect(dialog.get_by_role("status").first).to_contain_text("Outside the search space: 7 is not a value of")
+    dialog.get_by_label("x", exact=False).first.fill("oops")
+    dialog.get_by_role("button", name="Run it").click()
+    expect(dialog.get_by_role("status").first).to_contain_text("This is no value")
+    expect(dialog.locator("[aria-invalid]")).to_be_focused()
+    dialog.get_by_label("x", exact=False).first.fill("0.125")
+    expect(dialog.get_by_role("status").first).to_have_text("")
+    failed = page.url.partition("#")[0]
+    dialog.get_by_role("button", name="Run it").click()
+    page.wait_for_url(lambda address: "/trials/" in address and not address.startswith(failed))
+    expect(page.locator("p", has_text="Rerun of trial 0.")).to_be_visible()
+    expect(page.locator("#parameters")).to_contain_text("0.125")
+    expect(page.locator("#events")).to_contain_text("Rerun of trial 0 with x = 0.125.")
+
+
+def test_without_room_for_another_trial_the_form_says_so(server: RunningServer, open_page: Any,
+                                                         tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    page = open_trial(server, open_page, trials)
+    page.allow("status of 409")
+    page.get_by_role("button", name="Run with changes").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("x", exact=False).first.fill("0.125")
+    dialog.get_by_role("button", name="Run it").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Raise the limit before submitting another trial.")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)
+    assert len(server.get(f"experiments/{trials.experiment}/trials/")["results"]) == 1
+
+
+def test_tags_and_the_way_to_the_neighbours(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=2, trialConcurrency=2)
+    trial_id(server, trials, 1)
+    page, onlooker = (open_trial(server, open_page, trials) for _ in range(2))
+    page.get_by_role("button", name="Put a tag on this trial").click()
+    page.keyboard.type("keep")
+    page.get_by_role("button", name="Add").click()
+    expect(onlooker.locator(".tag")).to_have_text(re.compile("keep"))
+    onlooker.get_by_role("button", name="Take the tag keep off this trial").click()
+    expect(page.locator(".tag")).to_have_count(0)
+    assert server.get(f"trials/{trial_id(server, trials)}/")["tags"] == []
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("h1")).to_have_text("Trial 1")
+    page.get_by_role("link", name="Previous").click()
+    expect(page.locator("h1")).to_have_text("Trial 0")
+
+
+def test_a_second_attempt_takes_the_place_of_the_first_which_can_still_be_seen(
+        server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    # the orders of a trial are read anew by each of its attempts
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1, retry={"onFailure": 1})
+    trials.tell(0, "metric 0.5", "print only this\\n")
+    page = open_trial(server, open_page, trials)
+    expect(page.locator("[data-stream=stdout] pre")).to_have_text("only this\n")
+    page.evaluate(MARK)
+    trials.tell(0, "fail it broke")
+    expect(page.locator("[data-cell=attempt]")).to_have_text("attempt 2")
+    expect(page.locator("[data-stream=stderr] pre")).to_have_text(re.compile("it broke"))  # of the second
+    table = page.get_by_role("region", name="Attempts")
+    expect(page.locator(".headline .status")).to_have_text("FAILED")
+    expect(table.get_by_role("row")).to_have_count(3)
+    assert page.evaluate("window.markOfTheTest === true")
+    table.get_by_role("link", name="Show attempt 1").click()
+    page.wait_for_url("**/?attempt=1")
+    expect(page.locator("#earlier-attempt")).to_contain_text("This is attempt 1, which is not the latest.")
+    expect(page.locator("[data-stream=stdout] pre")).to_have_text("only this\n")
+    page.get_by_role("link", name="Show the latest").click()
+    page.wait_for_url(lambda address: "attempt" not in address)
+
+
+def test_kept_files_appear_and_are_downloaded(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1, keepFiles=["orders/0-0"])
+    page = open_trial(server, open_page, trials)
+    expect(page.get_by_role("heading", name="Kept files")).to_be_hidden()
+    page.evaluate(MARK)
+    trials.tell(0, "final 0.5", "end")
+    link = page.locator("#files").get_by_role("link", name="orders/0-0")
+    expect(link).to_be_visible()
+    with page.expect_download() as download:
+        link.click()
+    assert Path(download.value.path()).read_text() == "final 0.5"
+    assert page.evaluate("window.markOfTheTest === true")
+
+
+@pytest.mark.slow
+def test_pages_that_were_open_while_the_server_was_away_catch_up(make_server: Any, open_page: Any,
+                                                                 tmp_path: Path) -> None:
+    server = make_server().start()
+    trials = LedTrials(server, tmp_path / "code", maxTrialNumber=2)
+    trials.tell(0, "metric 0.25", "print before\\n")
+    pages = [open_trial(server, open_page, trials), open_page(server, "/"), open_page(server, "/clusters/")]
+    trial, listed, clusters = pages
+    expect(trial.locator("[data-stream=stdout] pre")).to_have_text("before\n")
+    for page in pages:
+        page.allow(AWAY)
+        expect(page.locator("#live")).to_have_text("● live")
+        page.evaluate(MARK)
+    server.stop()
+    for page in pages:
+        expect(page.locator("#live")).to_have_text(re.compile("reconnecting|stale since"))
+    # more than a frame carries: the page begins anew with what the server has
+    trials.tell(0, "print " + ("x" * 99 + "\\n") * 3000 + "after\\n", *["metric 0.5"] * 5, "final 0.75", "end")
+    server.start()
+    expect(trial.locator(".headline .status")).to_have_text("SUCCEEDED", timeout=60_000)
+    expect(trial.locator("[data-stream=stdout] pre")).to_contain_text("after")
+    expect(trial.locator("#metric-chart")).to_have_attribute("aria-label", re.compile("^6 intermediate results"))
+    expect(trial.locator("#live")).to_have_text("● live")
+    expect(listed.locator("[data-cell=trials]")).to_have_text("1 / 2", timeout=60_000)
+    expect(listed.locator("[data-cell=best]")).to_have_text("0.75")
+    running = clusters.locator("tbody tr td[data-label=Running]")
+    expect(running).to_have_text("1", timeout=60_000)  # the next one
+    trials.tell(1, "final 0.5", "end")
+    expect(running).to_have_text("0", timeout=60_000)
+    for page in pages:
+        assert page.evaluate("window.markOfTheTest === true")
+
+
+def test_on_a_phone_nothing_is_beyond_the_edge(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "metric 0.25", "print " + "y" * 300 + "\\n")
+    page = open_trial(server, open_page, trials, width=390, height=844, dark=True)
+    expect(page.locator("#metric-chart canvas")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="Run with changes").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
