@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from nniweb.api.trial_attempts import readings_of
-from nniweb.api.trial_documents import TrialSerializer, advice_documents, with_details
+from nniweb.api.trial_documents import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.api.trial_output import read_part, stream_size
 from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.models import (
@@ -151,5 +151,6 @@ class TrialReport:
             "trial": self.document, "revision": self.revision, "curve": curve,
             "left_out": len(self.curve) - len(curve), "attempt": self.attempt.number if self.attempt else 0,
             "streams": {stream.name: {"begins": stream.before, "next": stream.next_offset} for stream in self.streams},
-            "readings": self.readings, "optimize_mode": self._experiment.optimize_mode,
+            "readings": self.readings, "optimize_mode": self._experiment.optimize_mode, "advice": self.advice,
+            "files": TrialFileSerializer(self.files, many=True).data,
         }

@@ -5,12 +5,12 @@
 
 import { confirmed } from "./confirm.js";
 import { live } from "./live.js";
-import { refreshParts, rest, RestError } from "./rest.js";
+import { keepWhileSame, refreshParts, rest, RestError } from "./rest.js";
 
 /** Shortest pause between two readings, in milliseconds. */
 const PAUSE = 2000;
 /** What may change by itself. */
-const PARTS = ["fresh", "health", "enable", "rehearsed"];
+const PARTS = ["fresh", "health", "enable", "rehearsed", "as-of"];
 
 let waiting = false;
 let lastReading = Date.now();
@@ -99,5 +99,6 @@ document.querySelector(".acts")?.addEventListener("click", async (event) => {
   }
 });
 
+keepWhileSame(PARTS);
 live.watch("clusters", 0, refresh);
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());

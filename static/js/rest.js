@@ -54,6 +54,18 @@ function cookie(name) {
   return document.cookie.split("; ").find((part) => part.startsWith(`${name}=`))?.slice(name.length + 1) ?? "";
 }
 
+/** What the server last gave of the parts that no script changes. @type {Map<string, string>} */
+const unchanged = new Map();
+
+/**
+ * Say at the start that no script changes these parts: then `refreshParts` leaves them alone, with what is focused or
+ * selected in them, while the server gives the same.
+ * @param {string[]} ids
+ */
+export function keepWhileSame(ids) {
+  for (const id of ids) unchanged.set(id, document.getElementById(id)?.outerHTML ?? "");
+}
+
 /**
  * Take parts of this page anew from the server: for what is made there, and for what a frame does not carry.
  * @param {string[]} ids  of elements to replace
@@ -72,6 +84,9 @@ export async function refreshParts(ids, wanted = () => true) {
     if (!now || !then) continue;
     const adopted = document.importNode(then, true);
     localizeTimes(adopted);
+    const html = adopted.outerHTML;
+    if (unchanged.get(id) === html) continue;
+    if (unchanged.has(id)) unchanged.set(id, html);
     now.replaceWith(adopted);
   }
   return fresh;

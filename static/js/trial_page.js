@@ -304,6 +304,8 @@ logarithmic.addEventListener("change", () => {
   chart.redraw?.();
 });
 
+showAdvice(page.advice);
+showFiles(page.files);
 beginOutputs(page.streams);
 chart.start();
 resources.show();
