@@ -221,6 +221,19 @@ def means_the_same(files: Iterable[tuple[str, dict[str, Any]]], folder: Path) ->
     assert not wrong, "\n".join(wrong)
 
 
+def test_later_releases_that_kept_the_old_form_have_put_some_fields_of_the_new_one_beside_it(tmp_path: Path) -> None:
+    """As NNI 2.4 and later do for Kubernetes without reuse."""
+    body = as_sent(V1_FORMS["kubeflow"]["base"]) | {
+        "maxExperimentDuration": "3600s", "maxTrialNumber": 6, "maxTrialDuration": 7200,
+        "trainingService": {"platform": "kubeflow"}}
+    document, problems = kept_config(body)
+    assert problems == []
+    settings = parse_experiment_config(document, tmp_path, must_exist=False).settings
+    assert (settings.max_trial_duration, settings.max_experiment_duration, settings.max_trial_number) == (7200, 3600, 6)
+    assert settings.training_service is not None
+    assert settings.training_service.platform == "kubeflow"
+
+
 def errors_or_settings(config: dict[str, Any], folder: Path) -> Any:
     try:
         return parse_experiment_config(config, folder, must_exist=False).settings
