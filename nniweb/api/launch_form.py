@@ -18,7 +18,6 @@ from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.config.document import LARGEST_COUNT
 from nniweb.experiments.config.field_editing import EDITABLE, document_text, read_fields, write_fields
 from nniweb.experiments.config.upgrade import upgraded
-from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.search_space_parser import parse_search_space
 
@@ -26,6 +25,8 @@ MOST_POINTS = 500
 #: Points times the characters of their space: what one request may make the server draw and write.
 MOST_WORK = 5_000_000
 LONGEST_SPACE = 200_000
+#: Characters of a config whose fields are read while somebody types: reading more would keep the server busy.
+LONGEST_CONFIG = 100_000
 
 
 class SampleQuery(StrictSerializer):
@@ -77,7 +78,7 @@ class SampledPointsView(APIView):
 class ConfigFieldsQuery(StrictSerializer):
     """A config's text, and what shall be changed in it."""
 
-    config = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=LONGEST_TEXT)
+    config = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=LONGEST_CONFIG)
     changes = ObjectField(required=False, help_text="Name of a field -> its new value; null takes it out. Fields: "
                           f"{', '.join(EDITABLE)}.")
     convert = serializers.BooleanField(default=False, help_text="Turn NNI's v1 form into v2 first.")

@@ -174,6 +174,7 @@ def test_code_is_uploaded_and_a_cluster_is_chosen(server, open_page, code, tmp_p
     assert experiment["code_sha256"]
 
 
+@pytest.mark.slow
 def test_an_archive_that_is_none_keeps_the_page_as_it_was(server, open_page, tmp_path) -> None:
     page = open_page(server, "/new/")
     editor(page).fill(CONFIG)
@@ -298,6 +299,7 @@ def test_code_comes_from_a_git_repository(server, open_page, git) -> None:
     assert experiment["progress"]["trials"]["SUCCEEDED"] == 1
 
 
+@pytest.mark.slow
 def test_an_earlier_experiment_is_where_the_next_one_starts(server, open_page, code) -> None:
     earlier = server.launch(CONFIG, code)
     page = open_page(server, "/new/?way=clone")
@@ -389,6 +391,7 @@ def test_a_search_space_of_a_file_is_taken_into_the_text(server, open_page) -> N
     assert "searchSpaceFile" not in editor(page).input_value()
 
 
+@pytest.mark.slow
 def test_the_v1_form_is_converted_for_the_fields(server, open_page) -> None:
     page = open_page(server, "/new/?template=quadratic-v1")
     page.allow("status of 400")
@@ -427,7 +430,7 @@ def test_it_is_a_plain_form_where_there_are_no_scripts(server, open_page, code) 
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("way", ["template=digits", "way=fields"])
+@pytest.mark.parametrize("way", [pytest.param("template=digits", marks=pytest.mark.slow), "way=fields"])
 def test_nothing_is_wider_than_the_page(server, open_page, width, way) -> None:
     page = open_page(server, f"/new/?{way}", width=width)
     expect(page.locator("#space")).to_be_visible()

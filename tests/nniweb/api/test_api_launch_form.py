@@ -67,7 +67,8 @@ def test_the_v1_form_is_converted_when_asked_to(api) -> None:
 
 @pytest.mark.parametrize(("body", "place"), [
     ({"config": "a: [", "changes": {}}, 1), ({"config": "", "changes": {"nonsense": 1}}, None),
-    ({"config": "", "changes": [1]}, None)])
+    ({"config": "", "changes": [1]}, None), ({"config": "a: 1 #" + 100_000 * "x"}, None)],
+    ids=["no YAML", "no such field", "no object", "too long"])
 def test_what_cannot_be_edited_is_said_with_its_line(api, body, place) -> None:
     [error] = api.post(FIELDS, body).json()["errors"]
     assert error.get("line") in (place, place and place + 1)
