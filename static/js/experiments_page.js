@@ -171,8 +171,13 @@ async function takeAnew() {
   if (id) /** @type {HTMLElement | null} */ (document.querySelector(`tr[data-id="${id}"] ${selector}`))?.focus();
 }
 
-/** Experiments that are not on this page, with the status they had when we looked. @type {Map<string, string>} */
+/** Experiments that are not on this page, with what filters asked of them when we looked. @type {Map<string, string>} */
 const elsewhere = new Map();
+
+/** @param {any} experiment */
+function forFilters({ status, archived, name, tags }) {
+  return JSON.stringify([status, archived, name, tags]);
+}
 
 /** @param {any} frame */
 function heard(frame) {
@@ -187,9 +192,9 @@ function heard(frame) {
   for (const experiment of frame.experiments) {
     const row = shown.get(experiment.id);
     if (!row) {
-      // it may be new, or on another page: one look per status tells
-      structure ||= elsewhere.get(experiment.id) !== experiment.status;
-      elsewhere.set(experiment.id, experiment.status);
+      // it may be new, or on another page, or not fit the filter: one look per change of what filters ask for tells
+      structure ||= elsewhere.get(experiment.id) !== forFilters(experiment);
+      elsewhere.set(experiment.id, forFilters(experiment));
     } else {
       structure ||= cell(row, "status")?.textContent !== experiment.status
         || /** @type {HTMLElement} */ (cell(row, "archived")).hidden === experiment.archived;

@@ -111,7 +111,8 @@ def test_what_it_uses_of_its_machine_is_drawn_as_it_is_read(server: RunningServe
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
     page = open_trial(server, open_page, trials)
     page.evaluate(MARK)
-    expect(page.locator("#last-reading")).to_have_text(re.compile(r"memory \d+\.\d.MB"))
+    # keepers read ten seconds after the start, then every ten seconds
+    expect(page.locator("#last-reading")).to_have_text(re.compile(r"memory \d+\.\d.MB"), timeout=60_000)
     expect(page.locator("#memory-chart canvas")).to_be_visible()
     expect(page.locator("#busy-chart canvas")).to_be_visible()
     assert page.evaluate("window.markOfTheTest === true")
@@ -193,10 +194,11 @@ def test_a_second_attempt_takes_the_place_of_the_first_which_can_still_be_seen(
     expect(page.locator("[data-stream=stdout] pre")).to_have_text("only this\n")
     page.evaluate(MARK)
     trials.tell(0, "fail it broke")
-    expect(page.locator("[data-cell=attempt]")).to_have_text("attempt 2")
-    expect(page.locator("[data-stream=stderr] pre")).to_have_text(re.compile("it broke"))  # of the second
+    expect(page.locator("[data-cell=attempt]")).to_have_text("attempt 2", timeout=60_000)
+    # of the second attempt: what the first one wrote was taken away
+    expect(page.locator("[data-stream=stderr] pre")).to_have_text(re.compile("it broke"), timeout=60_000)
     table = page.get_by_role("region", name="Attempts")
-    expect(page.locator(".headline .status")).to_have_text("FAILED")
+    expect(page.locator(".headline .status")).to_have_text("FAILED", timeout=60_000)
     expect(table.get_by_role("row")).to_have_count(3)
     assert page.evaluate("window.markOfTheTest === true")
     table.get_by_role("link", name="Show attempt 1").click()
@@ -214,7 +216,7 @@ def test_kept_files_appear_and_are_downloaded(server: RunningServer, open_page: 
     page.evaluate(MARK)
     trials.tell(0, "final 0.5", "end")
     link = page.locator("#files").get_by_role("link", name="orders/0-0")
-    expect(link).to_be_visible()
+    expect(link).to_be_visible(timeout=60_000)
     with page.expect_download() as download:
         link.click()
     assert Path(download.value.path()).read_text() == "final 0.5"
