@@ -57,6 +57,8 @@ class _Collected:
     waiting: list[contract.Entry] = field(default_factory=list)
     journal_id: str = ""
     spoke_at: float = float("-inf")
+    #: Its journal has come to its end by a stop; the platform may run the job anew, with another journal.
+    was_stopped: bool = False
     #: The platform says that the job has ended: no more signs of life.
     is_over: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -161,15 +163,21 @@ class CollectedJournals:
         if not journal_id:
             return
         if job.journal_id not in ("", journal_id):
-            logger.warning("there are two journals of %s; the first one counts", job.job_name)
-            return
+            if not job.was_stopped:
+                logger.warning("there are two journals of %s; the first one counts", job.job_name)
+                return
+            job.was_stopped = False
         job.journal_id = journal_id
         job.waiting += entries
+        if job.was_stopped and not job.waiting:
+            if job.is_over:
+                self._drop(job.job_name)
+            return
         now = time.monotonic()
         is_due = not job.is_over and now - job.spoke_at >= min(SIGN_OF_LIFE_EVERY, job.report_interval)
         if not job.waiting and not is_due:
             return
-        ended = bool(job.waiting) and job.waiting[-1]["type"] == contract.ENDED
+        ended = job.waiting[-1] if job.waiting and job.waiting[-1]["type"] == contract.ENDED else None
         for reply in deliver(self._urls(), job.job_name, job.token, keeper_document(journal_id, keeper), job.waiting,
                              self._clock()):
             job.spoke_at = now
@@ -189,6 +197,8 @@ class CollectedJournals:
             job.waiting = [entry for entry in job.waiting if entry["n"] > accepted]
             if reply.orders:
                 job.source.obey(reply.orders)
-        if ended and not job.waiting:
-            self._drop(job.job_name)
+        if ended is not None and not job.waiting:
+            if job.is_over or ended.get("reason") != contract.STOPPED:
+                self._drop(job.job_name)
+            job.was_stopped = True
 

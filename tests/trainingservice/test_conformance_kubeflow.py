@@ -26,6 +26,39 @@ class TestKubeflow(TrainingServiceConformance):
             yield KubeflowUnderTest(tmp_path / "platform", cluster)
 
 
+class OnPyTorchJobs(KubeflowUnderTest):
+    """pytorch-operator with a master."""
+
+    operator = "pytorch-operator"
+
+    def __init__(self, folder, cluster) -> None:
+        super().__init__(folder, cluster)
+        self.roles = {"master": RoleSettings(docker_image=self.image)}
+
+
+@pytest.fixture
+def pytorch_jobs(tmp_path):
+    with KubernetesApiDouble(tmp_path / "cluster", controllers=kubeflow_controllers(), kinds=KUBEFLOW_KINDS) as cluster:
+        yield OnPyTorchJobs(tmp_path / "platform", cluster)
+
+
+@pytest.mark.slow
+class TestKubeflowPyTorchJobs(TrainingServiceConformance):
+    @pytest.fixture
+    def platform(self, pytorch_jobs):
+        return pytorch_jobs
+
+
+@pytest.mark.slow
+class TestKubeflowPyTorchJobsWithWorkers(TrainingServiceConformance):
+    """Workers that never end by themselves run beside the master that reports."""
+
+    @pytest.fixture
+    def platform(self, pytorch_jobs):
+        pytorch_jobs.roles["worker"] = RoleSettings(docker_image="example/trial:1", replicas=2, command="sleep 600")
+        return pytorch_jobs
+
+
 @pytest.mark.slow
 class TestKubeflowTrainer(TrainingServiceConformance):
     @pytest.fixture

@@ -51,6 +51,8 @@ class PodLogSource:
         self._api, self._namespace, self._container = api, namespace, container
         self._reporting, self._stop, self._monotonic = reporting, stop, monotonic
         self._journal_id = ""
+        #: Uid of the pod that was read last.
+        self._pod = ""
         self._last = 0
         self._read_at: float | None = None
         self._is_done = False
@@ -59,8 +61,13 @@ class PodLogSource:
 
     def read(self) -> tuple[str, dict[str, Any], list[contract.Entry]]:
         pod = self._reporting()
-        if pod is None or self._is_done or not (pods.is_running(pod) or pods.is_over(pod)):
+        is_read = pod is not None and self._is_done and self._pod == pod["metadata"].get("uid", "")
+        if pod is None or is_read or not (pods.is_running(pod) or pods.is_over(pod)):
             return self._journal_id, {}, []
+        if self._pod not in ("", pod["metadata"].get("uid", "")):  # a run of its own, with a journal of its own
+            self.rewind()
+            self._journal_id = ""
+        self._pod = pod["metadata"].get("uid", "")
         since, now = self._read_at, self._monotonic()
         try:
             documents = self._marked_lines(pod, since, now)

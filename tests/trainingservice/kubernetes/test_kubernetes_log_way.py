@@ -12,7 +12,10 @@ from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
 from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
+from trainingservice import collected_journals
+from trainingservice.collected_journals import CollectedJournals
 from trainingservice.errors import PermanentError
+from trainingservice.journal_delivery import Reply
 from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubernetes_base import mirror, pod_logs
 from trainingservice.kubernetes_base.config import StorageSettings
@@ -194,3 +197,50 @@ def test_the_keeper_names_its_journal_with_each_batch(tmp_path, monkeypatch, cap
     told = [json.loads(base64.b64decode(line.removeprefix(MARK)))
             for line in capfdbinary.readouterr().out.decode().splitlines()]
     assert told == [HEADER, STARTED, HEADER, metric(2), HEADER, metric(3), metric(4)]
+
+
+def test_a_suspended_trials_next_pod_is_read_from_its_beginning(tmp_path, monkeypatch) -> None:
+    log, pod = RotatedLog(), {"metadata": {"name": "p", "uid": "first"}, "status": {"phase": "Running"}}
+    delivered: list[tuple[str, list[int]]] = []
+
+    def deliver(urls, job_name, token, keeper, entries, now):
+        delivered.append((keeper["journal_id"], [entry["n"] for entry in entries]))
+        yield Reply(200, {"accepted": entries[-1]["n"] if entries else 0})
+
+    monkeypatch.setattr(collected_journals, "deliver", deliver)
+    source = pod_logs.PodLogSource(log, "default", "trial", lambda: pod, lambda: None)
+    collected = CollectedJournals(tmp_path, lambda: (), lambda experiment, name: source)
+    collected._add("t1", {"experiment_id": "e", "token": "t", "report_interval": 1000.0})
+    job = collected._jobs["t1"]
+    log.tell(HEADER, STARTED, {"n": 2, "at": 1.0, "type": "ended", "exit_code": 143, "signal": None,
+                               "reason": "stopped", "message": "", "duration": 1.0})
+    collected._collect(job)
+    pod["status"]["phase"] = "Failed"
+    collected._collect(job)
+    assert delivered == [("j", [1, 2])], "and no sign of life of a journal that has ended"
+    pod = {"metadata": {"name": "p", "uid": "second"}, "status": {"phase": "Running"}}
+    log.lines.clear()
+    log.tell({"journal_id": "k", "version": 1}, STARTED, metric(2))
+    collected._collect(job)
+    assert delivered[1:] == [("k", [1, 2])]
+    assert "sinceSeconds" not in log.questions[-1]
+    log.tell({"n": 3, "at": 1.0, "type": "ended", "exit_code": 0, "signal": None, "reason": "exited", "message": "",
+              "duration": 1.0})
+    collected._collect(job)
+    assert delivered[2:] == [("k", [3])]
+    assert collected._jobs == {}
+
+
+def test_a_stopped_trial_is_read_no_more_when_its_job_has_ended(tmp_path, monkeypatch) -> None:
+    log, pod = RotatedLog(), {"metadata": {"name": "p", "uid": "first"}, "status": {"phase": "Failed"}}
+    monkeypatch.setattr(collected_journals, "deliver", lambda urls, job_name, token, keeper, entries, now: iter(
+        [Reply(200, {"accepted": entries[-1]["n"] if entries else 0})]))
+    collected = CollectedJournals(tmp_path, lambda: (), lambda experiment, name: pod_logs.PodLogSource(
+        log, "default", "trial", lambda: pod, lambda: None))
+    collected._add("t1", {"experiment_id": "e", "token": "t"})
+    log.tell(HEADER, STARTED, {"n": 2, "at": 1.0, "type": "ended", "exit_code": 143, "signal": None,
+                               "reason": "stopped", "message": "", "duration": 1.0})
+    collected._collect(collected._jobs["t1"])
+    assert list(collected._jobs) == ["t1"]
+    collected.finish("t1")
+    assert collected._jobs == {}

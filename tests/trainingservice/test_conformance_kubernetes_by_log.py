@@ -1,0 +1,55 @@
+"""Pods that cannot call the server (``wayHome: log``) pass the suite, too: reports are read from their logs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
+from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
+from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
+from tests.trainingservice.collected_conformance import CollectedConformance
+from trainingservice.kubernetes_base import mirror, pod_logs
+from trainingservice.kubernetes_base.config import StorageSettings
+
+PLATFORMS = {
+    "kubernetes": (JobsUnderTest, [], {}),
+    "kubeflow": (KubeflowUnderTest, kubeflow_controllers(), KUBEFLOW_KINDS),
+    "frameworkcontroller": (FrameworksUnderTest, [FrameworkController()], FRAMEWORK_KINDS)}
+
+
+class ByLog(CollectedConformance):
+    name: str
+
+    @pytest.fixture
+    def platform(self, tmp_path, monkeypatch):
+        # looks that are rare on purpose, so that an API server is not pestered, would be slow in a test
+        monkeypatch.setattr(mirror, "PAUSES", (0.1, 1.0))
+        monkeypatch.setattr(pod_logs, "LOOK_EVERY", 0.3)
+        monkeypatch.setattr(pod_logs, "LINGER", 3)
+        under_test, controllers, kinds = PLATFORMS[self.name]
+        storage = tmp_path / "storage"
+        storage.mkdir()
+        with KubernetesApiDouble(tmp_path / "cluster", controllers=controllers, kinds=kinds) as cluster:
+            cluster.node.storages["persistentVolumeClaim", "claim"] = storage
+            platform = under_test(tmp_path / "platform", cluster)
+            platform.more = {"way_home": "log", "storage": StorageSettings(
+                storage_type="pvc", claim_name="claim", local_mount_point=str(storage))}
+            platform.jobs_have_ended = lambda: all(
+                (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") for pod in cluster.store.all("pods"))
+            yield platform
+
+
+@pytest.mark.slow
+class TestKubernetesByLog(ByLog):
+    name = "kubernetes"
+
+
+@pytest.mark.slow
+class TestKubeflowByLog(ByLog):
+    name = "kubeflow"
+
+
+@pytest.mark.slow
+class TestFrameworkControllerByLog(ByLog):
+    name = "frameworkcontroller"
