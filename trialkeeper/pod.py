@@ -30,6 +30,8 @@ ENV_POD_NAME = "NNI_KEEPER_POD_NAME"
 ENV_END_FILE = "NNI_KEEPER_POD_END_FILE"
 #: Seconds to stay after the end, so that the container's log can be read.
 ENV_LINGER = "NNI_KEEPER_POD_LINGER"
+#: The same where the trial was stopped: then the cluster removes the pod, and with it the log, as soon as it has ended.
+ENV_LINGER_STOPPED = "NNI_KEEPER_POD_LINGER_STOPPED"
 #: Variables in which controllers tell a replica's index.
 INDEX_VARIABLES = ("FC_TASK_INDEX", "JOB_COMPLETION_INDEX")
 
@@ -62,7 +64,9 @@ def run_pod(environment: Mapping[str, str], run: Callable[[Mapping[str, str]], i
     log.finish()
     if end_file:
         _leave_end(folder, end_file)
-    linger = environment.get(ENV_LINGER, "")
+    end = read_object(os.path.join(folder, contract.EXIT_FILE)) or {}
+    was_stopped = end.get("reason") == contract.STOPPED
+    linger = environment.get(ENV_LINGER, "") or (environment.get(ENV_LINGER_STOPPED, "") if was_stopped else "")
     if tells_journal and linger.isdigit():
         _wait(int(linger))
     return status

@@ -27,6 +27,7 @@ class ByLog(CollectedConformance):
         monkeypatch.setattr(mirror, "PAUSES", (0.1, 1.0))
         monkeypatch.setattr(pod_logs, "LOOK_EVERY", 0.3)
         monkeypatch.setattr(pod_logs, "LINGER", 3)
+        monkeypatch.setattr(pod_logs, "LINGER_STOPPED", 3)
         under_test, controllers, kinds = PLATFORMS[self.name]
         storage = tmp_path / "storage"
         storage.mkdir()

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY = 3.0
 #: Seconds that a pod stays after its trial's end where the cluster removes ended pods, and with them their logs.
 LINGER = 10
+#: ... and after a stop, which removes the pod everywhere. Less than pod_template.TIME_TO_DELIVER.
+LINGER_STOPPED = 8
 #: Lines are asked for again that were written so many seconds before the last look.
 OVERLAP = 15
 #: How much of a log is told of a pod that ended without a word.

@@ -48,18 +48,18 @@ def job_key(role: Role) -> str:
 
 def pod_template(job: TrialJobDetail, role: Role, delivery: Delivery, options: KubernetesTrialOptions, *,
                  labels: Mapping[str, str], container: str, numbered: bool, pull_secret: str = "",
-                 automount: bool = False, linger: int = 0) -> Object:
+                 automount: bool = False, linger: int = 0, linger_stopped: int = 0) -> Object:
     """A pod template (metadata and spec) of one role.
 
     ``numbered``: the pods' names end in the replica's index. ``automount``: it needs its service account's token.
-    ``linger``: seconds that it stays after the trial's end.
+    ``linger``: seconds that it stays after the trial's end, ``linger_stopped``: after a stop.
     """
     main: Object = {
         "name": container,
         "image": role.settings.docker_image,
         # no text of the user's stands here: the kubelet would expand $(...) in it
         "command": [role.settings.python, _keeper_path(delivery), "pod"],
-        "env": _environment(job, role, numbered, linger),
+        "env": _environment(job, role, numbered, linger, linger_stopped),
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "nniweb-trial", "mountPath": TRIAL_FOLDER, "readOnly": True},
@@ -120,7 +120,7 @@ def _keeper_path(delivery: Delivery) -> str:
     return f"{KEEPER_FOLDER}/{KEEPER_FILE}"
 
 
-def _environment(job: TrialJobDetail, role: Role, numbered: bool, linger: int) -> list[Object]:
+def _environment(job: TrialJobDetail, role: Role, numbered: bool, linger: int, linger_stopped: int) -> list[Object]:
     access = job.form.keeper
     values: dict[str, str] = {
         contract.ENV_JOB: job.id,
@@ -134,6 +134,8 @@ def _environment(job: TrialJobDetail, role: Role, numbered: bool, linger: int) -
     }
     if linger:
         values[pod.ENV_LINGER] = str(linger)
+    elif linger_stopped:
+        values[pod.ENV_LINGER_STOPPED] = str(linger_stopped)
     if access.ca_file is not None:
         values[contract.ENV_CA] = f"{TRIAL_FOLDER}/{CA_KEY}"
     variables: list[Object] = [{"name": name, "value": value} for name, value in values.items()]

@@ -26,10 +26,6 @@ class Submission:
     def __init__(self, service: KubernetesService) -> None:
         self._service = service
 
-    @property
-    def _must_linger(self) -> bool:
-        return self._service.kind.removes_pods and not self._service.settings.keepers_call_home()
-
     def delivery(self, options: KubernetesTrialOptions) -> Delivery:
         """Have what the pods' keeper comes by in the namespace or the storage, and say where."""
         storage = self._service.settings.storage
@@ -115,6 +111,7 @@ class Submission:
         options = self._service.options_of(job.form.options)
         labels = names.trial_labels(self._service.cluster, job.form.experiment_id, job.id)
         kind = self._service.kind
+        tells = not self._service.settings.keepers_call_home()
         templates = []
         for role in roles:
             pull = self._service.belongings.pull_secret(job.form.experiment_id, role.name, role.settings)
@@ -122,7 +119,8 @@ class Submission:
                 template = pod_template(job, role, delivery, options, labels=labels, container=kind.container,
                                         numbered=kind.numbers_pods, pull_secret=pull,
                                         automount=kind.needs_token,
-                                        linger=pod_logs.LINGER if self._must_linger else 0)
+                                        linger=pod_logs.LINGER if tells and kind.removes_pods else 0,
+                                        linger_stopped=pod_logs.LINGER_STOPPED if tells else 0)
             else:  # what the operator starts in it
                 template = plain_template(role, delivery, options, labels=labels, container=kind.container,
                                           pull_secret=pull)

@@ -42,6 +42,7 @@ def bench(request, tmp_path, monkeypatch):
     monkeypatch.setattr(mirror, "PAUSES", (0.1, 1.0))
     monkeypatch.setattr(pod_logs, "LOOK_EVERY", 0.3)
     monkeypatch.setattr(pod_logs, "LINGER", 3)
+    monkeypatch.setattr(pod_logs, "LINGER_STOPPED", 3)
     under_test, controllers, kinds = request.param
     storage = tmp_path / "storage"
     storage.mkdir()
@@ -83,6 +84,7 @@ def test_a_running_trial_can_be_canceled(bench) -> None:
     bench.wait("its output is read", lambda: bench.output(form))
     service.cancel_trial_job(form.job_name)
     bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+    bench.wait("its last word is here", lambda: bench.entries(form, "ended"))
 
 
 def test_without_a_storage_the_code_cannot_come(bench) -> None:
