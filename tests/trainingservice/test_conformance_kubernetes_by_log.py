@@ -11,6 +11,8 @@ from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest
 from tests.trainingservice.collected_conformance import CollectedConformance
 from trainingservice.kubernetes_base import mirror, pod_logs
 from trainingservice.kubernetes_base.config import StorageSettings
+from trainingservice.testing.cases.returning import as_stored
+from trainingservice.trial_job_status import TrialJobStatus
 
 PLATFORMS = {
     "kubernetes": (JobsUnderTest, [], {}),
@@ -54,3 +56,15 @@ class TestKubeflowByLog(ByLog):
 @pytest.mark.slow
 class TestFrameworkControllerByLog(ByLog):
     name = "frameworkcontroller"
+
+    def test_an_end_while_nobody_looked_is_found(self, bench, service):
+        """The controller removes ended pods, and with them their logs: then the Framework alone tells the end."""
+        form, starts, go = self.waiting_job(bench)
+        service.submit_trial_job(form)
+        bench.wait_for_file(starts)
+        detail = bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
+        bench.close_service(service)
+        go.touch()
+        bench.wait("its pod is gone", lambda: not bench.platform.cluster.store.all("pods"))
+        found = bench.wait_for_status(bench.open_service([as_stored(detail)]), form, TrialJobStatus.SUCCEEDED)
+        assert found.exit_code == 0
