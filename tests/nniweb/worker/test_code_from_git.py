@@ -14,6 +14,9 @@ from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.sealing import seal
 from tests.fakes.git_server import GitServer
 
+#: Seconds: git is several processes, and the machine may be busy.
+PATIENCE = 60.0
+
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[GitServer]:
@@ -40,11 +43,12 @@ def test_it_waits_with_a_sentence_and_starts_with_the_code(rig, server) -> None:
     commit = server.commit("code", {"trial.py": "print(1)", "notes.txt": "x", ".nniignore": "*.txt\n"})
     server.hold = threading.Event()
     experiment = from_git(rig, server.url("code"), code_git_token=seal("sesame"))
-    rig.until(lambda: server.requests)
+    rig.until(lambda: server.requests, PATIENCE)
     waiting = now(experiment)
     assert (waiting.message, waiting.status) == (f"Fetching the code from {server.url('code')}.", "INITIALIZED")
     assert not Trial.objects.exists()
     server.hold.set()
+    rig.until(lambda: now(experiment).code_id is not None, PATIENCE)
     rig.submitted(experiment, 2)
     done = now(experiment)
     assert (done.code_git["commit"], done.code_git_token, done.message) == (commit, None, "")
@@ -57,12 +61,13 @@ def test_it_waits_with_a_sentence_and_starts_with_the_code(rig, server) -> None:
 
 def test_it_fails_with_git_s_own_words_and_tries_again_when_resumed(rig, server) -> None:
     experiment = from_git(rig, server.url("later"))
-    rig.until(lambda: now(experiment).status == "ERROR")
+    rig.until(lambda: now(experiment).status == "ERROR", PATIENCE)
     message = now(experiment).message
     assert f"could not be fetched from {server.url('later')}. git says:" in message
     assert "not found" in message
     server.commit("later", {"trial.py": "print(1)"})
     intents.resume(now(experiment))
+    rig.until(lambda: now(experiment).code_id is not None, PATIENCE)
     rig.submitted(experiment, 1)
     assert now(experiment).status == "RUNNING"
 
@@ -70,7 +75,7 @@ def test_it_fails_with_git_s_own_words_and_tries_again_when_resumed(rig, server)
 def test_code_that_is_too_much_to_ship_fails_the_experiment(rig, server) -> None:
     server.commit("many", {f"f{index}": "" for index in range(2001)})
     experiment = from_git(rig, server.url("many"))
-    rig.until(lambda: now(experiment).status == "ERROR", 60)
+    rig.until(lambda: now(experiment).status == "ERROR", PATIENCE)
     message = now(experiment).message
     assert "2001 files" in message
     assert str(code_archives.settings.DATA_FOLDER) not in message
@@ -80,10 +85,10 @@ def test_one_that_is_stopped_while_it_waits_starts_nothing(rig, server) -> None:
     server.commit("code", {"trial.py": "print(1)"})
     server.hold = threading.Event()
     experiment = from_git(rig, server.url("code"))
-    rig.until(lambda: server.requests)
+    rig.until(lambda: server.requests, PATIENCE)
     intents.stop(now(experiment))
-    rig.until(lambda: now(experiment).status == "STOPPED")
+    rig.until(lambda: now(experiment).status == "STOPPED", PATIENCE)
     server.hold.set()
-    rig.until(lambda: now(experiment).code_id is not None)
+    rig.until(lambda: now(experiment).code_id is not None, PATIENCE)
     rig.rounds()
     assert (now(experiment).status, Trial.objects.count()) == ("STOPPED", 0)
