@@ -21,7 +21,7 @@ MOST_POINTS, USUAL_POINTS = 2000, 200
 
 class SeriesQuery(Query):
     trials = CommaListField(child=serializers.CharField(max_length=12), required=False,
-                            help_text=f"Ids of trials, with commas between, at most {MOST_TRIALS}.")
+                            help_text=f"Ids of trials or their numbers, with commas between, at most {MOST_TRIALS}.")
     which = serializers.ChoiceField(choices=[which.value for which in Which], required=False, help_text=(
         "In place of ids: the best (`top`), those that run now, the newest that reported something (`latest`), "
         "those that the assessor stopped."))
@@ -47,6 +47,8 @@ class SeriesSerializer(serializers.Serializer[Any]):
     final = serializers.FloatField(allow_null=True, help_text="Its final result.")
     steps = serializers.ListField(child=serializers.IntegerField(), help_text="Rising.")
     values = serializers.ListField(child=serializers.FloatField(), help_text="One for each step.")
+    seconds = serializers.ListField(child=serializers.FloatField(), help_text=(
+        "When each was reported, since its attempt began."))
     left_out = serializers.IntegerField(help_text=(
         "Points that are not here. Both ends are, and of each stretch the least and the greatest."))
 
@@ -81,4 +83,5 @@ def series_document(experiment: Experiment, found: SeriesOfTrials) -> dict[str, 
 def _one(series: Series) -> dict[str, Any]:
     trial = series.trial
     return {"id": trial.public_id, "sequence_id": trial.sequence_id, "status": trial.status,
-            "final": trial.final_number, "steps": series.steps, "values": series.values, "left_out": series.left_out}
+            "final": trial.final_number, "steps": series.steps, "values": series.values,
+            "seconds": [round(seconds, 1) for seconds in series.seconds], "left_out": series.left_out}

@@ -16,6 +16,7 @@ from nniweb.api import (
     intermediate_series,
     launch_form,
     many_trials,
+    parameter_analysis,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
     trial_attempts,
@@ -59,6 +60,8 @@ urlpatterns = [
     path(f"{EXPERIMENT}/timeline/", experiment_timeline.ExperimentTimelineView.as_view()),
     path(f"{EXPERIMENT}/log/", experiment_log.ExperimentLogView.as_view()),
     path(f"{EXPERIMENT}/log/text/", experiment_log.ExperimentLogTextView.as_view()),
+    path(f"{EXPERIMENT}/parameters/", parameter_analysis.ParameterColumnsView.as_view()),
+    path(f"{EXPERIMENT}/parameters/importance/", parameter_analysis.ParameterImportanceView.as_view()),
     path(f"{EXPERIMENT}/trials/", trials.ExperimentTrialsView.as_view()),
     path(f"{EXPERIMENT}/trials/actions/stop/", many_trials.StopManyView.as_view()),
     path(f"{EXPERIMENT}/trials/actions/rerun/", many_trials.RerunManyView.as_view()),

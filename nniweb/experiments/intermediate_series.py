@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 
-from django.db.models import Count, Exists, F, OuterRef, QuerySet, Window
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Window
 
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial
 from nniweb.experiments.progress import RESULTS
@@ -34,6 +34,8 @@ class Series:
     trial: Trial
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    #: When each was reported, in seconds since the attempt began (where that is not known: since the first report).
+    seconds: list[float] = field(default_factory=list)
     #: Points that were left out.
     left_out: int = 0
 
@@ -46,9 +48,12 @@ class SeriesOfTrials:
 
 
 def series_of_these(experiment: Experiment, trial_ids: Sequence[str], points: int) -> SeriesOfTrials:
-    """The curves of these trials (public ids) in this order; those that the experiment does not have are left out."""
-    found = {trial.public_id: trial for trial in Trial.objects.filter(experiment=experiment, public_id__in=trial_ids)}
-    chosen = [found[trial_id] for trial_id in dict.fromkeys(trial_ids) if trial_id in found]
+    """The curves of these trials (public ids or numbers) in this order; unknown ones are left out."""
+    # a public id begins with a letter
+    numbers = [int(trial_id) for trial_id in trial_ids if trial_id.isdecimal() and len(trial_id) < 10]
+    trials = Trial.objects.filter(Q(public_id__in=trial_ids) | Q(sequence_id__in=numbers), experiment=experiment)
+    found = {key: trial for trial in trials for key in (trial.public_id, str(trial.sequence_id))}
+    chosen = list(dict.fromkeys(found[trial_id] for trial_id in trial_ids if trial_id in found))
     return SeriesOfTrials(_series(chosen, points), len(chosen))
 
 
@@ -77,14 +82,19 @@ def _series(trials: Sequence[Trial], points: int) -> list[Series]:
     later = Attempt.objects.filter(trial=OuterRef("trial"), number__gt=OuterRef("number"))
     attempts = Attempt.objects.filter(~Exists(later), trial__in=[trial.pk for trial in trials])
     rows = Metric.objects.filter(attempt__in=attempts, kind=contract.PERIODICAL, number__isnull=False).order_by(
-        "attempt", "n").values_list("attempt__trial", "sequence", "number")
+        "attempt", "n").values_list("attempt__trial", "sequence", "number", "recorded_at", "attempt__started_at")
     series = {trial.pk: Series(trial) for trial in trials}
     for trial_pk, reported in groupby(rows.iterator(5000), key=lambda row: row[0]):
-        last = {sequence: number for _, sequence, number in reported if number is not None}
+        last, times, began = {}, {}, None
+        for _, sequence, number, at, started_at in reported:
+            if number is not None:
+                last[sequence], times[sequence] = number, at
+                began = began or started_at or at
         curve = sorted(last.items())
         kept = thinned(curve, points)
         one = series[trial_pk]
         one.steps, one.values = [step for step, _ in kept], [value for _, value in kept]
+        one.seconds = [max(0.0, (times[step] - began).total_seconds()) if began else 0.0 for step, _ in kept]
         one.left_out = len(curve) - len(kept)
     return list(series.values())
 

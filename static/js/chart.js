@@ -27,12 +27,16 @@ export function colour(name) {
  * @param {HTMLElement} element
  * @param {() => any} options
  * @param {string} [address]  of the library's build
+ * @param {(chart: any) => void} [drawn]  called after each drawing
  */
-export async function makeChart(element, options, address = LIBRARY) {
+export async function makeChart(element, options, address = LIBRARY, drawn = undefined) {
   const echarts = await library(address);
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const chart = echarts.init(element, null, { renderer: "canvas" });
-  const draw = () => chart.setOption({ ...base(), animation: false, ...options() }, { notMerge: true, lazyUpdate: !still });
+  const draw = () => {
+    chart.setOption({ ...base(), animation: false, ...options() }, { notMerge: true, lazyUpdate: !still && !drawn });
+    drawn?.(chart);
+  };
   new ResizeObserver(() => chart.resize()).observe(element);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   let asked = false;
@@ -56,10 +60,15 @@ function base() {
     backgroundColor: "transparent",
     textStyle: { color: colour("--quiet"), fontFamily: "system-ui, sans-serif" },
     grid: { left: 8, right: 16, top: 16, bottom: 4, containLabel: true },
-    tooltip: {
-      renderMode: "richText", confine: true, backgroundColor: colour("--raised"), borderColor: colour("--line"),
-      textStyle: { color: colour("--ink"), fontSize: 12 },
-    },
+    tooltip: tooltip(),
+  };
+}
+
+/** @param {any} [more] */
+export function tooltip(more) {
+  return {
+    renderMode: "richText", confine: true, backgroundColor: colour("--raised"), borderColor: colour("--line"),
+    textStyle: { color: colour("--ink"), fontSize: 12 }, ...more,
   };
 }
 

@@ -19,6 +19,8 @@ from trainingservice.trial_job_status import TrialJobStatus
 TABS = {
     "experiment": "Overview",
     "experiment-trials": "Trials",
+    "experiment-parameters": "Hyper-parameters",
+    "experiment-intermediate": "Intermediate",
     "experiment-timeline": "Timeline",
     "experiment-log": "Log",
     "experiment-config": "Config",

@@ -1,6 +1,7 @@
 """Curves of several trials in one call."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -47,8 +48,20 @@ def test_chosen_trials_come_in_the_order_they_were_asked_for(api: APIClient, fiv
     answer = series(api, five, trials=f"{second.public_id},{first.public_id},t00000000000,{second.public_id}")
     assert answer["trials"] == [
         {"id": trial.public_id, "sequence_id": trial.sequence_id, "status": "SUCCEEDED", "final": trial.final_number,
-         "steps": [0, 1], "values": [1.0, 0.5], "left_out": 0} for trial in (second, first)]
+         "steps": [0, 1], "values": [1.0, 0.5], "seconds": [0.0, 0.0], "left_out": 0} for trial in (second, first)]
     assert answer["total"] == 2
+    by_number = series(api, five, trials=f"1,{first.public_id},0,77,9999999999")
+    assert [trial["sequence_id"] for trial in by_number["trials"]] == [1, 0]
+
+
+def test_points_say_how_long_after_the_start_they_came(api: APIClient, make_attempt: Make) -> None:
+    attempt = make_attempt(status="RUNNING")
+    report(attempt, [1.0, 0.5])
+    began = attempt.metrics.earliest("n").recorded_at - timedelta(seconds=90)
+    Attempt.objects.filter(pk=attempt.pk).update(started_at=began)
+    attempt.metrics.filter(n=1).update(recorded_at=began + timedelta(seconds=100))
+    [trial] = series(api, attempt.trial.experiment, which="running")["trials"]
+    assert trial["seconds"] == [90.0, 100.0]
 
 
 @pytest.mark.parametrize(("which", "expected"), [("top", [1, 0, 2]), ("running", [3]), ("stopped", [2]),

@@ -1,0 +1,87 @@
+"""What the charts of hyper-parameters are made of: each trial with a result, its parameters in columns. Thread-safe."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+
+from django.db.models import Count, Max
+
+from nniweb.experiments.best_so_far import evenly
+from nniweb.experiments.models import Experiment, Trial, TrialParameters
+from nniweb.experiments.parameter_axes import Column, columns_of
+from nniweb.experiments.progress import RESULTS
+
+#: Most trials that are drawn: lines beyond that cover each other.
+MOST_DRAWN = 1_500
+#: Of these so many are the best ones; the others are spread evenly over the order by result.
+BEST_DRAWN = 500
+#: Results of so many experiments are remembered.
+MOST_REMEMBERED = 8
+
+
+@dataclass(frozen=True)
+class Results:
+    """All trials with a result that counts, in order of sequence."""
+
+    #: Changes when a trial with a result comes or changes, or the search space does.
+    version: tuple[int, int, int]
+    #: Of the experiment when this was read, or a little earlier.
+    revision: int
+    greater_is_better: bool
+    ids: list[str]
+    sequence_ids: list[int]
+    values: list[float]
+    columns: list[Column]
+
+    @cached_property
+    def best_first(self) -> list[int]:
+        """Places of the trials, the best first; of equals the earlier one."""
+        sign = -1 if self.greater_is_better else 1
+        return sorted(range(len(self.values)), key=lambda place: (sign * self.values[place], place))
+
+    @cached_property
+    def drawn(self) -> list[int]:
+        """Places of the trials that are drawn, in order of sequence."""
+        if len(self.values) <= MOST_DRAWN:
+            return list(range(len(self.values)))
+        best, others = self.best_first[:BEST_DRAWN], self.best_first[BEST_DRAWN:]
+        return sorted([*best, *evenly(others, MOST_DRAWN - BEST_DRAWN)])
+
+
+_remembered: OrderedDict[int, Results] = OrderedDict()
+_lock = Lock()
+
+
+def results_of(experiment: Experiment) -> Results:
+    """One small query where nothing came since the last time, else one more that reads the trials."""
+    found = Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False)
+    # pages ask again while trials still report: most of what raises the revision is no result
+    count, newest = found.aggregate(count=Count("pk"), newest=Max("revision")).values()
+    version = (experiment.search_space_version, count, newest or 0)
+    with _lock:
+        known = _remembered.get(experiment.pk)
+    if known is None or known.version != version:
+        known = _read(experiment, version)
+        with _lock:
+            _remembered[experiment.pk] = known
+            _remembered.move_to_end(experiment.pk)
+            while len(_remembered) > MOST_REMEMBERED:
+                _remembered.popitem(last=False)
+    return known
+
+
+def _read(experiment: Experiment, version: tuple[int, int, int]) -> Results:
+    rows = TrialParameters.objects.filter(
+        index=0, trial__experiment=experiment, trial__status__in=RESULTS, trial__final_number__isnull=False,
+    ).order_by("trial__sequence_id").values_list(
+        "trial__public_id", "trial__sequence_id", "trial__final_number", "value")
+    ids, sequence_ids, values, points = [], [], [], []
+    for public_id, sequence_id, value, point in rows.iterator(5000):
+        ids.append(public_id)
+        sequence_ids.append(sequence_id)
+        values.append(float(value or 0.0))
+        points.append(point)
+    return Results(version, experiment.revision, experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE, ids,
+                   sequence_ids, values, columns_of(experiment.search_space, points))
+

@@ -1,0 +1,100 @@
+"""How much each hyper-parameter of an experiment matters: asked on request threads, worked out in another process."""
+
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from nniweb.experiments.best_so_far import evenly
+from nniweb.experiments.parameter_columns import Results
+
+logger = logging.getLogger(__name__)
+
+#: With fewer results nothing is said: chance would speak.
+FEWEST_TRIALS = 10
+#: Of more results so many, spread evenly, are looked at.
+MOST_TRIALS = 2_000
+#: More parameters are not looked at.
+MOST_COLUMNS = 200
+#: An answer serves this long, in seconds, also when newer results have come.
+FRESH = 15.0
+#: Seconds after which the process is given up. It takes one or two on a machine that is not busy.
+PATIENCE = 90.0
+MOST_REMEMBERED = 32
+
+
+class NotWorkedOut(Exception):
+    """The process failed or took too long; the message is for people."""
+
+
+@dataclass(frozen=True)
+class Importance:
+    #: One for each column: {"importance", "correlation", "count"}; none where there are too few trials.
+    parameters: list[dict[str, Any]]
+    #: How many trials were looked at, and how many have a result.
+    looked_at: int
+    results: int
+    #: Of the experiment, when the results were read.
+    revision: int
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    version: tuple[int, int, int]
+    at: float
+    importance: Importance
+
+
+_remembered: OrderedDict[int, _Remembered] = OrderedDict()
+#: One process at a time, whoever asks: who waits finds the answer of the one before.
+_one_at_a_time = Lock()
+
+
+def importance_of(experiment_key: int, results: Results) -> Importance:
+    """Waits for the process (a second or two) unless it is known already. Raises NotWorkedOut."""
+    if len(results.values) < FEWEST_TRIALS or not results.columns:
+        return Importance([], 0, len(results.values), results.revision)
+    with _one_at_a_time:
+        known = _remembered.get(experiment_key)
+        if known and (known.version == results.version
+                      or (known.version[0] == results.version[0] and time.monotonic() - known.at < FRESH)):
+            return known.importance
+        found = _worked_out(results)
+        _remembered[experiment_key] = _Remembered(results.version, time.monotonic(), found)
+        _remembered.move_to_end(experiment_key)
+        while len(_remembered) > MOST_REMEMBERED:
+            _remembered.popitem(last=False)
+        return found
+
+
+def _worked_out(results: Results) -> Importance:
+    places = evenly(range(len(results.values)), MOST_TRIALS)
+    columns = results.columns[:MOST_COLUMNS]
+    asked = json.dumps({
+        "maximize": results.greater_is_better, "values": [results.values[place] for place in places],
+        "columns": [{
+            "low": column.axis.low, "high": column.axis.high, "logarithmic": column.axis.logarithmic,
+            "options": len(column.axis.options) if column.axis.kind == "category" else None,
+            "ordered": column.axis.is_ordered,
+            "numbers": list(column.axis.options) if column.axis.kind == "category" and column.axis.is_ordered else None,
+            "values": [column.values[place] for place in places],
+        } for column in columns]})
+    try:
+        done = subprocess.run([sys.executable, "-m", "nniweb.tuning.parameter_importance"], input=asked, text=True,
+                              cwd=Path(__file__).resolve().parent.parent.parent, capture_output=True, check=True,
+                              timeout=PATIENCE)
+        parameters = json.loads(done.stdout)
+    except subprocess.TimeoutExpired as error:
+        raise NotWorkedOut(f"The importance of the parameters was not worked out within {PATIENCE:.0f} seconds: "
+                           "the server is busy. It is tried again when you open the page again.") from error
+    except (subprocess.CalledProcessError, ValueError, OSError) as error:
+        logger.exception("the importance of parameters was not worked out: %s", getattr(error, "stderr", ""))
+        raise NotWorkedOut("The importance of the parameters could not be worked out; the server's log says "
+                           "why.") from error
+    return Importance(parameters, len(places), len(results.values), results.revision)

@@ -1,0 +1,50 @@
+/**
+ * Takes a chart's data anew when frames say that it changed: at most once in a pause, only while somebody looks.
+ */
+
+export class CalmReload {
+  /**
+   * @param {() => Promise<unknown>} load
+   * @param {number} pause  milliseconds between two loads
+   */
+  constructor(load, pause) {
+    this.load = load;
+    this.pause = pause;
+    this.wanted = false;
+    this.loading = false;
+    this.ready = 0;
+    document.addEventListener("visibilitychange", () => this.go());
+  }
+
+  /** Something changed. */
+  ask() {
+    this.wanted = true;
+    this.go();
+  }
+
+  /** The data is new as of now. */
+  loaded() {
+    this.ready = Date.now() + this.pause;
+  }
+
+  go() {
+    if (!this.wanted || this.loading || document.visibilityState !== "visible") return;
+    const left = this.ready - Date.now();
+    if (left > 0) {
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined;
+        this.go();
+      }, left);
+      return;
+    }
+    this.wanted = false;
+    this.loading = true;
+    this.load().catch(() => {
+      // the light says that there is no connection; the next frame asks again
+    }).finally(() => {
+      this.loading = false;
+      this.loaded();
+      this.go();
+    });
+  }
+}
