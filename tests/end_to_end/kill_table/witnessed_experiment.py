@@ -142,7 +142,9 @@ class WitnessedExperiment:
             assert len(stored) <= len(reported) + 1
             return
         assert len(reported) == self.steps
-        assert stored == reported, "no metric lost, none twice, in their order"
+        history = self.server.get_all(f"trials/{row['id']}/events/") if stored != reported else []
+        assert stored == reported, ("no metric lost, none twice, in their order: of the steps there are "
+                                    f"{[round(value - row['parameters']['x']) for value in stored]}\n{row}\n{history}")
         assert [metric["number"] for metric in metrics if metric["kind"] == "FINAL"] == [row["parameters"]["x"]]
         assert row["final_number"] == row["parameters"]["x"]
 
