@@ -71,15 +71,17 @@ def test_a_worker_that_is_killed_on_another_host_is_replaced_when_its_lease_has_
         installation: Installation, make_remote_cluster: Callable[[str, int], dict[str, Any]], tmp_path: Path,
         seed: int) -> None:
     web, far = installation.web("web").start(), installation.worker("far", host="elsewhere").start()
-    experiment = WitnessedExperiment(web, tmp_path / "experiment", trials=12, concurrency=3, steps=30, pause=0.1,
+    go = tmp_path / "go"
+    experiment = WitnessedExperiment(web, tmp_path / "experiment", trials=6, concurrency=3, steps=30, pause=0.1, go=go,
                                      platform=make_remote_cluster("ada", 3)).launch()
-    some = Random(seed).randint(2, 6)
-    web.wait_until(lambda: experiment.begun() >= some, what="trials run")  # and end, after it was killed
+    some = Random(seed).randint(1, 80)
+    web.wait_until(lambda: experiment.begun() == 3 and experiment.reported() >= some, what="three trials report")
     heir = installation.worker("heir").start()  # it can see whether processes of its own host live, not those of others
     installation.worker_id(heir)
     assert list(installation.holders().values()) == [installation.worker_id(far)]
     [(runs_out,)] = installation.rows("SELECT lease_expires_at FROM experiments_cluster WHERE lease_holder <> ''")
     far.kill()
+    go.touch()  # they end while nobody drives their cluster
     taken = installation.wait_until_taken_over(heir)
     assert taken >= runs_out, "not before: from here nobody can know that it is dead"
     experiment.nothing_is_lost()
