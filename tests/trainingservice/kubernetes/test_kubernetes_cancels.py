@@ -87,6 +87,7 @@ def test_a_secret_that_could_not_be_handed_over_is_handed_over_at_the_next_try(b
     bench.wait("the trial runs", lambda: service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING)
     bench.wait("the Job owns the Secret", lambda: secret_of(cluster, form)["metadata"].get("ownerReferences"))
     assert cluster.verbs["create", "jobs"] == 1
+    bench.wait("its keeper reports", lambda: bench.output(form))  # one that was ended before has no last word
     service.cancel_trial_job(form.job_name)
     bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
 
@@ -102,6 +103,7 @@ def test_a_crash_before_the_secret_was_handed_over_is_made_good(bench, cluster) 
     second = bench.open_service([ResumedJob(TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, 1000.0),
                                             submitted=True)])
     bench.wait("the Job owns the Secret", lambda: secret_of(cluster, form)["metadata"].get("ownerReferences"))
+    bench.wait("its keeper reports", lambda: bench.output(form))
     second.cancel_trial_job(form.job_name)
     bench.wait_for_end(second, form, TrialJobStatus.USER_CANCELED)
 
