@@ -3,7 +3,17 @@
 from django.urls import path
 
 from nniweb.dashboard import api_pages, clusters, experiment_list, new_experiment, sign_in, trial_page
-from nniweb.dashboard.experiment_tabs import config, events, intermediate, log, overview, parameters, timeline, trials
+from nniweb.dashboard.experiment_tabs import (
+    compare,
+    config,
+    events,
+    intermediate,
+    log,
+    overview,
+    parameters,
+    timeline,
+    trials,
+)
 
 EXPERIMENT = "experiments/<slug:public_id>"
 
@@ -16,6 +26,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/log/", log.log, name="experiment-log"),
     path(f"{EXPERIMENT}/parameters/", parameters.parameters, name="experiment-parameters"),
     path(f"{EXPERIMENT}/intermediate/", intermediate.intermediate, name="experiment-intermediate"),
+    path(f"{EXPERIMENT}/compare/", compare.compare, name="experiment-compare"),
     path(f"{EXPERIMENT}/config/", config.config, name="experiment-config"),
     path(f"{EXPERIMENT}/events/", events.events, name="experiment-events"),
     path("trials/<slug:public_id>/", trial_page.trial, name="trial"),

@@ -22,6 +22,7 @@ TABS = {
     "experiment-parameters": "Hyper-parameters",
     "experiment-intermediate": "Intermediate",
     "experiment-timeline": "Timeline",
+    "experiment-compare": "Compare",
     "experiment-log": "Log",
     "experiment-config": "Config",
     "experiment-events": "Events",

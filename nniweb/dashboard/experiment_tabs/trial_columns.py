@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nniweb.api.trial_query import PARAMETER
-from nniweb.dashboard.experiment_tabs.head import parameter_columns
+from nniweb.dashboard.experiment_tabs.head import MOST_PARAMETER_COLUMNS, parameter_columns
 from nniweb.dashboard.page_query import Column, PageQuery
 from nniweb.dashboard.words import value_at
 from nniweb.experiments.models import Experiment
@@ -57,11 +57,12 @@ def choices_of(experiment: Experiment) -> list[Choice]:
     ]
 
 
-def usual_names(experiment: Experiment) -> list[str]:
+def usual_names(experiment: Experiment, choices: Sequence[Choice]) -> list[str]:
     """Those that the table has unless told otherwise."""
-    names = parameter_columns(experiment)
-    return ["status", "result", "latest", "duration", *([PARAMETER + name for name in names] or [ALL_PARAMETERS]),
-            "machine", "message"]
+    names = [choice.name for choice in choices if choice.parameter]
+    if len(names) > MOST_PARAMETER_COLUMNS or not parameter_columns(experiment):
+        names = [ALL_PARAMETERS]
+    return ["status", "result", "latest", "duration", *names, "machine", "message"]
 
 
 def shown(choices: Sequence[Choice], wanted: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[Choice]:

@@ -41,7 +41,8 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
         wanted, mistake = Trial.objects.none(), _mistake(query["filter"], invalid)
     page = query.page_of(with_details(in_order(wanted, query.order)), size)
     rows = TrialSerializer(page, many=True, context={"now": timezone.now()}).data
-    choices, usual = trial_columns.choices_of(found), trial_columns.usual_names(found)
+    choices = trial_columns.choices_of(found)
+    usual = trial_columns.usual_names(found, choices)
     columns = trial_columns.shown(choices, query.values.get("columns") or usual, list(rows))
     context = tab(request, found, "experiment-trials", order=query.order, is_filtered=query.is_filtered,
                   first_page=page.number == 1, page_size=size, fitting=page.paginator.count,

@@ -17,5 +17,6 @@ def parameter_names(experiment: Experiment) -> list[str]:
                 continue
             outer = name.split(".")[0]
             # beside the outer one, which holds nothing that can be compared
-            names.insert(names.index(outer) + 1 if outer in names else len(names), name)
+            beside = [place for place, known in enumerate(names) if known == outer or known.startswith(f"{outer}.")]
+            names.insert(beside[-1] + 1 if beside else len(names), name)
     return [name for name in names if not any(other.startswith(f"{name}.") for other in names)]

@@ -31,6 +31,20 @@ export function fillRow(row, trial) {
     showText(cell("source"), trial.source);
     showText(cell("parameters"), Object.entries(trial.parameters ?? {}).map(([name, value]) => `${name} ${parameter(value)}`).join(", "));
   }
+  fillCells(cell, trial);
+  const ended = isEnd(trial.status);
+  for (const button of row.querySelectorAll("button[data-action]")) {
+    if (button instanceof HTMLButtonElement) button.hidden = (button.dataset.action === "cancel") === ended;
+  }
+  return row;
+}
+
+/**
+ * What of a trial changes while it lives, wherever it stands.
+ * @param {(name: string) => Element | null} cell  null for what is not shown
+ * @param {any} trial
+ */
+export function fillCells(cell, trial) {
   showStatus(cell("status"), trial.status);
   showText(cell("result"), digits(trial.final_number));
   showText(cell("latest"), trial.intermediate_count ? digits(trial.latest_number) : "");
@@ -46,11 +60,6 @@ export function fillRow(row, trial) {
   const why = cell("message"); // a short table has none
   showText(why, trial.message);
   why?.setAttribute("title", trial.message);
-  const ended = isEnd(trial.status);
-  for (const button of row.querySelectorAll("button[data-action]")) {
-    if (button instanceof HTMLButtonElement) button.hidden = (button.dataset.action === "cancel") === ended;
-  }
-  return row;
 }
 
 /**

@@ -1,0 +1,113 @@
+"""Chosen trials side by side: what they were given, what came of it, their curves in one chart."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from nniweb.api.trial_documents import TrialSerializer, with_details
+from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
+from nniweb.dashboard.experiment_tabs.overview import best_trials
+from nniweb.experiments.export import flat
+from nniweb.experiments.models import Experiment, Trial
+
+#: Side by side at once; the same as in compared_trials.js.
+MOST_COMPARED = 20
+#: Trials of the choices that are offered where none were chosen.
+_OFFERED = 5
+#: Lines that are told apart by colour; after these the same colours come dashed, then dotted (nniweb.css).
+CURVES = 8
+
+FACTS = {"status": "Status", "result": "Result", "latest": "Latest", "intermediates": "Reports", "duration": "Duration",
+         "machine": "Machine", "gpu": "GPU", "started": "Started", "ended": "Ended", "attempt": "Attempt",
+         "exit_code": "Exit code", "tags": "Tags", "source": "Chosen by", "message": "Why"}
+NUMBERS = ("result", "latest", "intermediates", "duration", "attempt", "exit_code")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter's values, one for each trial; "" where it has none."""
+
+    name: str
+    values: list[Any]
+
+    @property
+    def differs(self) -> bool:
+        return len({json.dumps(value) for value in self.values}) > 1
+
+
+@require_GET
+def compare(request: HttpRequest, public_id: str) -> HttpResponse:
+    found = experiment_of(request, public_id)
+    wanted, only = _words(request.GET.get("trials", "")), request.GET.get("only", "")
+    if added := _words(request.GET.get("add", "")):
+        return redirect(_address(found, [*wanted, *added], only))
+    chosen = _chosen(found, wanted)
+    shown = chosen[:MOST_COMPARED]
+    trials = [dict(trial) for trial in
+              TrialSerializer(shown, many=True, context={"now": timezone.now()}).data]
+    ids = [trial["id"] for trial in trials]
+    for place, trial in enumerate(trials):
+        trial["curve"] = f"curve-{place % CURVES} line-{place // CURVES}"
+        trial["without"] = _address(found, [other for other in ids if other != trial["id"]], only)
+    return render(request, "dashboard/experiment/compare.html", {
+        **tab(request, found, "experiment-compare", trials=ids, curves=CURVES),
+        "trials": trials, "ids": ",".join(ids), "parameters": _parameters(trials), "facts": FACTS.items(),
+        "numbers": NUMBERS, "left_out": len(chosen) - len(shown), "most": MOST_COMPARED, "only": only,
+        "missing": _missing(wanted, chosen), "offers": [] if trials else _offers(found)})
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))[:1000]
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) < 10
+
+
+def _chosen(experiment: Experiment, wanted: Sequence[str]) -> list[Trial]:
+    """Those of these ids or numbers that the experiment has, each once, in the order they are given."""
+    numbers = [int(word) for word in wanted if _is_number(word)]
+    trials = list(with_details(Trial.objects.filter(
+        Q(public_id__in=wanted) | Q(sequence_id__in=numbers), experiment=experiment)))
+    by_word = {trial.public_id: trial for trial in trials} | {str(trial.sequence_id): trial for trial in trials}
+    found = [by_word[word] for word in (str(int(word)) if _is_number(word) else word for word in wanted)
+             if word in by_word]
+    return list(dict.fromkeys(found))
+
+
+def _missing(wanted: Sequence[str], chosen: Sequence[Trial]) -> list[str]:
+    known = {trial.public_id for trial in chosen} | {str(trial.sequence_id) for trial in chosen}
+    return [word for word in wanted if (str(int(word)) if _is_number(word) else word) not in known]
+
+
+def _parameters(trials: Sequence[dict[str, Any]]) -> list[Parameter]:
+    """Every parameter of these trials, nested ones with a dot."""
+    given = [flat(trial["parameters"]) for trial in trials]
+    names = dict.fromkeys(name for values in given for name in values)
+    return [Parameter(name, [values.get(name, "") for values in given]) for name in names]
+
+
+def _offers(experiment: Experiment) -> list[tuple[str, str]]:
+    """What may be compared where nothing was chosen: words and address."""
+    best = best_trials(experiment)
+    newest = Trial.objects.filter(experiment=experiment).order_by("-sequence_id")
+    offers = []
+    for words, trials in (("The best", best), ("The newest", newest)):
+        ids = list(trials.values_list("public_id", flat=True)[:_OFFERED])
+        if len(ids) > 1:
+            offers.append((f"{words} {len(ids)}", _address(experiment, ids)))
+    return offers
+
+
+def _address(experiment: Experiment, words: Sequence[str], only: str = "") -> str:
+    query = {name: value for name, value in (("trials", ",".join(dict.fromkeys(words))), ("only", only)) if value}
+    return f"{reverse('experiment-compare', args=[experiment.public_id])}?{urlencode(query, safe=',')}"

@@ -1,0 +1,137 @@
+"""The table of trials and the trials side by side, as the server makes them: columns, orders, mistakes, few queries."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from nniweb.experiments.models import Attempt, Experiment, Trial, User
+
+Make = Callable[..., Attempt]
+
+
+@pytest.fixture
+def page(client: Client, admin: User) -> Callable[..., str]:
+    """The text of a page of this experiment."""
+    client.force_login(admin)
+
+    def page(experiment: Experiment, tab: str, **query: Any) -> str:
+        answer = client.get(f"/experiments/{experiment.public_id}/{tab}/", query, follow=True)
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    return page
+
+
+@pytest.fixture
+def three(make_experiment: Callable[..., Experiment], make_attempt: Make) -> Experiment:
+    experiment = make_experiment(search_space={"lr": {}, "net": {}})
+    for number, (lr, kind) in enumerate([(0.5, "deep"), (0.25, "wide"), (0.125, "deep")]):
+        attempt = make_attempt(experiment, status="SUCCEEDED", final_number=float(number))
+        attempt.trial.parameter_sets.update(value={"lr": lr, "net": {"kind": kind, "size": 3}})
+    return experiment
+
+
+def rows(text: str) -> list[str]:
+    """Numbers of the trials in the table."""
+    return re.findall(r'<a data-cell="number" href="/trials/\w+/">(\d+)</a>', text)
+
+
+def headings(text: str) -> list[str]:
+    found = re.search(r'<table class="trials".*?</thead>', text, re.DOTALL)
+    return re.findall(r'<th scope="col"[^>]*>(?:<a [^>]*>)?([^<]*)', found[0]) if found else []
+
+
+def test_the_table_has_the_columns_and_the_order_of_its_address(page: Callable[..., str], three: Experiment) -> None:
+    usual = page(three, "trials")
+    assert rows(usual) == ["2", "1", "0"]
+    assert headings(usual) == ["No.", "Status", "Result", "Latest", "Duration", "lr", "net.kind", "net.size", "Machine",
+                               "Why"]
+    text = page(three, "trials", columns="parameters.net.kind,gpu,parameters.lr,nonsense", order="parameters.lr",
+                filter="lr < 0.5")
+    assert headings(text) == ["No.", "lr", "net.kind", "GPU"]
+    assert rows(text) == ["2", "1"]
+    assert re.findall(r'aria-sort="(\w+)"><a href="[^"]*">([^<]*)', text) == [("ascending", "lr")]
+    assert "wide" in text
+
+
+def test_a_page_has_as_many_rows_as_were_asked_for(page: Callable[..., str], make_attempt: Make,
+                                                   three: Experiment) -> None:
+    for _ in range(27):
+        make_attempt(three)
+    first = page(three, "trials", page_size=25, filter="number >= 0")
+    assert len(rows(first)) == 25
+    assert "page_size=25" in first[first.index('rel="next"'):]
+    assert len(rows(page(three, "trials", page_size=25, page=2))) == 5
+    assert len(rows(page(three, "trials", page_size=7))) == 30, "a size that is not offered is left out"
+
+
+def test_a_filter_that_is_not_understood_is_shown_with_its_place(page: Callable[..., str], three: Experiment) -> None:
+    text = page(three, "trials", filter="lr < 1 and nett.kind = <b>")
+    assert "<mark>" in text
+    assert "&lt;b&gt;" in text
+    assert rows(text) == []
+    near = page(three, "trials", filter="lr2 < 1")
+    assert "did you mean lr?" in near
+    assert "<mark>lr2</mark> &lt; 1" in near
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(page: Callable[..., str], make_attempt: Make,
+                                                           three: Experiment) -> None:
+    def queries(tab: str, **query: Any) -> int:
+        with CaptureQueriesContext(connection) as found:
+            page(three, tab, **query)
+        return len(found)
+
+    table = queries("trials", filter="lr < 1 and machine = none")
+    ids = list(Trial.objects.values_list("public_id", flat=True))
+    side_by_side = queries("compare", trials=",".join(ids[:2]))
+    for _ in range(15):
+        make_attempt(three)
+    assert queries("trials", filter="x = 0.5 or lr < 1 and machine = none") <= table + 1
+    assert queries("compare", trials=",".join(Trial.objects.values_list("public_id", flat=True))) == side_by_side
+
+
+def compared(text: str) -> list[str]:
+    return re.findall(r'<span class="curve-mark curve-\d line-\d"></span> <a href="/trials/\w+/">(\d+)</a>', text)
+
+
+def test_trials_are_compared_by_id_or_number_in_the_order_given(page: Callable[..., str], three: Experiment) -> None:
+    second = Trial.objects.get(sequence_id=1).public_id
+    text = page(three, "compare", trials=f"2,{second},2,77")
+    assert compared(text) == ["2", "1"]
+    assert "has no trial 77" in text
+    data = re.search(r'<script id="page-data"[^>]*>(.*?)</script>', text)
+    assert data
+    assert json.loads(data[1])["trials"] == [Trial.objects.get(sequence_id=2).public_id, second]
+    assert compared(page(three, "compare", trials="0", add="2, 1")) == ["0", "2", "1"]
+    assert "add another one" in page(three, "compare", trials="0")
+
+
+def test_parameters_that_differ_are_marked(page: Callable[..., str], three: Experiment) -> None:
+    text = page(three, "compare", trials="0,2")
+    marked = {name: bool(mark) for mark, name in re.findall(
+        r'<tr( class="differs")?><th scope="row">([\w.]+)', text)}
+    assert marked == {"lr": True, "net.kind": False, "net.size": False}
+    assert 'class="compare only-differing"' in page(three, "compare", trials="0,2", only="differing")
+
+
+def test_at_most_twenty_are_compared_and_the_page_says_so(page: Callable[..., str], make_attempt: Make,
+                                                          three: Experiment) -> None:
+    for _ in range(19):
+        make_attempt(three)
+    text = page(three, "compare", trials=",".join(str(number) for number in range(22)))
+    assert len(compared(text)) == 20
+    assert "2 more that were chosen are not here" in text
+
+
+def test_without_trials_the_page_says_how_to_choose(page: Callable[..., str], three: Experiment) -> None:
+    text = page(three, "compare")
+    assert "No trial is chosen" in text
+    best = ",".join(Trial.objects.order_by("final_number").values_list("public_id", flat=True))
+    assert f"?trials={best}" in text, "less is better"
