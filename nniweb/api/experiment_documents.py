@@ -11,8 +11,9 @@ from rest_framework import serializers
 
 from nniweb.api.fields import DurationField, StrictSerializer, TagsField
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
+from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.explanation import explanations_of
-from nniweb.experiments.models import Experiment, ExperimentEvent
+from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.progress import Progress, progress_of
 from trainingservice.trial_job_status import TrialJobStatus
@@ -136,13 +137,10 @@ class ExperimentChangesSerializer(StrictSerializer):
     max_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
     max_trial_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
     search_space = serializers.DictField(required=False)
+    search_space_text = serializers.CharField(required=False, max_length=LONGEST_TEXT, help_text=(
+        "Instead of search_space: its JSON as a person typed it. What is wrong then has its line."))
 
-
-class ExperimentEventSerializer(serializers.ModelSerializer[ExperimentEvent]):
-    """Something that happened to an experiment."""
-
-    actor = serializers.CharField(source="actor.username", allow_null=True, default=None)
-
-    class Meta:
-        model = ExperimentEvent
-        fields = ["at", "kind", "message", "actor"]
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "search_space" in attrs and "search_space_text" in attrs:
+            raise serializers.ValidationError({"search_space_text": "cannot be given beside search_space."})
+        return attrs

@@ -16,7 +16,6 @@ from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiment_documents import (
     NOT_IN_LISTS,
     ExperimentChangesSerializer,
-    ExperimentEventSerializer,
     ExperimentSerializer,
     ExperimentSummarySerializer,
     document,
@@ -28,8 +27,9 @@ from nniweb.api.launch_request import LaunchRequestSerializer, UploadSerializer,
 from nniweb.api.parsers import JSONParser
 from nniweb.api.tags import with_tag
 from nniweb.experiments import intents
+from nniweb.experiments.config.search_space_text import read_search_space_text
 from nniweb.experiments.imported_results import import_results
-from nniweb.experiments.models import Experiment, ExperimentEvent, User
+from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.visibility import visible_experiments
 
@@ -143,6 +143,9 @@ class ExperimentDetailView(ExperimentView):
         form = ExperimentChangesSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         changes = dict(form.validated_data)
+        if "search_space_text" in changes:
+            changes["search_space"] = read_search_space_text(changes.pop("search_space_text"),
+                                                             is_uninterpreted=experiment.has_own_tuner)
         with transaction.atomic():  # all of it or nothing
             if "group" in changes:
                 group = changes.pop("group")
@@ -221,17 +224,6 @@ class ExperimentImportDataView(ExperimentView):
         form.is_valid(raise_exception=True)
         count = import_results(self.get_object(), form.validated_data["results"], the_user(request))
         return Response({"imported": count})
-
-
-class ExperimentEventsView(generics.ListAPIView[ExperimentEvent]):
-    """What happened to an experiment, oldest first."""
-
-    serializer_class = ExperimentEventSerializer
-    queryset = ExperimentEvent.objects.none()
-
-    def get_queryset(self) -> QuerySet[ExperimentEvent]:
-        experiment = experiment_of(self.request, self.kwargs["experiment_id"])
-        return ExperimentEvent.objects.filter(experiment=experiment).select_related("actor").order_by("pk")
 
 
 def experiment_of(request: Request, public_id: str) -> Experiment:

@@ -18,6 +18,7 @@ from nniweb.api.trial_documents import (
     advice_documents,
     with_details,
 )
+from nniweb.experiments.history import last_event
 from nniweb.experiments.models import (
     Cluster,
     Experiment,
@@ -83,6 +84,7 @@ def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
     documents = TrialSerializer(trials, many=True, context={"now": timezone.now()}).data if complete else []
     summary = next(iter(_summary_of(found)), None)
     return {"revision": revision, "since": since, "experiment": summary, "trials": documents, "complete": complete,
+            "last_event": last_event(experiment_pk),
             "trouble": trouble()}
 
 

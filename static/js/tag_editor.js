@@ -56,7 +56,7 @@ export class TagEditor {
     chip.className = "tag small";
     const words = document.createElement(this.place.dataset.plain === undefined ? "a" : "span");
     words.textContent = tag;
-    if (words instanceof HTMLAnchorElement) words.href = `?tag=${encodeURIComponent(tag)}`;
+    if (words instanceof HTMLAnchorElement) words.href = `/?tag=${encodeURIComponent(tag)}`;
     chip.append(words);
     if (this.editable) {
       const off = button("×", "link");

@@ -1,5 +1,6 @@
 """What the tabs of an experiment share: the experiment itself, its head, the row of tabs, data for the scripts."""
 
+import json
 from typing import Any
 
 from django.http import HttpRequest
@@ -9,6 +10,7 @@ from django.urls import reverse
 from nniweb.api.experiment_documents import NOT_IN_LISTS, document
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.page_query import PageQuery
+from nniweb.experiments.history import last_event
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.visibility import may_steer, visible_experiments
 from nniweb.tuning.problem import InvalidInput
@@ -44,9 +46,10 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
     return {
         "experiment": shown, "may_steer": steers, "is_finished": experiment.is_finished, "tab": name, "tabs": TABS,
         "parameter_names": parameter_columns(experiment),
+        "space_text": json.dumps(experiment.search_space, indent=2, ensure_ascii=False) if steers else "",
         "for_script": for_script({
             "experiment": {key: value for key, value in shown.items() if key not in NOT_IN_LISTS},
-            "may_steer": steers, **more_for_script}),
+            "may_steer": steers, "last_event": last_event(experiment.pk), **more_for_script}),
     }
 
 

@@ -10,7 +10,9 @@ import { confirmed } from "../confirm.js";
 import { live } from "../live.js";
 import { refreshParts, rest, RestError } from "../rest.js";
 import { isFinishedExperiment, showStatus, showText } from "../status.js";
+import { TagEditor } from "../tag_editor.js";
 import { digits, duration } from "../words.js";
+import { startSpaceDialog } from "./space_dialog.js";
 
 /** Shortest pause between two looks at everything, when more changes than frames carry; in milliseconds. */
 const REFRESH_PAUSE = 3_000;
@@ -19,6 +21,8 @@ const REFRESH_PAUSE = 3_000;
 export const page = JSON.parse(document.getElementById("page-data")?.textContent ?? "{}");
 const id = page.experiment.id;
 let experiment = page.experiment;
+/** Grows with each event of the experiment itself. */
+let lastEvent = page.last_event;
 
 /**
  * @typedef {object} Listener
@@ -63,11 +67,7 @@ function show(now) {
     /** @type {HTMLElement} */ (item).hidden = !count;
   }
   showControls();
-  const told = ["status", "target", "message", "trial_concurrency", "max_trial_number", "max_duration", "archived"];
-  if (told.some((name) => before[name] !== now[name])) {
-    if (document.getElementById("events")) refreshParts(["events"]).catch(() => {});
-    tab.told?.();
-  }
+  if (!tags?.isOpen) tags?.show(now.tags);
 }
 
 function showControls() {
@@ -158,6 +158,11 @@ for (const details of document.querySelectorAll("details.editable")) {
   });
 }
 
+const tagPlace = document.querySelector(".headline .tags");
+const tags = tagPlace instanceof HTMLElement
+  ? new TagEditor(tagPlace, (wanted) => rest("PATCH", `experiments/${id}/`, { tags: wanted })) : null;
+startSpaceDialog(async (text) => show(await rest("PATCH", `experiments/${id}/`, { search_space_text: text })), () => experiment.progress.trials);
+
 let refreshing = false;
 let refreshAgain = false;
 
@@ -191,6 +196,11 @@ export function startHead(listener = {}) {
       return;
     }
     show(frame.experiment);
+    if (frame.last_event !== lastEvent) {
+      lastEvent = frame.last_event;
+      if (document.getElementById("events")) refreshParts(["events"]).catch(() => {});
+      tab.told?.();
+    }
     if (frame.complete) tab.heard?.(frame.trials);
     else refreshAll();
   });

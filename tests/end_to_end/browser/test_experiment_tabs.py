@@ -149,3 +149,89 @@ def test_the_timeline_shows_who_runs_where_and_who_waits(server: RunningServer, 
     chart.click(position=page.wait_for_function(MIDDLE_OF_A_RUNNING_BAR).json_value())
     page.wait_for_url("**/trials/*/")
     expect(page.locator(".headline .status")).to_have_text("RUNNING")
+
+
+def test_the_search_space_is_changed_while_the_experiment_runs(server: RunningServer, open_page: Any,
+                                                               tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(page.locator("[data-cell=running]")).to_have_text("1")
+    page.allow("status of 400")
+    page.get_by_role("button", name="Search space").click()
+    dialog, text = page.get_by_role("dialog"), page.get_by_label("Search space as JSON")
+    expect(dialog).to_contain_text("1 running and 0 waiting")
+    text.fill('{\n  "x": {"_type": "uniform", "_value": [0, 1]},\n  "y": {"_type": "unifrom", "_value": [0, 1]}\n}')
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Line 3")
+    expect(dialog.get_by_role("alert")).to_contain_text("uniform")
+    expect(dialog.locator(".gutter .wrong")).to_have_text(re.compile("3$"))
+    text.fill('{"x": {"_type": "uniform", "_value": [2, 3]}}')
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#events")).to_contain_text("searchSpace")
+    page.get_by_role("link", name="Log", exact=True).click()
+    expect(page.get_by_role("log")).to_contain_text("the tuner is told of the new search space: x")
+    trials.tell(0, "final 0.5", "end")
+    server.wait_until(lambda: any(2 <= trial["parameters"]["x"] <= 3 for trial in server.get(
+        f"experiments/{trials.experiment}/trials/")["results"]), what="a trial is of the new space")
+
+
+def test_the_head_tags_clones_and_exports(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, experimentName="to be tagged")
+    trials.tell(0, "final 0.5", "end")
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    onlooker = open_page(server, f"/experiments/{trials.experiment}/events/")
+    expect(page.locator("[data-cell=ended]")).to_have_text("1")
+    page.get_by_role("button", name="Put a tag on this experiment").click()
+    page.get_by_label("New tag of this experiment").fill("nightly")
+    page.keyboard.press("Enter")
+    expect(onlooker.locator(".headline .tag")).to_contain_text("nightly")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export the trials as CSV").click()
+    assert len(Path(download.value.path()).read_text().splitlines()) >= 2
+    page.locator(".headline .tag a").click()
+    page.wait_for_url("**/?tag=nightly")
+    expect(page.locator("#experiments tr[data-id]")).to_have_count(1)
+    page.get_by_role("link", name="to be tagged").click()
+    page.get_by_role("button", name="Take the tag nightly off this experiment").click()
+    expect(onlooker.locator(".headline .tag")).to_have_count(0)
+    page.get_by_role("link", name="Clone").click()
+    page.wait_for_url("**/new/?clone=*")
+    expect(page.locator("#config")).to_have_value(re.compile("to be tagged"))
+
+
+def test_on_a_phone_the_tiles_stand_two_in_a_row(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/", width=390, height=844)
+    expect(page.locator(".tiles > div").first).to_be_visible()
+    tops = page.locator(".tiles > div").evaluate_all("tiles => tiles.map((tile) => tile.getBoundingClientRect().top)")
+    assert [tops[index] == tops[index + 1] for index in range(0, len(tops) - 1, 2)] == [True] * (len(tops) // 2)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_events_are_filtered_paged_and_live(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/events/")
+    rows = page.locator(".events li")
+    expect(rows.last).to_contain_text("launched by admin")
+    expect(rows.first).to_contain_text("RUNNING")  # the newest first
+    page.evaluate(MARK)
+    server.patch(f"experiments/{trials.experiment}/", {"description": "of a test"})
+    expect(rows.first).to_contain_text("changed by admin")
+    assert not_reloaded(page)
+    page.get_by_label("By").select_option("admin")
+    page.wait_for_url("**by=admin*")
+    expect(rows).to_have_count(2)
+    page.get_by_label("What").select_option("launched")
+    page.wait_for_url("**kind=launched*")
+    expect(rows).to_have_count(1)
+    page.get_by_role("link", name="Show all").click()
+    page.get_by_label("Of").select_option("true")
+    page.wait_for_url("**trials=true*")
+    expect(rows.filter(has_text="trial 0").filter(has_text="RUNNING")).to_have_count(1)
+    page.evaluate(MARK)
+    trials.tell(0, "final 0.5", "end")
+    expect(rows.filter(has_text="trial 0").filter(has_text="SUCCEEDED")).to_have_count(1)
+    assert not_reloaded(page)
+    rows.filter(has_text="SUCCEEDED").get_by_role("link").click()
+    expect(page.locator(".headline .status")).to_have_text("SUCCEEDED")
