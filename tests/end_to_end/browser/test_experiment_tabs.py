@@ -226,7 +226,7 @@ def test_events_are_filtered_paged_and_live(server: RunningServer, open_page: An
     page.wait_for_url("**kind=launched*")
     expect(rows).to_have_count(1)
     page.get_by_role("link", name="Show all").click()
-    page.get_by_label("Of").select_option("true")
+    page.get_by_label("Events of").select_option("true")
     page.wait_for_url("**trials=true*")
     expect(rows.filter(has_text="trial 0").filter(has_text="RUNNING")).to_have_count(1)
     page.evaluate(MARK)
