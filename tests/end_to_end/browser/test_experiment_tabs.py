@@ -187,7 +187,7 @@ def test_the_head_tags_clones_and_exports(server: RunningServer, open_page: Any,
     page.keyboard.press("Enter")
     expect(onlooker.locator(".headline .tag")).to_contain_text("nightly")
     with page.expect_download() as download:
-        page.get_by_role("link", name="Export the trials as CSV").click()
+        page.get_by_role("link", name="Export as CSV", exact=True).click()
     assert len(Path(download.value.path()).read_text().splitlines()) >= 2
     page.locator(".headline .tag a").click()
     page.wait_for_url("**/?tag=nightly")
