@@ -91,7 +91,7 @@ def test_tags_are_offered_and_lead_to_their_filter(page: Page, make_experiment: 
     make_experiment(name="other")
     html = page("/")
     assert '<option value="fast &amp; loose">' in html
-    assert 'href="?tag=fast%20%26%20loose"' in html
+    assert 'href="/?tag=fast%20%26%20loose"' in html
     html = page("/", tag="fast & loose")
     assert "tagged</a>" in html
     assert "other</a>" not in html
