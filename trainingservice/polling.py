@@ -227,6 +227,8 @@ class PollingTrainingService(TrainingService):
             record = self._jobs.get(form.job_name)
             if record is not None and record.stage is Stage.SOUGHT:
                 record.resubmitted = True
+                # what was resumed has no token; the keeper that is started if the job is not there needs this one
+                record.detail = replace(record.detail, form=form)
             if record is not None and record.stage is not Stage.ABSENT:
                 return record.detail
             if record is None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -529,6 +529,20 @@ def test_a_running_job_is_found_again_and_not_started_again(make, service, cloud
     successor.submit_trial_job(form("a"))
     successor.step()
     assert cloud.count("start") == 1
+
+
+def test_a_job_that_is_submitted_again_while_it_is_sought_starts_with_the_token_that_came_then(make, service, cloud,
+                                                                                               clock):
+    service.submit_trial_job(form("a"))  # and its server dies before it is handed over
+    cloud.question_errors = [TemporaryError("away", retry_after=0.0)]
+    successor = resumed(make, service, submitted=False)
+    started_with = []
+    successor.while_starting = lambda job: started_with.append(job.form.keeper.token)
+    assert cloud.count("ask") == 1
+    successor.submit_trial_job(replace(form("a"), keeper=KeeperAccess((), "secret")))
+    for _ in range(5):
+        step_at(successor, clock, 60)
+    assert started_with == ["secret"]
 
 
 def test_an_ended_job_is_listed_and_not_asked_about(make, service, cloud):
