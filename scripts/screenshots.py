@@ -1,7 +1,8 @@
 """Takes the pictures in docs/screenshots from a running demo: ``make screenshots``.
 
-Starts a server of its own in a temporary data folder, waits until the demo has something to show, and
-takes the main pages in both themes at the width of a desk and of a phone. Needs Debian's chromium.
+Starts a server of its own in a temporary data folder, waits until the demo and the quadratic example have
+something to show, and takes every page in both themes at the width of a desk and of a phone. Needs Debian's
+chromium.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import yaml  # noqa: E402
 from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
 
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
@@ -29,6 +31,8 @@ FOLDER = ROOT / "docs" / "screenshots"
 WINDOWS = {"desk": (1440, 900), "phone": (390, 844)}
 #: How many of the demo's trials have ended when the pictures are taken: there is a best so far, and two still run.
 ENDED = 9
+#: Trials of the quadratic example: enough to see which parameter matters.
+QUADRATIC_TRIALS = 80
 
 
 def main() -> int:
@@ -62,12 +66,22 @@ def take_all(server: RunningServer, browser: Browser) -> None:
     [cluster] = server.get("clusters/")["results"]
     code = server.data_folder.with_name("digits")
     shutil.copytree(ROOT / "examples" / "digits", code)
+    quadratic = f"experiments/{launch_quadratic(server)}/"
     pages: dict[str, tuple[str, Callable[[Page], None]]] = {
         "cluster": (f"/clusters/{cluster['id']}/", rehearsed),
         "new-experiment": ("/new/?template=digits", lambda page: checked(page, code)),
         "experiments": ("/", live),
+        "clusters": ("/clusters/", live),
         "trial": (f"/trials/{trial['id']}/", drawn),
         "experiment": (f"/{address}", drawn),
+        "experiment-trials": (f"/{address}trials/", live),
+        "experiment-parameters": (f"/{quadratic}parameters/", drawn),
+        "experiment-intermediate": (f"/{address}intermediate/", drawn),
+        "experiment-timeline": (f"/{address}timeline/", drawn),
+        "experiment-compare": (f"/{address}compare/?trials=0,1,2,3", drawn),
+        "experiment-log": (f"/{address}log/", live),
+        "experiment-config": (f"/{address}config/", live),
+        "experiment-events": (f"/{address}events/?trials=true", live),
     }
     session = sign_in(server, browser)
     for name, (path, prepare) in pages.items():
@@ -82,6 +96,15 @@ def take_all(server: RunningServer, browser: Browser) -> None:
                 page.screenshot(path=str(file))
                 print(f"{file.relative_to(ROOT)}  {file.stat().st_size // 1024} kB", flush=True)
                 context.close()
+
+
+def launch_quadratic(server: RunningServer) -> str:
+    """Its trials are short and leave the processors to the demo's."""
+    folder = ROOT / "examples" / "quadratic"
+    config = yaml.safe_load((folder / "config.yml").read_text())
+    experiment = server.launch({**config, "maxTrialNumber": QUADRATIC_TRIALS, "trialConcurrency": 2}, folder)
+    server.wait_for_experiment(experiment, patience=240)
+    return experiment
 
 
 def sign_in(server: RunningServer, browser: Browser) -> str:

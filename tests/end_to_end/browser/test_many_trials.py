@@ -119,7 +119,7 @@ def test_many_are_chosen_tagged_exported_run_again_and_stopped(server: RunningSe
     page.get_by_role("button", name="Change the tags").click()
     expect(done).to_have_text("5 tagged.")
     with page.expect_download() as download:
-        page.get_by_role("link", name="CSV").click()
+        page.get_by_role("link", name="CSV", exact=True).click()
     with open(download.value.path(), newline="") as file:
         assert [row["sequence_id"] for row in csv.DictReader(file)] == ["0", "48", "49", "50", "51"]
     page.get_by_role("button", name="Choose none").click()
@@ -133,7 +133,7 @@ def test_many_are_chosen_tagged_exported_run_again_and_stopped(server: RunningSe
     page.get_by_role("button", name="Choose all 52 that fit").click()
     expect(chosen).to_have_text("All 52 that fit are chosen")
     with page.expect_download() as download:
-        page.get_by_role("link", name="JSON").click()
+        page.get_by_role("link", name="JSON", exact=True).click()
     assert len(json.loads(Path(download.value.path()).read_text())["trials"]) == 52
     page.get_by_role("button", name="Run again").click()
     dialog = page.get_by_role("dialog")
