@@ -2,8 +2,8 @@
 
 PYTHON_IN_VENV = .venv/bin/python
 PYTEST = $(PYTHON_IN_VENV) -m pytest
-# Two at a time: that is what a small machine has, and the tests are written for it.
-PYTEST_JOBS = 2
+# A small machine has two processors, and a third of the time tests wait for something.
+PYTEST_JOBS = 3
 
 .PHONY: help run screenshots test test-all test-postgresql chaos bench lint packages constraints
 

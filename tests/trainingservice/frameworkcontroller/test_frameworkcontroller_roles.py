@@ -157,11 +157,13 @@ def test_a_template_that_says_nothing_of_gpus_gets_trial_gpu_number(bench, clust
     cluster.node.gpus = 4
     bench.platform.roles = {"config_path": path}
     service = bench.open_service()
-    service.submit_trial_job(bench.form("not used", gpu_number=2))
+    form = bench.form("not used", gpu_number=2)
+    service.submit_trial_job(form)
     bench.wait("it is submitted", lambda: cluster.store.all("frameworks"))
     [framework] = cluster.store.all("frameworks")
     [container] = framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["containers"]
     assert container["resources"]["limits"] == made
+    bench.wait_for_end(service, form)
 
 
 def test_the_check_tries_each_image_that_roles_have(bench, cluster) -> None:
