@@ -3,7 +3,7 @@
 PYTHON_IN_VENV = .venv/bin/python
 PYTEST = $(PYTHON_IN_VENV) -m pytest
 # A small machine has two processors, and a third of the time tests wait for something.
-PYTEST_JOBS = 3
+PYTEST_JOBS = 3 --dist worksteal
 
 .PHONY: help run screenshots test test-all test-postgresql chaos bench lint packages constraints
 
