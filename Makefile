@@ -2,8 +2,9 @@
 
 PYTHON_IN_VENV = .venv/bin/python
 PYTEST = $(PYTHON_IN_VENV) -m pytest
-# A small machine has two processors, and a third of the time tests wait for something.
-PYTEST_JOBS = 3 --dist worksteal
+# A small machine has two processors, and a third of the time tests wait for something. A file stays with one worker:
+# each server and browser of a file is started once.
+PYTEST_JOBS = 3 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help run screenshots test test-all test-postgresql chaos bench lint packages constraints
 
@@ -41,7 +42,7 @@ test-postgresql: packages
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" -p tests.on_postgresql tests/nniweb
 
 chaos: packages
-	$(PYTEST) -n $(PYTEST_JOBS) -m kill_table --kill-table-seeds 5 --kill-table-report docs/reliability.md tests
+	$(PYTEST) -n 3 --dist worksteal -m kill_table --kill-table-seeds 5 --kill-table-report docs/reliability.md tests
 
 bench: packages
 	above=; for program in benchmarks/*.py; do echo "== $$program"; $(PYTHON_IN_VENV) "$$program" || above="$$above $$program"; \

@@ -16,6 +16,7 @@ hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, de
 hypothesis.settings.register_profile("thorough", max_examples=200, deadline=None, database=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+END_TO_END = Path(__file__).parent / "end_to_end"
 pytest_plugins = ["tests.end_to_end.kill_table.reliability_table"]
 
 
@@ -23,6 +24,12 @@ def pytest_configure() -> None:
     # a shell starts what it puts into the background with Ctrl-C ignored; servers that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The dearest files first: those who run several files at once do not wait for a long one in the end."""
+    items.sort(key=lambda item: not item.path.is_relative_to(END_TO_END))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
