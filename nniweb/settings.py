@@ -11,7 +11,7 @@ from typing import Any
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
-from nniweb import data_folder
+from nniweb import data_folder, mail_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -74,6 +74,14 @@ EXTRA_PLATFORMS = text("NNIWEB_EXTRA_PLATFORMS")
 GIT_PRIVATE_ADDRESSES = boolean("NNIWEB_GIT_PRIVATE_ADDRESSES", False)
 GIT_MAX_BYTES = number("NNIWEB_GIT_MAX_MB", 500) * 1_000_000
 GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300)
+
+# --- mail ------------------------------------------------------------------------------------
+MAIL_URL = text("NNIWEB_MAIL_URL")
+try:
+    globals().update(mail_settings.mail_settings(MAIL_URL))
+except ValueError as error:
+    raise ImproperlyConfigured(f"NNIWEB_MAIL_URL {error}.") from None
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = text("NNIWEB_MAIL_FROM", "NNI Web <nniweb@localhost>")
 
 # --- Django ----------------------------------------------------------------------------------
 SECRET_KEY = text("NNIWEB_SECRET_KEY") or data_folder.secret_key(DATA_FOLDER)
