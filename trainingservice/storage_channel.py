@@ -23,7 +23,8 @@ class StorageChannel:
         self.storage = storage
         self._journals = CollectedJournals(
             context.state_folder / "collected", context.relay_urls,
-            lambda experiment, name: FolderJournal(storage.attempt(experiment, name)), context.clock)
+            lambda experiment, name: FolderJournal(storage.attempt(experiment, name), storage.disk),
+            context.clock)
         self._preparing = threading.Lock()
 
     def open(self) -> None:

@@ -25,6 +25,8 @@ def rehearse_storage(storage: SharedFolder) -> Iterator[RehearsalFinding]:
         yield RehearsalFinding("disk", False, f"The free room of the storage cannot be read ({error.strerror}).",
                                temporary=True)
         return
+    if free is None:
+        return
     there_is = f"{free / 1024 / 1024:.0f} MB are free on the storage"
     if free < BLOCKS_BELOW:
         yield RehearsalFinding("disk", False, f"Only {there_is}; a trial needs room for its files and output. Make "

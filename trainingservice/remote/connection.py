@@ -15,7 +15,7 @@ import paramiko
 
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.host_keys import HostKeyStore
-from trainingservice.remote.problems import MachineProblem
+from trainingservice.remote.problems import MachineProblem, SessionBroke
 from trainingservice.remote.proxy_command import CommandSocket
 from trainingservice.remote.ssh_way import Hop, way_to
 
@@ -58,7 +58,10 @@ class Connection:
             raise MachineProblem(f"{self.name} gives no further session: {error or type(error).__name__}.") from error
 
     def run(self, command: str, text: str = "", timeout: float = 20.0) -> tuple[int, str, str]:
-        """Run a command with ``text`` as its input; its exit status and outputs. Raises MachineProblem."""
+        """Run a command with ``text`` as its input; its exit status and outputs.
+
+        Raises MachineProblem, and of its kinds SessionBroke where the command may have been run.
+        """
         channel = self.channel(timeout)
         try:
             channel.settimeout(timeout)
@@ -70,7 +73,7 @@ class Connection:
             return channel.recv_exit_status(), output, errors
         except (paramiko.SSHException, OSError, EOFError) as error:
             what = "did not answer in time" if isinstance(error, TimeoutError) else f"broke the session ({error})"
-            raise MachineProblem(f"{self.name} {what} while a command ran there.") from error
+            raise SessionBroke(f"{self.name} {what} while a command ran there.") from error
         finally:
             channel.close()
 

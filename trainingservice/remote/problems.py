@@ -22,6 +22,10 @@ class MachineProblem(TemporaryError):
         self.needs_person = needs_person
 
 
+class SessionBroke(MachineProblem):
+    """The session ended while a command ran in it: it may have done its work."""
+
+
 class NotConnected(TemporaryError):
     """The machine is not connected at this moment; the text says why. Says nothing of what was to be done there."""
 

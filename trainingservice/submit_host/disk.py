@@ -1,0 +1,100 @@
+"""The few things that are done with files of jobs, on this machine's disks or on another machine's.
+
+Paths are absolute ones of the machine that has the disk. All methods raise OSError, and TemporaryError
+where the machine cannot be asked; any of them may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Protocol
+
+#: Bytes that are read in one go.
+MOST_AT_ONCE = 8 * 1024 * 1024
+
+
+class Disk(Protocol):
+    def is_folder(self, path: Path) -> bool: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def make_folder(self, path: Path, mode: int) -> None:
+        """Make a folder in one that is there, with these rights. Harmless where it is there already."""
+
+    def put(self, path: Path, content: bytes, mode: int) -> None:
+        """Write a file in one step: others see it whole or not at all."""
+
+    def copy(self, source: Path, target: Path, mode: int) -> None:
+        """``put`` the content of a file of this machine, which may be large."""
+
+    def touch(self, path: Path) -> None:
+        """Have a file there, an empty one where there is none."""
+
+    def read(self, path: Path, offset: int = 0, most: int = MOST_AT_ONCE) -> bytes | None:
+        """At most so many bytes from ``offset`` on; None where there is no such file."""
+
+    def remove_file(self, path: Path) -> None:
+        """Harmless where there is none."""
+
+    def remove_folder(self, path: Path) -> list[str]:
+        """Remove it with all that is in it; what could not be removed and why, in words."""
+
+    def free_bytes(self, path: Path) -> int | None:
+        """Room on the disk of this folder; None where the machine does not tell."""
+
+
+class LocalDisk:
+    """The disks of this machine, those it has mounted among them."""
+
+    def is_folder(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def make_folder(self, path: Path, mode: int) -> None:
+        if not path.is_dir():
+            path.mkdir(exist_ok=True)
+            path.chmod(mode)
+
+    def put(self, path: Path, content: bytes, mode: int) -> None:
+        partial = _partial(path)
+        partial.touch(mode=0o600)
+        partial.write_bytes(content)
+        partial.chmod(mode)
+        os.replace(partial, path)
+
+    def copy(self, source: Path, target: Path, mode: int) -> None:
+        partial = _partial(target)
+        shutil.copyfile(source, partial)
+        partial.chmod(mode)
+        os.replace(partial, target)
+
+    def touch(self, path: Path) -> None:
+        path.touch()
+
+    def read(self, path: Path, offset: int = 0, most: int = MOST_AT_ONCE) -> bytes | None:
+        try:
+            with path.open("rb") as stream:
+                stream.seek(offset)
+                return stream.read(most)
+        except FileNotFoundError:
+            return None
+
+    def remove_file(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> list[str]:
+        problems: list[str] = []
+        shutil.rmtree(path, onerror=lambda _, name, error: problems.append(f"{name} ({error[1]})"))
+        return problems if path.exists() else []
+
+    def free_bytes(self, path: Path) -> int | None:
+        return shutil.disk_usage(path).free
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
