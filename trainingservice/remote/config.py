@@ -24,8 +24,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 
 
-class RemoteMachineSettings(SettingsModel):
-    """One machine: how to log in, and what trials may use there."""
+class SshLoginSettings(SettingsModel):
+    """How to log in to one machine."""
 
     host: Name = Field(description="Host name, address, or a name from the server user's ~/.ssh/config.")
     port: int | None = Field(default=None, ge=1, le=65535, description="Default: 22, or what ~/.ssh/config says.")
@@ -40,6 +40,29 @@ class RemoteMachineSettings(SettingsModel):
     host_key: str | None = Field(
         default=None, description="Fingerprint of the machine's host key (SHA256:...). Default: known_hosts; a machine "
                                   "that is not there is trusted at first contact, and its key remembered.")
+
+    @field_validator("host_key")
+    @classmethod
+    def _is_fingerprint(cls, value: str | None) -> str | None:
+        if value is not None and not _FINGERPRINT.fullmatch(value):
+            raise ValueError("expected a fingerprint such as SHA256:AbC...; ssh-keygen -lf shows it")
+        return None if value is None else value.rstrip("=")
+
+    @model_validator(mode="after")
+    def _passphrase_has_key(self) -> SshLoginSettings:
+        if self.ssh_passphrase is not None and self.ssh_key_file is None:
+            raise ValueError("sshPassphrase opens a key file: give sshKeyFile, too")
+        return self
+
+    @property
+    def address(self) -> str:
+        """Names the machine within its cluster, also in stored states: ``user@host:port``."""
+        return f"{self.user}@{self.host}:{self.port or 22}"
+
+
+class RemoteMachineSettings(SshLoginSettings):
+    """One machine: how to log in, and what trials may use there."""
+
     use_active_gpu: bool = Field(
         default=False, description="Whether trials may use GPUs on which processes of others run.")
     max_trial_number_per_gpu: int = Field(default=1, ge=1, description="How many trials may share one GPU.")
@@ -59,13 +82,6 @@ class RemoteMachineSettings(SettingsModel):
     working_folder: str | None = Field(
         default=None, description="Folder on the machine for everything of ours. Default: ~/.nniweb.")
 
-    @field_validator("host_key")
-    @classmethod
-    def _is_fingerprint(cls, value: str | None) -> str | None:
-        if value is not None and not _FINGERPRINT.fullmatch(value):
-            raise ValueError("expected a fingerprint such as SHA256:AbC...; ssh-keygen -lf shows it")
-        return None if value is None else value.rstrip("=")
-
     @field_validator("environment")
     @classmethod
     def _has_variable_names(cls, value: dict[str, str]) -> dict[str, str]:
@@ -80,17 +96,6 @@ class RemoteMachineSettings(SettingsModel):
         if value is not None and not value.startswith(("/", "~/")):
             raise ValueError("expected an absolute path on the machine, or one that begins with ~/")
         return value
-
-    @model_validator(mode="after")
-    def _passphrase_has_key(self) -> RemoteMachineSettings:
-        if self.ssh_passphrase is not None and self.ssh_key_file is None:
-            raise ValueError("sshPassphrase opens a key file: give sshKeyFile, too")
-        return self
-
-    @property
-    def address(self) -> str:
-        """Names the machine within its cluster, also in stored states: ``user@host:port``."""
-        return f"{self.user}@{self.host}:{self.port or 22}"
 
 
 class RemoteClusterSettings(ClusterSettings):

@@ -13,7 +13,7 @@ from typing import Any
 
 import paramiko
 
-from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.config import SshLoginSettings
 from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.problems import MachineProblem, SessionBroke
 from trainingservice.remote.proxy_command import CommandSocket
@@ -110,7 +110,7 @@ def is_broken(error: BaseException) -> bool:
             or (isinstance(error, OSError) and error.errno is None and "closed" in str(error).lower()))
 
 
-def connect(settings: RemoteMachineSettings, keys: HostKeyStore, timeout: float = 15.0) -> Connection:
+def connect(settings: SshLoginSettings, keys: HostKeyStore, timeout: float = 15.0) -> Connection:
     """Connect and log in. Raises MachineProblem with a sentence that says what to do."""
     hops = way_to(settings)
     clients: list[paramiko.SSHClient] = []
@@ -128,7 +128,7 @@ def connect(settings: RemoteMachineSettings, keys: HostKeyStore, timeout: float 
     return Connection(clients[-1], clients[:-1], settings.host, " ".join(notes))
 
 
-def _connect_hop(hop: Hop, settings: RemoteMachineSettings, is_target: bool, before: paramiko.SSHClient | None,
+def _connect_hop(hop: Hop, settings: SshLoginSettings, is_target: bool, before: paramiko.SSHClient | None,
                  keys: HostKeyStore, timeout: float) -> tuple[paramiko.SSHClient, str]:
     """The hop's connection, and what a person should know of its host key."""
     expected = (settings.host_key if is_target else None) or keys.demanded(hop.names)
@@ -152,7 +152,7 @@ def _connect_hop(hop: Hop, settings: RemoteMachineSettings, is_target: bool, bef
             return client, policy.note or keys.check(hop.key_name, transport.get_remote_server_key(), expected)
 
 
-def _try_hop(hop: Hop, settings: RemoteMachineSettings, is_target: bool, before: paramiko.SSHClient | None,
+def _try_hop(hop: Hop, settings: SshLoginSettings, is_target: bool, before: paramiko.SSHClient | None,
              keys: HostKeyStore, timeout: float, policy: _Policy, refused: list[str],
              expected: str | None) -> paramiko.SSHClient:
     client = paramiko.SSHClient()
@@ -231,7 +231,7 @@ def _tunnel(before: paramiko.SSHClient, hop: Hop, timeout: float) -> paramiko.Ch
                              needs_person=error.code == 1) from error
 
 
-def _credentials(settings: RemoteMachineSettings, hop: Hop, is_target: bool) -> dict[str, Any]:
+def _credentials(settings: SshLoginSettings, hop: Hop, is_target: bool) -> dict[str, Any]:
     passphrase = settings.ssh_passphrase.get_secret_value() if settings.ssh_passphrase else None
     if is_target and settings.password is not None:
         return {"password": settings.password.get_secret_value(), "allow_agent": False, "look_for_keys": False}
@@ -242,7 +242,7 @@ def _credentials(settings: RemoteMachineSettings, hop: Hop, is_target: bool) -> 
     return {"key_filename": files or None, "allow_agent": True, "look_for_keys": not files}
 
 
-def _sentence(error: Exception, hop: Hop, settings: RemoteMachineSettings, is_target: bool) -> MachineProblem:
+def _sentence(error: Exception, hop: Hop, settings: SshLoginSettings, is_target: bool) -> MachineProblem:
     """What happened and what to do, for a person who has never heard of paramiko."""
     name = f"{hop.host}:{hop.port}"
     if isinstance(error, MachineProblem):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import paramiko
 
-from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.config import SshLoginSettings
 from trainingservice.remote.host_keys import host_name
 from trainingservice.remote.problems import MachineProblem
 
@@ -42,7 +42,7 @@ class Hop:
         return f"{self.written}:{self.port}", self.written, f"{self.host}:{self.port}", self.host
 
 
-def way_to(settings: RemoteMachineSettings) -> list[Hop]:
+def way_to(settings: SshLoginSettings) -> list[Hop]:
     """The hops to the machine, the machine last. Raises MachineProblem."""
     path = CONFIG_FILE.expanduser()
     try:
