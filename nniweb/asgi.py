@@ -15,11 +15,13 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
+from nniweb.live.signed_in import signed_in_only  # noqa: E402
 from nniweb.observability import probes  # noqa: E402
 from trialkeeper import contract  # noqa: E402
 
 keeper_application = KeeperApplication()
-websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
+websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(signed_in_only(
+    URLRouter(websocket_urlpatterns))))
 
 
 async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],

@@ -220,9 +220,10 @@ class ExperimentImportDataView(ExperimentView):
                    responses={200: ImportedSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Tell the tuner of results from elsewhere. They are no trials of this experiment and count for no limit."""
+        experiment = self.get_object()
         form = ImportedResultsSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        count = import_results(self.get_object(), form.validated_data["results"], the_user(request))
+        count = import_results(experiment, form.validated_data["results"], the_user(request))
         return Response({"imported": count})
 
 

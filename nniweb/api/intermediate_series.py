@@ -69,8 +69,8 @@ class ExperimentSeriesView(generics.GenericAPIView[Experiment]):
                    responses={200: SeriesOfTrialsSerializer, 400: ErrorsSerializer})
     def get(self, request: Request, experiment_id: str) -> Response:
         """Intermediate results of several trials, thinned; ids in the order given, unknown ones are left out."""
-        wanted = SeriesQuery.of(request)
         experiment = experiment_of(request, experiment_id)
+        wanted = SeriesQuery.of(request)
         found = series_of_these(experiment, wanted["trials"], wanted["points"]) if "trials" in wanted \
             else series_of_which(experiment, Which(wanted["which"]), wanted["count"], wanted["points"])
         return Response(series_document(experiment, found))

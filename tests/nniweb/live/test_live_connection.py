@@ -23,8 +23,8 @@ from nniweb.experiments.models import Attempt, Cluster, Experiment, ResourceRead
 from nniweb.experiments.revisions import next_revision
 from nniweb.live import frames
 from nniweb.live import hub as hub_module
-from nniweb.live.consumer import NOT_SIGNED_IN
 from nniweb.live.hub import FRAME_PAUSE
+from nniweb.live.signed_in import NOT_SIGNED_IN
 
 # the connection's threads have database connections of their own, so rows must be committed
 pytestmark = pytest.mark.django_db(transaction=True)

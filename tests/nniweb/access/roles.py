@@ -1,0 +1,74 @@
+"""Somebody of each kind, and one of each thing to ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from nniweb.experiments.models import ApiToken, Attempt, Experiment, TrialFile, User, Worker
+from nniweb.experiments.models.account import Role
+
+#: Columns of the table. A stranger is a member whose groups have nothing to do with what is asked for.
+ROLES = ("anonymous", "stranger", "viewer", "member", "admin")
+
+
+@dataclass
+class World:
+    """The member's experiment on a cluster for everybody, shared with a group in which the viewer is as well."""
+
+    people: dict[str, User | None]
+    attempt: Attempt
+    ids: dict[str, Any] = field(default_factory=dict)
+
+    def path(self, address: str) -> str:
+        """The address with this world's ids in it."""
+        for name, value in self._values(address).items():
+            address = address.replace(f"<{name}>", str(value))
+        assert "<" not in address, f"{address}: tests/nniweb/access/roles.py has no value for it yet"
+        return address
+
+    def _values(self, address: str) -> dict[str, Any]:
+        values = dict(self.ids)
+        trial = self.attempt.trial
+        of_part = {"experiments": trial.experiment.public_id, "trials": trial.public_id,
+                   "clusters": trial.experiment.cluster.public_id}
+        part = address.split("/")[1]
+        if part in of_part:
+            values["public_id"] = of_part[part]
+        if address.startswith("/admin/"):
+            values["id"] = values["object_id"] = self._row(address)
+        return values
+
+    @staticmethod
+    def _row(address: str) -> Any:
+        """The primary key of something that the admin's page of that name can show."""
+        app, _, name = address.removeprefix("/admin/").partition("/")
+        model = apps.all_models.get(app, {}).get(name.partition("/")[0])
+        found = model._default_manager.order_by("pk").first() if model else None
+        return found.pk if found else 1
+
+
+def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
+    """Rows for a walk. ``attempt`` is of ``experiment``."""
+    ours, theirs = Group.objects.create(name="ours"), Group.objects.create(name="theirs")
+    people: dict[str, User | None] = {"anonymous": None, "admin": admin}
+    for name, role, group in (("stranger", Role.MEMBER, theirs), ("viewer", Role.VIEWER, ours),
+                              ("member", Role.MEMBER, ours)):
+        person = people[name] = User.objects.create_user(name, role=role)
+        person.groups.add(group)
+    experiment.owner, experiment.group = people["member"], ours
+    experiment.save()
+    attempt.trial.experiment = experiment
+    kept = TrialFile.objects.create(attempt=attempt, name="model.bin", size=1, storage_path="trials/nowhere")
+    ApiToken.make(admin)
+    Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(), heard_at=timezone.now())
+    trial = attempt.trial
+    return World(people, attempt, {
+        "experiment_id": experiment.public_id, "trial_id": trial.public_id, "cluster_id": experiment.cluster.public_id,
+        "file_id": kept.pk, "key": "nothing", "secret": "used-up", "name": "stdout", "first": 0, "last": 1,
+        "path": "nowhere", "task": "x", "app_label": "experiments", "url": "nowhere", "content_type_id": 1,
+        "job": attempt.job_name})
