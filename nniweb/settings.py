@@ -5,6 +5,7 @@ Every variable read here is explained in docs/settings.md.
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,10 @@ def names(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
 
 
-def _needs_package(module: str, variable: str) -> None:
+def _needs_package(module: str, variable: str, list_name: str = "scale") -> None:
     if importlib.util.find_spec(module) is None:
         raise ImproperlyConfigured(f"{variable} is set, which needs further packages. Install them: "
-                                   "python -m pip install -r requirements/scale.txt")
+                                   f"python -m pip install -r requirements/{list_name}.txt")
 
 
 # --- where things are ------------------------------------------------------------------------
@@ -119,6 +120,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "nniweb.experiments.who_asks.WhoAsksMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -155,6 +157,7 @@ AUTH_USER_MODEL = "experiments.User"
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "experiments"
 LOGOUT_REDIRECT_URL = "sign-in"
+PASSWORD_RESET_TIMEOUT = 3600
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
@@ -229,6 +232,24 @@ if REDIS_URL:
     # not "default": each websocket would then listen at Redis for messages that nobody sends, and fail without it
     CHANNEL_LAYERS = {"bell": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {
         "hosts": [{"address": REDIS_URL}], "prefix": f"nniweb-{INSTALLATION_ID}"}}}
+
+# --- single sign-on ----------------------------------------------------------------------------
+OIDC_ISSUER = text("NNIWEB_OIDC_ISSUER").rstrip("/")
+OIDC_CLIENT_ID = text("NNIWEB_OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = text("NNIWEB_OIDC_CLIENT_SECRET")
+OIDC_NAME = text("NNIWEB_OIDC_NAME", "single sign-on")
+OIDC_ROLE = text("NNIWEB_OIDC_ROLE", "viewer").lower()
+OIDC_GROUPS_CLAIM = text("NNIWEB_OIDC_GROUPS_CLAIM")
+OIDC_MATCH_EMAIL = boolean("NNIWEB_OIDC_MATCH_EMAIL", False)
+if OIDC_ISSUER:
+    _needs_package("authlib", "NNIWEB_OIDC_ISSUER", "oidc")
+    if not re.match(r"https://[^/]|http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?(/|$)", OIDC_ISSUER):
+        raise ImproperlyConfigured("NNIWEB_OIDC_ISSUER must begin with https:// (http:// only on this machine).")
+    if not OIDC_CLIENT_ID:
+        raise ImproperlyConfigured("NNIWEB_OIDC_ISSUER is set, but not NNIWEB_OIDC_CLIENT_ID: the provider gives one "
+                                   "to each application.")
+if OIDC_ROLE not in ("viewer", "member", "admin"):
+    raise ImproperlyConfigured(f"NNIWEB_OIDC_ROLE must be viewer, member or admin, not {OIDC_ROLE!r}.")
 
 # --- REST ------------------------------------------------------------------------------------
 REST_FRAMEWORK = {

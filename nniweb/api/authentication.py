@@ -11,14 +11,18 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from nniweb.experiments.models import ApiToken, User
-from nniweb.experiments.models.account import hash_of
+from nniweb.experiments.models.account import Scope, hash_of
+from nniweb.experiments.who_asks import known_as
 
 #: ``last_used_at`` is written at most this often, so that reading costs no write.
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
-    """``Authorization: Token nniweb_...``; ``python manage.py token NAME`` prints one. Only hashes are stored."""
+    """``Authorization: Token nniweb_...``, as the page of one's account or ``python manage.py token NAME`` makes one.
+
+    Its scope bounds what the request's user may do.
+    """
 
     keyword = "Token"
 
@@ -28,8 +32,14 @@ class TokenAuthentication(authentication.BaseAuthentication):
             return None
         token = ApiToken.objects.select_related("user").filter(hash=hash_of(secret.strip())).first()
         if token is None or not token.user.is_active:
-            raise AuthenticationFailed("This token is not valid. `python manage.py token NAME` prints a new one.")
+            raise AuthenticationFailed("This token is not valid. Make one on the page of your account, or with "
+                                       "`python manage.py token NAME`.")
+        if token.has_expired:
+            raise AuthenticationFailed("This token has expired. Make a new one on the page of your account, or with "
+                                       "`python manage.py token NAME`.")
         self._note_use(token, timezone.now())
+        token.user.scope = Scope(token.scope)
+        known_as(token.user, f"token {token}")
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

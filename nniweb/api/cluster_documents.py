@@ -118,6 +118,9 @@ class ClusterChangesSerializer(StrictSerializer):
     settings = serializers.DictField(required=False)
     enabled = serializers.BooleanField(required=False)
     group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, required=False)
+    owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False,
+                                         help_text="For administrators.")
+    is_private = serializers.BooleanField(required=False, help_text="For its owner alone. For administrators.")
 
 
 class MetadataSerializer(serializers.Serializer[Any]):

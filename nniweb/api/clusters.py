@@ -103,6 +103,8 @@ class ClusterDetailView(ClusterView):
             if "settings" in changes:
                 only_administrators(the_user(request), "change a cluster's settings, which may name the server's files")
                 clusters.change_settings(cluster, changes.pop("settings"))
+            if changes.keys() & {"owner", "is_private"}:
+                only_administrators(the_user(request), "say whose a cluster is")
             if changes:
                 clusters.change_cluster(cluster, changes)
         return Response(self.fresh(cluster))

@@ -132,6 +132,8 @@ class ExperimentChangesSerializer(StrictSerializer):
     tags = TagsField(required=False)
     archived = serializers.BooleanField(required=False)
     group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, required=False)
+    owner = serializers.CharField(max_length=150, required=False, help_text=(
+        "User name: hand it over, as its owner or an administrator."))
     trial_concurrency = serializers.IntegerField(min_value=1, max_value=MOST, required=False)
     max_trial_number = serializers.IntegerField(min_value=1, max_value=LARGEST_COUNT, allow_null=True, required=False)
     max_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")

@@ -31,7 +31,7 @@ from nniweb.experiments.config.search_space_text import read_search_space_text
 from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.visibility import visible_experiments
+from nniweb.experiments.visibility import may_hand_over, people_to_hand_to, visible_experiments
 
 #: Name of an order -> column.
 ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at", "changed": "changed_at",
@@ -152,18 +152,33 @@ class ExperimentDetailView(ExperimentView):
                 if group is not None and not user.is_admin and not user.groups.filter(pk=group.pk).exists():
                     raise serializers.ValidationError({"group": "You are not in this group."})
                 intents.share(experiment, group, user)
+            if "owner" in changes:
+                intents.hand_over(experiment, heir(user, experiment, changes.pop("owner")), user)
             archived = changes.pop("archived", None)
             if archived is not None and archived != experiment.archived:
                 intents.set_archived(experiment, archived, user)
             if changes:
                 intents.change(experiment, changes, user)
-        return Response(self.fresh(experiment))
+        # also where it is not theirs to see any more
+        return Response(document(Experiment.objects.select_related("owner", "group", "cluster", "code").get(
+            pk=experiment.pk)))
 
     @extend_schema(operation_id="experiments_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, experiment_id: str) -> Response:
         """Remove it with its trials and what they left on the platform. It must have ended."""
         intents.delete(self.get_object(), the_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def heir(user: User, experiment: Experiment, name: str) -> User:
+    """Whom an experiment is handed over to. Raises ValidationError where this person may not, or not to that one."""
+    if not may_hand_over(user, experiment):
+        raise serializers.ValidationError({"owner": "Only its owner and administrators hand an experiment over."})
+    found = people_to_hand_to(user).filter(username=name).first()
+    if found is None:
+        raise serializers.ValidationError({"owner": f"There is nobody named {name!r} whom you may hand it to: that are "
+                                                    "the members of your groups (for administrators, everybody)."})
+    return found
 
 
 class ExperimentActionView(ExperimentView):

@@ -11,10 +11,15 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from nniweb.experiments.models import Cluster, Experiment, Trial
+from nniweb.experiments.models.account import Role
 from nniweb.experiments.visibility import may_change_cluster, may_steer
 
 if TYPE_CHECKING:  # when running, views import the permissions
     from rest_framework.views import APIView
+
+
+NOT_BY_THIS_TOKEN = ("This token, or the role of its person, does not allow it: a token does at most what its scope "
+                     "says. Make one with a wider scope, or ask an administrator.")
 
 
 class RolePermission(BasePermission):
@@ -24,6 +29,8 @@ class RolePermission(BasePermission):
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         user = request.user
+        if user.is_authenticated and user.scope is not None and user.role != Role.VIEWER:
+            self.message = NOT_BY_THIS_TOKEN
         return user.is_authenticated and (request.method in SAFE_METHODS or user.may_change)
 
     def has_object_permission(self, request: Request, view: APIView, obj: Any) -> bool:
@@ -39,6 +46,15 @@ class RolePermission(BasePermission):
         if isinstance(obj, Cluster):
             return may_change_cluster(user, obj)
         return user.is_admin
+
+
+class AdminOnly(BasePermission):
+    """Only administrators, with their session or with a token of the scope "admin"."""
+
+    message = "Only administrators may do this (with a token: one whose scope is admin)."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return bool(request.user.is_authenticated and request.user.is_admin)
 
 
 class AdminToChange(BasePermission):

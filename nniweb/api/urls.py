@@ -7,6 +7,8 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from nniweb.api import (
+    account,
+    audit_log,
     clone,
     clusters,
     experiment_chart,
@@ -14,17 +16,20 @@ from nniweb.api import (
     experiment_log,
     experiment_timeline,
     experiments,
+    groups,
     intermediate_series,
     launch_form,
     many_trials,
     parameter_analysis,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
+    tokens,
     trial_attempts,
     trial_files,
     trial_output,
     trials,
     trials_export,
+    users,
     workers,
 )
 from nniweb.api.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
@@ -87,6 +92,15 @@ urlpatterns = [
     path(f"{CLUSTER}/metadata/", ClusterMetadataListView.as_view()),
     path(f"{CLUSTER}/metadata/<slug:key>/", ClusterMetadataView.as_view()),
     path("platforms/", platforms.PlatformsView.as_view()),
+    path("account/", account.AccountView.as_view()),
+    path("tokens/", tokens.TokensView.as_view()),
+    path("tokens/<int:token_id>/", tokens.TokenView.as_view()),
+    path("users/", users.UsersView.as_view()),
+    path("users/<int:user_id>/", users.UserView.as_view()),
+    path("users/<int:user_id>/actions/sign-in-link/", users.UserSignInLinkView.as_view()),
+    path("groups/", groups.GroupsView.as_view()),
+    path("groups/<int:group_id>/", groups.GroupView.as_view()),
+    path("audit/", audit_log.AuditView.as_view()),
     path("workers/", workers.WorkersView.as_view()),
     re_path("", NothingHereView.as_view()),
 ]

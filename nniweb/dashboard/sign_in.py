@@ -1,5 +1,9 @@
-"""Ways in: a password, or a one-time link."""
+"""Ways in: a password, a one-time link, or single sign-on (see ``single_sign_on``)."""
 
+import math
+from typing import Any
+
+from django.conf import settings
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LoginView, LogoutView
@@ -8,12 +12,28 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
+from nniweb.experiments import sign_in_attempts
 from nniweb.experiments.models import SignInLink
+from nniweb.experiments.who_asks import known_as
+
+MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 class SignIn(LoginView):
     template_name = "dashboard/sign_in.html"
     redirect_authenticated_user = True
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        wait = sign_in_attempts.wait_before(request.POST.get("username", ""), request)
+        if wait is None:
+            return super().post(request, *args, **kwargs)
+        minutes = max(1, math.ceil(wait.total_seconds() / 60))
+        answer = self.render_to_response({**self.get_context_data(), "wait_minutes": minutes}, status=429)
+        answer["Retry-After"] = str(minutes * 60)
+        return answer
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        return super().get_context_data(**more, single_sign_on=settings.OIDC_NAME if settings.OIDC_ISSUER else "")
 
 
 class SignOut(LogoutView):
@@ -28,5 +48,6 @@ def by_link(request: HttpRequest, secret: str) -> HttpResponse:
     user = SignInLink.use(secret)
     if user is None:
         return render(request, "dashboard/link_expired.html", status=410)
-    login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    known_as(user, "sign-in link")
+    login(request, user, backend=MODEL_BACKEND)
     return redirect("experiments")

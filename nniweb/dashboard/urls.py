@@ -2,7 +2,17 @@
 
 from django.urls import path
 
-from nniweb.dashboard import api_pages, clusters, experiment_list, new_experiment, sign_in, trial_page
+from nniweb.dashboard import (
+    account,
+    api_pages,
+    clusters,
+    experiment_list,
+    new_experiment,
+    password_reset,
+    sign_in,
+    single_sign_on,
+    trial_page,
+)
 from nniweb.dashboard.experiment_tabs import (
     compare,
     config,
@@ -31,8 +41,15 @@ urlpatterns = [
     path(f"{EXPERIMENT}/events/", events.events, name="experiment-events"),
     path("trials/<slug:public_id>/", trial_page.trial, name="trial"),
     path("sign-in/", sign_in.SignIn.as_view(), name="sign-in"),
+    path("sign-in/single-sign-on/", single_sign_on.begin, name="single-sign-on"),
+    path("sign-in/single-sign-on/back/", single_sign_on.come_back, name="single-sign-on-back"),
     path("sign-in/<str:secret>/", sign_in.by_link, name="sign-in-link"),
     path("sign-out/", sign_in.SignOut.as_view(), name="sign-out"),
+    path("password-reset/", password_reset.AskForLink.as_view(), name="password-reset"),
+    path("password-reset/asked/", password_reset.LinkAsked.as_view(), name="password_reset_done"),
+    path("password-reset/<uidb64>/<token>/", password_reset.ChooseAnew.as_view(), name="password_reset_confirm"),
+    path("account/", account.account, name="account"),
+    path("account/password/", account.ChangePassword.as_view(), name="change-password"),
     path("new/", new_experiment.NewExperiment.as_view(), name="new-experiment"),
     path("clusters/", clusters.clusters, name="clusters"),
     path("clusters/<slug:public_id>/", clusters.one_cluster, name="cluster"),

@@ -1,4 +1,4 @@
-"""Under which addresses keepers reach this installation."""
+"""Under which addresses keepers and people reach this installation."""
 
 from pathlib import Path
 
@@ -36,3 +36,8 @@ def server_urls() -> tuple[str, ...]:
 def experiment_page(public_id: str) -> str:
     """The address of an experiment's page, as a person can open it."""
     return f"{settings.PUBLIC_URL or own_urls()[0]}/experiments/{public_id}/"
+
+
+def sign_in_page(secret: str) -> str:
+    """The address that signs in with this secret of a sign-in link."""
+    return f"{settings.PUBLIC_URL or own_urls()[0]}/sign-in/{secret}/"

@@ -4,3 +4,6 @@ from django.apps import AppConfig
 class ExperimentsConfig(AppConfig):
     name = "nniweb.experiments"
     verbose_name = "Experiments"
+
+    def ready(self) -> None:
+        from nniweb.experiments import sign_in_attempts  # noqa: F401  # importing it is what connects it

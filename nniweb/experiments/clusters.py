@@ -5,8 +5,9 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, Model
 
+from nniweb.experiments import audit
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.field_walk import fold
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
@@ -37,6 +38,8 @@ def store_cluster(section: PlatformSection, name: str, *, owner: User | None, is
             name=name, platform=section.platform, settings=without_secrets(section.settings), owner=owner, group=group,
             is_private=is_private, pinned_host=pinned_host)
         _store_secrets(cluster, section.secrets)
+        audit.record("cluster.create", cluster, owner, platform=section.platform, private=is_private,
+                     group=group.name if group else None)
     return cluster
 
 
@@ -92,6 +95,10 @@ def change_settings(cluster: Cluster, settings: dict[str, Any]) -> None:
         _bump(cluster, settings=without_secrets(section.settings))
         cluster.metadata.filter(key__in=old).delete()
         _store_secrets(cluster, section.secrets)
+        new = without_secrets(section.settings)
+        differ = sorted(key for key in {*cluster.settings, *new} if cluster.settings.get(key) != new.get(key))
+        secret = sorted(path for path in {*old, *section.secrets} if old.get(path) != section.secrets.get(path))
+        audit.record("cluster.settings", cluster, changed=differ, secrets_changed=secret)
 
 
 def read_changed_settings(cluster: Cluster, settings: dict[str, Any]) -> PlatformSection:
@@ -137,6 +144,8 @@ def change_cluster(cluster: Cluster, fields: Mapping[str, Any]) -> None:
     try:
         with transaction.atomic():
             _bump(cluster, **fields)
+            audit.record("cluster.change", cluster, changed={
+                name: str(value) if isinstance(value, Model) else value for name, value in fields.items()})
     except IntegrityError:
         raise Refused(f"There is a cluster named {fields['name']!r} already.", "name") from None
 
@@ -159,6 +168,7 @@ def delete_cluster(cluster: Cluster) -> None:
                               "first, or disable the cluster." if visible else
                               f"What deleted experiments left on {cluster.name} is still being removed. Try again "
                               "in a minute, with a worker running.")
+        audit.record("cluster.delete", cluster)
         cluster.delete()
 
 
@@ -178,6 +188,7 @@ def set_metadata(cluster: Cluster, key: str, value: str) -> None:
         _bump(cluster)
         ClusterMetadata.objects.update_or_create(cluster=cluster, key=key, defaults={
             "value": "" if is_secret else value, "sealed_value": seal(value) if is_secret else None})
+        audit.record("cluster.metadata", cluster, key=key, secret=is_secret)
 
 
 def check_metadata(cluster: Cluster, key: str, value: str | None) -> None:
@@ -199,6 +210,7 @@ def remove_metadata(cluster: Cluster, key: str) -> None:
     with transaction.atomic():
         _bump(cluster)
         cluster.metadata.filter(key=key).delete()
+        audit.record("cluster.metadata", cluster, key=key, removed=True)
 
 
 def _may_be_set(cluster: Cluster, platform: type[TrainingService], key: str) -> None:

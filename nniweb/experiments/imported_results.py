@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from nniweb.experiments import audit
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import Experiment, ExperimentEvent, User
@@ -42,6 +43,7 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
         append_events(experiment, events, now)
         ExperimentEvent.objects.create(experiment=experiment, at=now, kind="imported", actor=actor,
                                        message=f"{len(events)} results from elsewhere, for the tuner.")
+        audit.record("experiment.import-data", experiment, actor, count=len(events))
     return len(events)
 
 

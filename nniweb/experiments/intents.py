@@ -14,6 +14,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
+from nniweb.experiments import audit
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -60,6 +61,7 @@ def pause(experiment: Experiment, actor: User | None = None) -> None:
             raise Refused(f"The experiment is {experiment.status}; only one that is going on can be paused.")
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.PAUSE)
         move_experiment(experiment, ExperimentStatus.PAUSED, timezone.now(), actor=actor)
+        audit.record("experiment.pause", experiment, actor)
 
 
 def resume(experiment: Experiment, actor: User | None = None) -> None:
@@ -75,6 +77,7 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
+        audit.record("experiment.resume", experiment, actor)
 
 
 def stop(experiment: Experiment, actor: User | None = None) -> None:
@@ -86,6 +89,7 @@ def stop(experiment: Experiment, actor: User | None = None) -> None:
             return
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.STOP)
         move_experiment(experiment, ExperimentStatus.STOPPING, now, actor=actor)
+        audit.record("experiment.stop", experiment, actor)
     # the trials' targets are written by the worker, in chunks: there may be very many
 
 
@@ -139,6 +143,7 @@ def change(experiment: Experiment, changes: dict[str, Any], actor: User | None =
         described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description")
                               else f"{CHANGEABLE[field]} = {value}" for field, value in different.items())
         _note(experiment, now, "changed", described, actor)
+        audit.record("experiment.change", experiment, actor, changed=described)
         resting = (ExperimentStatus.DONE, ExperimentStatus.NO_MORE_TRIAL)
         if experiment.status in resting and experiment.target == ExperimentTarget.RUN \
                 and not limit_reached(experiment, now):
@@ -154,6 +159,7 @@ def set_archived(experiment: Experiment, archived: bool, actor: User | None = No
             raise Refused(f"The experiment is {experiment.status}; stop it before archiving it.")
         Experiment.objects.filter(pk=experiment.pk).update(archived=archived)
         _note(experiment, timezone.now(), "archived" if archived else "brought back", "", actor)
+        audit.record("experiment.archive" if archived else "experiment.bring-back", experiment, actor)
 
 
 def share(experiment: Experiment, group: Group | None, actor: User | None = None) -> None:
@@ -163,6 +169,20 @@ def share(experiment: Experiment, group: Group | None, actor: User | None = None
         if experiment.group != group:
             Experiment.objects.filter(pk=experiment.pk).update(group=group)
             _note(experiment, timezone.now(), "shared", f"With {group.name}." if group else "With nobody.", actor)
+            audit.record("experiment.share", experiment, actor, group=group.name if group else None)
+
+
+def hand_over(experiment: Experiment, owner: User, actor: User | None = None) -> None:
+    """Make it somebody else's. Raises Refused (field ``owner``) where that person may not launch experiments."""
+    if not (owner.is_active and owner.may_change):
+        raise Refused(f"{owner.username} may not launch or steer experiments, so none can be theirs.", "owner")
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        if experiment.owner_id != owner.pk:
+            before = experiment.owner.username if experiment.owner else "nobody"
+            Experiment.objects.filter(pk=experiment.pk).update(owner=owner)
+            _note(experiment, timezone.now(), "handed over", f"From {before} to {owner.username}.", actor)
+            audit.record("experiment.hand-over", experiment, actor, before=before, now=owner.username)
 
 
 def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None,
@@ -175,6 +195,8 @@ def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User 
         wanted = want_of_trials(trials, TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor)
         keys = {trial.pk for trial in wanted}
         end_unsubmitted(keys, TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason, actor=actor)
+        if keys:
+            audit.record("trials.cancel", experiment, actor, count=len(keys))
         return keys
 
 
@@ -186,6 +208,7 @@ def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Cancele
         if want_of_trials([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor):
             end_unsubmitted([trial.pk], TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason,
                             actor=actor)
+            audit.record("trial.cancel", trial, actor)
 
 
 def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User | None = None, *,
@@ -209,6 +232,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=experiment.next_sequence_id + 1)
         if experiment.status == ExperimentStatus.DONE:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
+        audit.record("trial.rerun" if rerun_of else "trial.submit", trial, actor, experiment=experiment.public_id)
         return trial
 
 
@@ -223,6 +247,7 @@ def tag_trial(trial: Trial, tags: list[str]) -> None:
     """Replace a trial's tags."""
     with transaction.atomic():
         Trial.objects.filter(pk=trial.pk).update(tags=tags, revision=next_revision(trial.experiment_id))
+        audit.record("trial.tag", trial, tags=tags)
 
 
 def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[str], remove: Sequence[str]) -> set[int]:
@@ -236,7 +261,10 @@ def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[s
                 by_tags.setdefault(now, []).append(key)
         for tags_now, keys in by_tags.items():
             Trial.objects.filter(pk__in=keys).update(tags=list(tags_now), revision=revision)
-        return {key for keys in by_tags.values() for key in keys}
+        changed = {key for keys in by_tags.values() for key in keys}
+        if changed:
+            audit.record("trials.tag", experiment, count=len(changed), add=list(add), remove=list(remove))
+        return changed
 
 
 def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, Any] | None = None) -> Trial:
@@ -329,6 +357,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
         next_sequence_id=experiment.next_sequence_id, max_trial_number=experiment.max_trial_number, failures_in_row=0)
     grown = "" if most is None else f" maxTrialNumber = {experiment.max_trial_number}."
     _note(experiment, now, kind, f"{len(trials)}.{grown}", actor)
+    audit.record("trials.rerun", experiment, actor, count=len(trials))
     if experiment.status == ExperimentStatus.DONE:
         move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
     return again
@@ -344,3 +373,4 @@ def delete(experiment: Experiment, actor: User | None = None) -> None:
         now = timezone.now()
         Experiment.objects.filter(pk=experiment.pk).update(deleted_at=now)
         _note(experiment, now, "deleted", "", actor)
+        audit.record("experiment.delete", experiment, actor)

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments import addresses, code_archives
+from nniweb.experiments import addresses, audit, code_archives
 from nniweb.experiments.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.clusters import settings_secrets, store_cluster
 from nniweb.experiments.config.errors import ConfigInvalid
@@ -175,6 +175,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
         experiment.tuner = tuner
     ExperimentEvent.objects.create(experiment=experiment, at=now, kind="launched", actor=owner)
+    audit.record("experiment.launch", experiment, owner, cluster=cluster.name)
     next_revision(experiment.pk)
     return experiment
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from django.utils import timezone
 from pydantic import ValidationError
 
+from nniweb.experiments import audit
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, User
@@ -29,6 +30,7 @@ def rehearse(cluster: Cluster, user: User) -> list[RehearsalFinding]:
     """
     if cluster.pinned_host not in ("", socket.gethostname()):
         raise OnAnotherHost(f"This cluster is the machine {cluster.pinned_host}; ask the server that runs there.")
+    audit.record("cluster.rehearse", cluster, user)
     findings = _findings(cluster, user)
     Cluster.objects.filter(pk=cluster.pk).update(
         rehearsal=[{**asdict(finding), "message": printable(finding.message)} for finding in findings],

@@ -7,9 +7,11 @@ and changed by administrators; a private one belongs to its owner.
 
 from collections.abc import Collection
 
+from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 
 from nniweb.experiments.models import Cluster, Experiment, Trial, User
+from nniweb.experiments.models.account import Role
 
 
 def visible_experiments(user: User) -> QuerySet[Experiment]:
@@ -34,6 +36,25 @@ def may_steer(user: User, experiment: Experiment, groups: Collection[int] | None
     if experiment.group_id is None:
         return False
     return user.groups.filter(pk=experiment.group_id).exists() if groups is None else experiment.group_id in groups
+
+
+def may_hand_over(user: User, experiment: Experiment) -> bool:
+    """Whether this person may make it somebody else's: its owner and administrators."""
+    return user.is_admin or (user.may_change and experiment.owner_id == user.pk)
+
+
+def groups_to_share_with(user: User) -> QuerySet[Group]:
+    """Groups that this person may share an experiment with."""
+    return (Group.objects.all() if user.is_admin else user.groups.all()).order_by("name")
+
+
+def people_to_hand_to(user: User) -> QuerySet[User]:
+    """People whom this person may hand an experiment to: who may steer, and (unless for an administrator) shares a
+    group with them.
+    """
+    able = User.objects.filter(is_active=True).exclude(Q(role=Role.VIEWER, is_superuser=False))
+    found = able if user.is_admin else able.filter(groups__in=user.groups.all()).distinct()
+    return found.order_by("username")
 
 
 def visible_trials(user: User) -> QuerySet[Trial]:

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
+from nniweb.experiments.who_asks import known_as
 from nniweb.nniapi.stand_in import StandIn
 
 Application = Callable[[MutableMapping[str, Any], Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]],
@@ -97,4 +98,7 @@ class PortAuthentication(BaseAuthentication):
         owner = experiment.owner if experiment is not None else None
         if owner is None or not owner.is_active:
             owner = User.objects.filter(is_active=True, role=Role.ADMIN).order_by("pk").first()
-        return None if owner is None else (owner, None)
+        if owner is None:
+            return None
+        known_as(owner, "the experiment's own port")
+        return owner, None

@@ -18,6 +18,7 @@ from nniweb.experiments import intents
 from nniweb.experiments.idle_connections import give_connection_back
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
+from nniweb.experiments.who_asks import asked_by
 from nniweb.nniapi.documents import registry_entry
 from nniweb.nniapi.registry import change_registry
 
@@ -93,7 +94,8 @@ class StandIn:
         if self._process is not None and self._process.poll() is not None:
             logger.info("experiment %s is stopped: the process of its NNI port was ended", self._experiment_id)
             if (wanted := experiments.first()) is not None:
-                intents.stop(wanted)
+                with asked_by(f"the process of NNI's port {self._port}, which was ended"):
+                    intents.stop(wanted)
             self._end_process()
         experiment = experiments.filter(deleted_at=None).first()
         if experiment is None:

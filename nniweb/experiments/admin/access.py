@@ -1,15 +1,18 @@
-"""Who may do what in the admin: administrators everything, except with rows that only programs write."""
+"""Who may do what in the admin: administrators everything, except with rows that only programs write; and the audit
+log of what they do.
+"""
 
 from typing import Any
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from nniweb.admin_site import is_administrator
+from nniweb.experiments import audit
 
 
 class ForAdministrators:
-    """Roles decide, not Django's permissions for single models."""
+    """Roles decide, not Django's permissions for single models. What is changed here is in the audit log."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return is_administrator(request)
@@ -25,6 +28,20 @@ class ForAdministrators:
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return is_administrator(request)
+
+    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
+        audit.record("admin.add", obj)
+        return super().log_addition(request, obj, message)  # type: ignore[misc]  # of the ModelAdmin beside it
+
+    def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
+        # names of fields, and where Django has a sentence, that; no values, which may be secrets
+        audit.record("admin.change", obj, changes=message)
+        return super().log_change(request, obj, message)  # type: ignore[misc]
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        for obj in queryset:
+            audit.record("admin.delete", obj)
+        return super().log_deletions(request, queryset)  # type: ignore[misc]
 
 
 class ToLookAt(ForAdministrators):

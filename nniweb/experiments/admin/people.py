@@ -5,13 +5,27 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest
 
+from nniweb.experiments import accounts, addresses, audit
 from nniweb.experiments.admin.access import ForAdministrators
-from nniweb.experiments.models import ApiToken, User
-from nniweb.experiments.models.account import hash_of
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.models import ApiToken, SingleSignOnIdentity, User
+from nniweb.experiments.models.account import Scope
+
+
+@admin.register(SingleSignOnIdentity)
+class IdentityAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
+    """Who people are for the provider of single sign-on; one that is removed is somebody new to us next time."""
+
+    list_display = ["user", "subject", "issuer", "created_at"]
+    list_select_related = ["user"]
+    search_fields = ["user__username", "=subject"]
+    fields = ["user", "issuer", "subject", "created_at"]
+    readonly_fields = ["created_at"]
+    autocomplete_fields = ["user"]
 
 
 @admin.register(User)
@@ -27,7 +41,29 @@ class UserAdmin(ForAdministrators, DjangoUserAdmin):  # type: ignore[type-arg]
     ]
     add_fieldsets = [
         (None, {"classes": ["wide"], "fields": ["username", "role", "usable_password", "password1", "password2"]})]
+    actions = ["make_sign_in_links"]
 
+    @admin.action(description="Make sign-in links: each works once, within an hour", permissions=["change"])
+    def make_sign_in_links(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        for user in queryset[:MOST_LINKS]:
+            try:
+                address = addresses.sign_in_page(accounts.make_sign_in_link(user))
+            except Refused as refused:
+                messages.error(request, str(refused))
+                continue
+            messages.warning(request, f"{user.username} is signed in by {address} – copy it now, it is shown once.")
+        if queryset.count() > MOST_LINKS:
+            messages.warning(request, f"Only the first {MOST_LINKS} got one; choose fewer at a time.")
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        user = form.instance
+        audit.record("user.change" if change else "user.create", user, role=user.role, is_active=user.is_active,
+                     groups=sorted(user.groups.values_list("name", flat=True)))
+
+
+#: Each is shown once, above the list.
+MOST_LINKS = 5
 
 admin.site.unregister(Group)
 
@@ -43,24 +79,27 @@ class GroupAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ["__str__", "user", "created_at", "last_used_at"]
+    list_display = ["__str__", "user", "scope", "created_at", "expires_at", "last_used_at"]
+    list_filter = ["scope"]
     list_select_related = ["user"]
     search_fields = ["name", "user__username"]
     ordering = ["-created_at"]
-    fields = ["user", "name", "created_at", "last_used_at"]
+    fields = ["user", "name", "scope", "expires_at", "created_at", "last_used_at"]
     autocomplete_fields = ["user"]
 
     def get_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        return self.fields if obj else ["user", "name"]
+        return self.fields if obj else ["user", "name", "scope", "expires_at"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        return ["user", "created_at", "last_used_at"] if obj else []
+        return ["user", "scope", "expires_at", "created_at", "last_used_at"] if obj else []
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        return {"scope": Scope.CHANGE, **super().get_changeform_initial_data(request)}
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: "ModelForm[Any]", change: bool) -> None:
         if change:
             super().save_model(request, obj, form, change)
             return
-        secret = ApiToken.make(obj.user, obj.name)
-        made = ApiToken.objects.get(hash=hash_of(secret))
+        secret, made = ApiToken.make_with_row(obj.user, obj.name, Scope(obj.scope), obj.expires_at)
         obj.pk, obj.hash = made.pk, made.hash
         messages.warning(request, f"The token is {secret} – copy it now, it is not shown again.")

@@ -1,6 +1,7 @@
 """All models, one file per subject."""
 
-from .account import ApiToken, SignInLink, User
+from .account import ApiToken, SignInLink, SingleSignOnIdentity, User
+from .audit import AuditEntry
 from .cluster import Cluster, ClusterMetadata, Machine
 from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
 from .log_line import LogLine
@@ -9,7 +10,7 @@ from .trial import Attempt, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
-    "ApiToken", "Attempt", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment", "ExperimentEvent", "LogLine",
-    "Machine", "Metric", "ResourceReading", "SignInLink", "Trial", "TrialEvent", "TrialFile", "TrialOutput",
-    "TrialParameters", "TunerEvent", "User", "Worker",
+    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment", "ExperimentEvent",
+    "LogLine", "Machine", "Metric", "ResourceReading", "SignInLink", "SingleSignOnIdentity", "Trial", "TrialEvent",
+    "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
 ]

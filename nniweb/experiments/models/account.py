@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
@@ -15,17 +15,37 @@ class Role(models.TextChoices):
     ADMIN = "admin", "admin: everything"
 
 
+class Scope(models.TextChoices):
+    """What a token makes of its bearer, at most: a viewer, a member, an administrator."""
+
+    READ = "read", "read: looks"
+    CHANGE = "change", "change: launches and steers"
+    ADMIN = "admin", "admin: everything"
+
+
 class User(AbstractUser):
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.MEMBER)
+    #: Where a token speaks for this person: its scope. Never stored; it bounds the three properties below.
+    scope: Scope | None = None
 
     @property
     def is_admin(self) -> bool:
-        return self.is_superuser or self.role == Role.ADMIN
+        return self._has_role_of_admin and self.scope in (None, Scope.ADMIN)
 
     @property
     def may_change(self) -> bool:
         """Whether this person may launch and steer anything at all."""
-        return self.is_admin or self.role == Role.MEMBER
+        return self.scope != Scope.READ and (self._has_role_of_admin or self.role == Role.MEMBER)
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """What tokens made by this person (or by this token of theirs) may be allowed to do, the least first."""
+        allowed = {Scope.READ: True, Scope.CHANGE: self.may_change, Scope.ADMIN: self.is_admin}
+        return [scope for scope, is_allowed in allowed.items() if is_allowed]
+
+    @property
+    def _has_role_of_admin(self) -> bool:
+        return self.is_superuser or self.role == Role.ADMIN
 
 
 def hash_of(secret: str) -> str:
@@ -34,10 +54,15 @@ def hash_of(secret: str) -> str:
 
 
 class ApiToken(models.Model):
-    """A program's key. Only its hash is kept; it is shown once, when it is made."""
+    """A program's key. Only its hash is kept; it is shown once, when it is made.
+
+    It lets do what its scope says and never more than its person may: both are looked at each time it is used.
+    """
 
     user = models.ForeignKey(User, models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100, blank=True)
+    scope = models.CharField(max_length=10, choices=Scope.choices, default=Scope.ADMIN)
+    expires_at = models.DateTimeField(null=True, blank=True, help_text="Empty: never.")
     hash = models.CharField(max_length=64, unique=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     last_used_at = models.DateTimeField(null=True, editable=False)
@@ -45,12 +70,21 @@ class ApiToken(models.Model):
     def __str__(self) -> str:
         return self.name or f"token {self.pk}"
 
+    @property
+    def has_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
     @classmethod
-    def make(cls, user: User, name: str = "") -> str:
+    def make(cls, user: User, name: str = "", scope: Scope = Scope.ADMIN, expires_at: datetime | None = None) -> str:
         """A new token for the user; the return value is the only time it can be seen."""
+        return cls.make_with_row(user, name, scope, expires_at)[0]
+
+    @classmethod
+    def make_with_row(cls, user: User, name: str, scope: Scope, expires_at: datetime | None) -> tuple[str, "ApiToken"]:
+        """As ``make``, with the row that was stored."""
         secret = f"nniweb_{secrets.token_urlsafe(32)}"
-        cls.objects.create(user=user, name=name, hash=hash_of(secret))
-        return secret
+        return secret, cls.objects.create(user=user, name=name, scope=scope, expires_at=expires_at,
+                                          hash=hash_of(secret))
 
 
 class SignInLink(models.Model):
@@ -74,3 +108,19 @@ class SignInLink(models.Model):
         if link is None or not cls.objects.filter(pk=link.pk).delete()[0] or not link.user.is_active:
             return None
         return link.user
+
+
+class SingleSignOnIdentity(models.Model):
+    """Who a person is for an OpenID provider: its subject never changes and is never given to somebody else."""
+
+    user = models.ForeignKey(User, models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=300)
+    subject = models.CharField(max_length=255)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_person_per_subject")]
+        verbose_name_plural = "single sign-on identities"
+
+    def __str__(self) -> str:
+        return f"{self.subject} at {self.issuer}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
 from nniweb.experiments import addresses, intents
@@ -15,6 +15,7 @@ from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.experiments.progress import progress_of
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
+from nniweb.management.asked_here import AskedHere
 from nniweb.management.following import best_trial_lines, progress_line, readable_seconds
 from nniweb.management.served_before import require_served_before
 from trainingservice.trial_job_status import TrialJobStatus
@@ -29,7 +30,7 @@ STEERING: dict[str, tuple[Callable[[Experiment, User | None], None], str]] = {
 _SHOWN = 10
 
 
-class Command(BaseCommand):
+class Command(AskedHere):
     help = "List experiments; show, pause, resume or stop one, run its failed trials again, export its trials, " \
            "import results. An id may be cut short."
 

@@ -4,18 +4,19 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from nniweb.experiments import addresses
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.nni_archive import UnreadableArchive, read_archive
 from nniweb.experiments.nni_import import import_archive
+from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.launch import experiment_owner
 from nniweb.management.served_before import require_served_before
 
 
-class Command(BaseCommand):
+class Command(AskedHere):
     help = "Import a finished or stopped experiment of NNI's: its trials, metrics and logs. Its folder is only read."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

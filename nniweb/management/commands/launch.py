@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
 from nniweb.api.launch_request import from_form
@@ -16,6 +16,7 @@ from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.visibility import visible_clusters
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
+from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.config import read_config_text
 from nniweb.management.following import Follower
 from nniweb.management.served_before import require_served_before
@@ -24,7 +25,7 @@ from nniweb.management.served_before import require_served_before
 INTERRUPTED = 130
 
 
-class Command(BaseCommand):
+class Command(AskedHere):
     help = ("Launch an experiment from its file. With --follow the exit status is 0 when it is DONE, 1 after an error, "
             "2 when no worker is alive, 3 when somebody stopped it.")
 

@@ -1,26 +1,53 @@
 """``python manage.py token admin``: prints a new key for programs."""
 
+from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
+from django.utils import timezone
 
-from nniweb.experiments.models import ApiToken, User
+from nniweb.experiments import accounts
+from nniweb.experiments.config.durations import parse_duration
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.models import User
+from nniweb.experiments.models.account import Scope
+from nniweb.management.asked_here import AskedHere
 from nniweb.management.served_before import require_served_before
 
 
-class Command(BaseCommand):
+class Command(AskedHere):
     help = "Print a new REST token of a user, and nothing else. It is shown this once; earlier ones stay valid."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name, such as admin")
-        parser.add_argument("--name", default="", help="what the token is for, shown in the admin")
+        parser.add_argument("--name", default="", help="what the token is for, shown where tokens are listed")
+        parser.add_argument("--scope", choices=[scope.value for scope in Scope], help=(
+            "what it may do, never more than its user (as much as its user)"))
+        parser.add_argument("--expires-in", metavar="DURATION", help="such as 12h or 90d (never)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()
-        user = User.objects.filter(username=options["user"], is_active=True).first()
-        if user is None:
-            names = ", ".join(User.objects.filter(is_active=True).order_by("username")
-                              .values_list("username", flat=True)[:20])
-            raise CommandError(f"There is no user named {options['user']!r}. There are: {names}." if names else
-                               "There are no users yet; the first start of the server (make run) makes one.")
-        self.stdout.write(ApiToken.make(user, options["name"][:100]))
+        user = user_named(options["user"])
+        scope = Scope(options["scope"]) if options["scope"] else user.scopes[-1]
+        expires_at = None
+        if options["expires_in"]:
+            try:
+                expires_at = timezone.now() + timedelta(seconds=parse_duration(options["expires_in"]))
+            except (ValueError, OverflowError) as error:
+                raise CommandError(f"--expires-in {options['expires_in']}: {error}.") from None
+        try:
+            secret, _ = accounts.make_token(user, user, name=options["name"][:100], scope=scope, expires_at=expires_at)
+        except Refused as refused:
+            raise CommandError(str(refused)) from None
+        self.stdout.write(secret)
+
+
+def user_named(name: str) -> User:
+    """An active user. Raises CommandError with the names there are."""
+    user = User.objects.filter(username=name, is_active=True).first()
+    if user is None:
+        names = ", ".join(User.objects.filter(is_active=True).order_by("username")
+                          .values_list("username", flat=True)[:20])
+        raise CommandError(f"There is no user named {name!r}. There are: {names}." if names else
+                           "There are no users yet; the first start of the server (make run) makes one.")
+    return user

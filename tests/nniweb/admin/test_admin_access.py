@@ -11,7 +11,7 @@ from django.utils import timezone
 from nniweb.experiments.models import ApiToken, SignInLink, Trial, User, Worker
 from nniweb.experiments.models.account import Role, hash_of
 
-MODELS = ["cluster", "experiment", "trial", "user", "apitoken", "worker"]
+MODELS = ["cluster", "experiment", "trial", "user", "apitoken", "worker", "auditentry", "singlesignonidentity"]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -73,10 +73,12 @@ def test_a_trial_is_found_by_its_id_and_by_its_experiments(browser, make_attempt
 
 
 def test_a_token_is_shown_once_and_works(browser, rita, client) -> None:
-    answer = browser.post("/admin/experiments/apitoken/add/", {"user": rita.pk, "name": "notebook"}, follow=True)
+    answer = browser.post("/admin/experiments/apitoken/add/", {"user": rita.pk, "name": "notebook",
+                                                                 "scope": "change"}, follow=True)
     [message] = [str(message) for message in answer.context["messages"] if "nniweb_" in str(message)]
     secret = next(word for word in message.split() if word.startswith("nniweb_"))
     token = ApiToken.objects.get()
+    assert token.scope == "change"
     assert (token.user, token.name, token.hash) == (rita, "notebook", hash_of(secret))
     client.logout()
     assert client.get("/api/v1/workers/", headers={"Authorization": f"Token {secret}"}).status_code == 200

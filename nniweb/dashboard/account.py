@@ -1,0 +1,99 @@
+"""The page of one's account: who one is, password, tokens, groups."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from nniweb.dashboard.page_data import the_visitor
+from nniweb.experiments import accounts, audit
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.models import ApiToken, User
+from nniweb.experiments.models.account import Scope
+
+#: How long a new token lives, in days; 0 for ever.
+LIVES = {"30": "30 days", "90": "90 days", "365": "a year", "0": "until it is removed"}
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(max_length=100, error_messages={"required": "Say what it is for."})
+    scope = forms.ChoiceField(choices=Scope.choices)
+    lives = forms.ChoiceField(choices=list(LIVES.items()))
+
+    def expires_at(self, now: datetime) -> datetime | None:
+        days = int(self.cleaned_data["lives"])
+        return now + timedelta(days=days) if days else None
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def account(request: HttpRequest) -> HttpResponse:
+    """POST makes a token (``make-token``; the answer shows it, this once) or removes one (``remove-token``)."""
+    user = the_visitor(request)
+    if "remove-token" in request.POST:
+        number = request.POST["remove-token"]
+        token = get_object_or_404(user.api_tokens.select_related("user"), pk=number if number.isdigit() else None)
+        accounts.remove_token(token)
+        messages.success(request, f"The token {token} is removed; nothing gets in with it any more.")
+        return redirect("account")
+    form = TokenForm(request.POST if request.method == "POST" else None,
+                     initial={"scope": user.scopes[-1] if not user.is_admin else Scope.CHANGE, "lives": "90"})
+    shown: dict[str, Any] = {}
+    if request.method == "POST" and form.is_valid():
+        try:
+            secret, token = accounts.make_token(user, user, name=form.cleaned_data["name"],
+                                                scope=Scope(form.cleaned_data["scope"]),
+                                                expires_at=form.expires_at(timezone.now()))
+            shown = {"secret": secret, "made": token}
+            form = TokenForm(initial=form.cleaned_data)
+        except Refused as refused:
+            form.add_error("scope" if refused.errors[0][0] == "scope" else None, str(refused))
+    return page(request, user, status=400 if form.errors else 200, form=form, **shown)
+
+
+def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) -> HttpResponse:
+    now = timezone.now()
+    tokens = list(ApiToken.objects.filter(user=user).order_by("-created_at", "-pk"))
+    groups = [(group, [member.username for member in group.user_set.order_by("username")])
+              for group in user.groups.order_by("name")]
+    context = {
+        "visitor": user, "tokens": tokens, "now": now, "groups": groups, "lives": LIVES, "scopes": user.scopes,
+        "password_form": password_form(user), "identities": list(user.identities.order_by("pk")),
+        "single_sign_on": settings.OIDC_NAME, **more}
+    return render(request, "dashboard/account.html", context, status=status)
+
+
+def password_form(user: User, data: Any = None) -> SetPasswordForm:  # type: ignore[type-arg]  # not when running
+    """Asks for the old password where there is one: who came by a link may have none."""
+    return (PasswordChangeForm if user.has_usable_password() else SetPasswordForm)(user, data)
+
+
+@method_decorator(sensitive_post_parameters(), name="dispatch")
+@method_decorator(never_cache, name="dispatch")
+class ChangePassword(View):
+    """Signs out everywhere else."""
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        user = the_visitor(request)
+        form = password_form(user, request.POST)
+        if not form.is_valid():
+            return page(request, user, status=400, form=TokenForm(), password_form=form)
+        form.save()
+        update_session_auth_hash(request, user)
+        audit.record("password.change", user)
+        messages.success(request, "The password is changed. Other browsers that were signed in as you are signed out.")
+        return redirect("account")

@@ -1,0 +1,75 @@
+"""A password that was forgotten: a link by mail with which to choose another; where no mail is set up, who can help."""
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.forms import PasswordResetForm
+from django.contrib.auth.views import PasswordResetConfirmView, PasswordResetDoneView, PasswordResetView
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse_lazy
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views.decorators.http import require_http_methods
+
+from nniweb.experiments import audit
+from nniweb.experiments.models import AuditEntry, User
+from nniweb.experiments.who_asks import address_of
+
+ASKED = "password.reset-asked"
+#: Requests from one address within the period that send mail; more are answered alike and send none.
+MOST, PERIOD = 5, timedelta(hours=1)
+
+
+def mail_is_set_up() -> bool:
+    return bool(getattr(settings, "MAIL_URL", "")) or "smtp" not in settings.EMAIL_BACKEND
+
+
+@method_decorator(login_not_required, name="dispatch")
+class AskForLink(PasswordResetView):
+    """Answers alike whether somebody has this address or not."""
+
+    template_name = "dashboard/password_reset.html"
+    email_template_name = "dashboard/password_reset_mail.txt"
+    subject_template_name = "dashboard/password_reset_subject.txt"
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        return super().get_context_data(**more, mail_is_set_up=mail_is_set_up())
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not mail_is_set_up():
+            return self.render_to_response(self.get_context_data(), status=409)
+        return super().post(request, *args, **kwargs)
+
+    def form_valid(self, form: PasswordResetForm) -> HttpResponse:
+        asked = AuditEntry.objects.filter(action=ASKED, address=address_of(self.request),
+                                          at__gt=timezone.now() - PERIOD).count()
+        if asked < MOST:
+            known = next(iter(form.get_users(form.cleaned_data["email"])), None)
+            audit.record(ASKED, known if isinstance(known, User) else None)
+            if settings.PUBLIC_URL:  # a header of the request must not say where the link leads
+                self.extra_email_context = {"domain": urlsplit(settings.PUBLIC_URL).netloc,
+                                            "protocol": urlsplit(settings.PUBLIC_URL).scheme}
+            return super().form_valid(form)
+        return HttpResponse(status=302, headers={"Location": str(self.get_success_url())})
+
+
+@method_decorator(login_not_required, name="dispatch")
+class LinkAsked(PasswordResetDoneView):
+    template_name = "dashboard/password_reset_asked.html"
+
+
+@method_decorator(login_not_required, name="dispatch")
+@method_decorator(require_http_methods(["GET", "POST"]), name="dispatch")
+class ChooseAnew(PasswordResetConfirmView):
+    """Behind the link; it works once, for an hour."""
+
+    template_name = "dashboard/password_reset_choose.html"
+    success_url = reverse_lazy("sign-in")
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        answer = super().form_valid(form)
+        audit.record("password.reset", self.user, self.user)
+        return answer

@@ -1,0 +1,158 @@
+"""People, groups and tokens as administrators and their owners change them; each change is in the audit log."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from nniweb.experiments import audit
+from nniweb.experiments.intents import Refused
+from nniweb.experiments.models import ApiToken, Cluster, Experiment, SignInLink, User
+from nniweb.experiments.models.account import Role, Scope
+
+#: More tokens than this one person has no use for.
+MOST_TOKENS = 50
+
+
+def create_user(name: str, *, role: Role, email: str = "", groups: Collection[Group] = (), **names: str) -> User:
+    """A person without a password: a sign-in link, or single sign-on, lets them in. Raises Refused (``username``)."""
+    user = User(username=User.normalize_username(name), role=role, email=email, **names)
+    user.set_unusable_password()
+    try:
+        user.clean_fields(exclude=["password"])
+    except ValidationError as error:
+        raise Refused.for_fields([(field, " ".join(said)) for field, said in error.message_dict.items()]) from None
+    try:
+        with transaction.atomic():
+            user.save()
+            user.groups.set(groups)
+            audit.record("user.create", user, role=role, groups=_names(groups))
+    except IntegrityError:
+        raise Refused(f"There is a person named {name!r} already.", "username") from None
+    return user
+
+
+def change_user(user: User, changes: dict[str, Any]) -> None:
+    """Change ``role``, ``is_active``, ``groups``, ``email``, names. Raises Refused where no administrator is left."""
+    changes = dict(changes)
+    groups = changes.pop("groups", None)
+    with transaction.atomic():
+        user = User.objects.select_for_update().get(pk=user.pk)
+        for field, value in changes.items():
+            setattr(user, field, value)
+        if not (user.is_admin and user.is_active):
+            _another_administrator(user)
+        user.save(update_fields=list(changes))
+        if groups is not None:
+            user.groups.set(groups)
+        said = {**changes, **({"groups": _names(groups)} if groups is not None else {})}
+        audit.record("user.change", user, **said)
+
+
+def delete_user(user: User) -> None:
+    """Remove a person and their tokens. Raises Refused while experiments that go on are theirs."""
+    with transaction.atomic():
+        _another_administrator(user)
+        if going_on := Experiment.objects.filter(owner=user, deleted_at=None).unfinished().count():
+            raise Refused(f"{going_on} experiment{'s' * (going_on > 1)} of {user.username} still go on. Stop them, or "
+                          "hand them over; or set is_active to false: then the person cannot sign in any more.")
+        audit.record("user.delete", user)
+        user.delete()
+
+
+def _another_administrator(user: User) -> None:
+    """Raises Refused unless somebody else is an administrator who can sign in."""
+    others = User.objects.filter(is_active=True).exclude(pk=user.pk)
+    if not any(other.is_admin for other in others.only("role", "is_superuser")):
+        raise Refused("Nobody would be left to administer this installation: make somebody else an administrator "
+                      "first.")
+
+
+def make_sign_in_link(user: User) -> str:
+    """The secret of a link that signs the person in, once, within an hour. Raises Refused where they may not."""
+    if not user.is_active:
+        raise Refused(f"{user.username} is not active, so nothing signs them in.")
+    secret = SignInLink.make(user)
+    audit.record("user.sign-in-link", user)
+    return secret
+
+
+def create_group(name: str, members: Collection[User] = ()) -> Group:
+    """Raises Refused (``name``) where there is one of this name."""
+    try:
+        with transaction.atomic():
+            group = Group.objects.create(name=name)
+            group.user_set.set(members)
+            audit.record("group.create", group, members=[member.username for member in members])
+    except IntegrityError:
+        raise Refused(f"There is a group named {name!r} already.", "name") from None
+    return group
+
+
+def change_group(group: Group, *, name: str | None = None, members: Collection[User] | None = None) -> None:
+    """Rename it, replace its members. Raises Refused (``name``)."""
+    try:
+        with transaction.atomic():
+            said: dict[str, Any] = {}
+            if name is not None and name != group.name:
+                said["before"], group.name = group.name, name
+                group.save(update_fields=["name"])
+            if members is not None:
+                group.user_set.set(members)
+                said["members"] = [member.username for member in members]
+            audit.record("group.change", group, **said)
+    except IntegrityError:
+        raise Refused(f"There is a group named {name!r} already.", "name") from None
+
+
+def delete_group(group: Group) -> None:
+    """What was shared with it is its owners' alone from then on. Raises Refused while a cluster is the group's:
+    without the group it would be everybody's.
+    """
+    with transaction.atomic():
+        clusters = ", ".join(Cluster.objects.filter(group=group).values_list("name", flat=True)[:5])
+        if clusters:
+            raise Refused(f"The group has clusters ({clusters}), which would be everybody's without it. Give them to "
+                          "another group, or remove them, first.")
+        audit.record("group.delete", group)
+        group.delete()
+
+
+def make_token(user: User, by: User, *, name: str, scope: Scope, expires_at: datetime | None,
+               until: datetime | None = None) -> tuple[str, ApiToken]:
+    """A token for a person, made by themselves or by an administrator: the secret, seen this once, and its row.
+
+    Raises Refused (``scope``, ``expires_at``): it may do no more than its person, nor than whoever makes it; and where
+    that is a token which expires (``until``), it lives no longer.
+    """
+    allowed = [scope for scope in user.scopes if scope in by.scopes]
+    if scope not in allowed:
+        raise Refused(f"A token of {user.username} made by you may have the scope {' or '.join(allowed)}, not {scope}.",
+                      "scope")
+    if expires_at is not None and expires_at <= timezone.now():
+        raise Refused("This has passed already: choose a time to come.", "expires_at")
+    if until is not None and (expires_at is None or expires_at > until):
+        raise Refused(f"A token made by one that expires expires no later than that: {until.isoformat()}.",
+                      "expires_at")
+    if ApiToken.objects.filter(user=user).count() >= MOST_TOKENS:
+        raise Refused(f"{user.username} has {MOST_TOKENS} tokens already; remove those that are not used any more.")
+    with transaction.atomic():
+        secret, token = ApiToken.make_with_row(user, name, scope, expires_at)
+        audit.record("token.create", token, of=user.username, scope=scope,
+                     expires=expires_at.isoformat() if expires_at else None)
+    return secret, token
+
+
+def remove_token(token: ApiToken) -> None:
+    """Nothing gets in with it from then on."""
+    with transaction.atomic():
+        audit.record("token.remove", token, of=token.user.username)
+        token.delete()
+
+
+def _names(groups: Collection[Group]) -> list[str]:
+    return sorted(group.name for group in groups)

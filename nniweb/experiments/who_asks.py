@@ -1,0 +1,76 @@
+"""Who asks for what is being done now: the person of a request, or who started a command.
+
+Held in a context variable, so that what is done deep below a view can be put down to somebody. Nobody asks where the
+worker acts by itself.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest, HttpResponse
+
+from nniweb.experiments.models import User
+
+
+@dataclass
+class Asking:
+    """A request or a command."""
+
+    #: How the person is known: "page", "token laptop", "command token by root".
+    via: str
+    address: str = ""
+    request: HttpRequest | None = None
+    #: Where it is not the request's own: the person of a token.
+    user: User | None = None
+
+    @property
+    def person(self) -> User | None:
+        user = self.user or getattr(self.request, "user", None)
+        return user if isinstance(user, User) and not isinstance(user, AnonymousUser) else None
+
+
+_asking: ContextVar[Asking | None] = ContextVar("nniweb_asking", default=None)
+
+
+def asking() -> Asking | None:
+    """The request or command that is being answered in this context; None where nobody asks."""
+    return _asking.get()
+
+
+def known_as(user: User, via: str) -> None:
+    """Say how the person of the present request became known, where it was not by their session."""
+    if (now := _asking.get()) is not None:
+        now.user, now.via = user, via
+
+
+@contextmanager
+def asked_by(via: str) -> Iterator[None]:
+    """What is done inside was asked for on this machine, by this command or program."""
+    reset = _asking.set(Asking(via=via))
+    try:
+        yield
+    finally:
+        _asking.reset(reset)
+
+
+class WhoAsksMiddleware:
+    """What a request does is put down to its person. Stands after Django's authentication."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        via = "admin" if request.path.startswith("/admin/") else "page"
+        reset = _asking.set(Asking(via=via, address=address_of(request), request=request))
+        try:
+            return self.get_response(request)
+        finally:
+            _asking.reset(reset)
+
+
+def address_of(request: HttpRequest) -> str:
+    """The network address that the request came from; behind a proxy that is not trusted, the proxy's."""
+    return str(request.META.get("REMOTE_ADDR") or "")[:45]
