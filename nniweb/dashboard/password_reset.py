@@ -24,7 +24,7 @@ MOST, PERIOD = 5, timedelta(hours=1)
 
 
 def mail_is_set_up() -> bool:
-    return bool(getattr(settings, "MAIL_URL", "")) or "smtp" not in settings.EMAIL_BACKEND
+    return bool(settings.MAIL_URL)
 
 
 @method_decorator(login_not_required, name="dispatch")

@@ -1,0 +1,105 @@
+"""REST of people and groups, for administrators."""
+
+from django.contrib.auth.models import Group
+
+from nniweb.experiments.models import Cluster, SignInLink, User
+
+
+def test_a_person_is_made_changed_let_in_and_removed(with_token, rita, vision, client) -> None:
+    api = with_token(rita)
+    made = api.post("/api/v1/users/", {"username": "nora", "role": "viewer", "groups": ["vision"]})
+    assert made.status_code == 201, made.json()
+    address = f"/api/v1/users/{made.json()['id']}/"
+    assert api.get(address).json()["groups"] == ["vision"]
+    changed = api.patch(address, {"role": "member", "groups": [], "email": "nora@example.org"}).json()
+    assert (changed["role"], changed["groups"], changed["email"]) == ("member", [], "nora@example.org")
+    link = api.post(f"{address}actions/sign-in-link/").json()["url"]
+    assert client.get("/sign-in/" + link.partition("/sign-in/")[2]).status_code == 302
+    assert client.get("/api/v1/account/").json()["username"] == "nora"
+    assert api.patch(address, {"is_active": False}).json()["is_active"] is False
+    assert client.get("/api/v1/account/").status_code == 401, "who is not active is out at once"
+    assert api.post(f"{address}actions/sign-in-link/").status_code == 409
+    assert api.delete(address).status_code == 204
+    assert not User.objects.filter(username="nora").exists()
+
+
+def test_a_name_that_is_taken_or_no_name_is_refused(with_token, rita, max_) -> None:
+    api = with_token(rita)
+    for name in ("max", "no spaces", ""):
+        refused = api.post("/api/v1/users/", {"username": name})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "username"), name
+
+
+def test_the_last_administrator_stays_one(with_token, rita) -> None:
+    api, address = with_token(rita), f"/api/v1/users/{rita.pk}/"
+    for refused in (api.patch(address, {"role": "member"}), api.patch(address, {"is_active": False}),
+                    api.delete(address)):
+        assert refused.status_code == 409
+        assert "Nobody would be left" in refused.json()["errors"][0]["message"]
+    rita.refresh_from_db()
+    assert rita.is_admin
+
+
+def test_who_has_experiments_that_go_on_is_not_removed(with_token, rita, max_, make_experiment) -> None:
+    experiment = make_experiment(owner=max_)
+    api = with_token(rita)
+    assert api.delete(f"/api/v1/users/{max_.pk}/").status_code == 409
+    experiment.status = "STOPPED"
+    experiment.save()
+    assert api.delete(f"/api/v1/users/{max_.pk}/").status_code == 204
+
+
+def test_members_learn_nothing_of_people_and_see_their_own_groups(with_token, max_, rita) -> None:
+    other = Group.objects.create(name="speech")
+    api = with_token(max_)
+    for path in ("users/", f"users/{rita.pk}/", "audit/"):
+        assert api.get(f"/api/v1/{path}").status_code == 403
+    assert api.post("/api/v1/users/", {"username": "x"}).status_code == 403
+    assert api.post(f"/api/v1/users/{rita.pk}/actions/sign-in-link/").status_code == 403
+    assert not SignInLink.objects.exists()
+    [own] = api.get("/api/v1/groups/").json()["results"]
+    assert (own["name"], own["members"]) == ("vision", ["max"])
+    assert api.get(f"/api/v1/groups/{other.pk}/").status_code == 404
+    assert api.patch(f"/api/v1/groups/{own['id']}/", {"members": []}).status_code == 403
+
+
+def test_a_group_is_made_filled_renamed_and_removed(with_token, rita, max_, vera) -> None:
+    api = with_token(rita)
+    made = api.post("/api/v1/groups/", {"name": "speech", "members": ["max"]})
+    assert made.status_code == 201, made.json()
+    address = f"/api/v1/groups/{made.json()['id']}/"
+    changed = api.patch(address, {"name": "voice", "members": ["max", "vera"]}).json()
+    assert (changed["name"], changed["members"]) == ("voice", ["max", "vera"])
+    assert api.patch(address, {"name": "vision"}).status_code == 400
+    assert api.post("/api/v1/groups/", {"name": "vision"}).status_code == 400
+    cluster = Cluster.objects.create(name="c", platform="local", group_id=made.json()["id"])
+    refused = api.delete(address)
+    assert refused.status_code == 409, "its cluster would be everybody's"
+    cluster.delete()
+    assert api.delete(address).status_code == 204
+
+
+def test_an_experiment_is_handed_over_within_a_group(with_token, make_experiment, max_, rita, vera) -> None:
+    colleague, stranger = User.objects.create_user("cora"), User.objects.create_user("stan")
+    colleague.groups.add(*max_.groups.all())
+    experiment = make_experiment(owner=max_, group=max_.groups.get())
+    address = f"/api/v1/experiments/{experiment.public_id}/"
+    for name in ("stan", "vera", "nobody"):
+        refused = with_token(max_).patch(address, {"owner": name})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "owner"), name
+    assert with_token(colleague).patch(address, {"owner": "cora"}).status_code == 400, "it is not theirs to give"
+    assert with_token(max_).patch(address, {"group": None, "owner": "cora"}).json()["owner"] == "cora"
+    assert with_token(max_).get(address).status_code == 404
+    assert with_token(rita).patch(address, {"owner": "stan"}).json()["owner"] == "stan"
+    assert with_token(stranger).get(address).status_code == 200
+    events = with_token(rita).get(f"{address}events/").json()["results"]
+    assert {event["message"] for event in events if event["kind"] == "handed over"} == {
+        "From max to cora.", "From cora to stan."}
+
+
+def test_whose_a_cluster_is_says_an_administrator(with_token, rita, max_, vision) -> None:
+    cluster = Cluster.objects.create(name="c", platform="local", is_private=True, owner=max_)
+    address = f"/api/v1/clusters/{cluster.public_id}/"
+    assert with_token(max_).patch(address, {"is_private": False}).status_code == 403
+    changed = with_token(rita).patch(address, {"is_private": False, "owner": None, "group": "vision"}).json()
+    assert (changed["is_private"], changed["owner"], changed["group"]) == (False, None, "vision")
