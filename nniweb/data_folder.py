@@ -27,6 +27,25 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
+def close_to_others(folder: Path) -> None:
+    """Take other users' rights away (mode 0700) where the folder is ours and holds nothing but a server's things.
+
+    One that somebody made by hand usually lets all users in, and the database lies in it.
+    """
+    status = folder.stat()
+    is_ours = status.st_uid == os.geteuid() and ((folder / "keys").is_dir() or not any(folder.iterdir()))
+    if is_ours and status.st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def who_else_may_look(folder: Path) -> str:
+    """Who besides the owner may look into the folder, in words; "" for nobody."""
+    mode = folder.stat().st_mode
+    if mode & 0o007:
+        return "every user of this machine"
+    return "its group" if mode & 0o070 else ""
+
+
 def read_or_make(path: Path, make: Any) -> str:
     """The text of a small private file; where it is missing it is made once (mode 0600), whoever comes first."""
     try:

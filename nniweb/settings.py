@@ -59,7 +59,7 @@ def _needs_package(module: str, variable: str, list_name: str = "scale") -> None
 # --- where things are ------------------------------------------------------------------------
 DATA_FOLDER = Path(text("NNIWEB_DATA", str(BASE_DIR / "data"))).expanduser().absolute()
 try:
-    data_folder.prepare(DATA_FOLDER)
+    data_folder.close_to_others(data_folder.prepare(DATA_FOLDER))
 except OSError as error:
     raise ImproperlyConfigured(f"The data folder {DATA_FOLDER} cannot be made: {error.strerror}. "
                                f"Choose another one with NNIWEB_DATA.") from None

@@ -28,6 +28,8 @@ class ServiceContext:
     cluster_id: str
     #: A folder for the service's own files on this machine; created with mode 0700.
     state_folder: Path
+    #: A folder of the host's that no other user of this machine may look into (keys, a database). None: there is none.
+    private_folder: Path | None = None
     #: Id of the installation; platforms label what they make with it.
     installation: str = "standalone"
     #: Bookings of GPUs on machines, shared by all services of the installation.

@@ -74,6 +74,14 @@ class TrialOptions(SettingsModel):
         """The trial's command where the file gives it among the options instead of in trialCommand; "" for none."""
         return ""
 
+    def os_user(self) -> str:
+        """On a platform of the server's own machine: the user as whom trials run; "" for the server's own."""
+        return ""
+
+    def copies_code(self) -> bool:
+        """Whether each trial has a copy of the code although the platform would let it run in the folder itself."""
+        return False
+
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         """Of a file with sharedStorage: what to write instead where jobs will certainly have nothing at its
         remoteMountPoint, a sentence; "" where they have it, or may."""

@@ -30,7 +30,7 @@ class PlatformSerializer(serializers.Serializer[Any]):
     shares_code_folder = serializers.BooleanField(help_text="Trials run in the user's own folder.")
     ships_code = serializers.BooleanField(help_text="Code is packed and sent, so its size is limited.")
     needs_public_url = serializers.BooleanField(help_text="Trials must be able to call this server.")
-    pinned_to_host = serializers.BooleanField(help_text="It is the server's own machine; for administrators.")
+    pinned_to_host = serializers.BooleanField(help_text="It is the server's own machine; for those with that right.")
     multi_phase = serializers.BooleanField(
         allow_null=True, help_text="A running trial can be given further parameters; null where that depends on the "
                                    "cluster.")

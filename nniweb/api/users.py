@@ -14,7 +14,7 @@ from nniweb.api.fields import Query, StrictSerializer
 from nniweb.api.permissions import AdminOnly
 from nniweb.experiments import accounts, addresses
 from nniweb.experiments.models import User
-from nniweb.experiments.models.account import Role
+from nniweb.experiments.models.account import OS_USERS, Role
 
 
 class UserSerializer(serializers.Serializer[Any]):
@@ -26,6 +26,9 @@ class UserSerializer(serializers.Serializer[Any]):
     last_name = serializers.CharField()
     email = serializers.CharField()
     role = serializers.ChoiceField(choices=Role.choices)
+    local_users = serializers.CharField(
+        help_text="Users of the server's own machine as whom their trials may run there, with commas between them; * "
+                  "for all, the server's own user included; empty for none.")
     is_active = serializers.BooleanField(help_text="Whether they can sign in, and their tokens work.")
     has_password = serializers.BooleanField(source="has_usable_password")
     groups = serializers.SerializerMethodField(help_text="Their names.")
@@ -39,6 +42,10 @@ class UserSerializer(serializers.Serializer[Any]):
 
 class _UserFields(StrictSerializer):
     role = serializers.ChoiceField(choices=Role.choices, required=False)
+    local_users = serializers.CharField(
+        allow_blank=True, max_length=300, required=False, validators=[OS_USERS],
+        help_text="Users of the server's own machine as whom their trials may run there, with commas between them; * "
+                  "for all, the server's own user included.")
     email = serializers.EmailField(allow_blank=True, max_length=254, required=False)
     first_name = serializers.CharField(allow_blank=True, max_length=150, required=False)
     last_name = serializers.CharField(allow_blank=True, max_length=150, required=False)

@@ -30,7 +30,7 @@ def create_user(name: str, *, role: Role, email: str = "", groups: Collection[Gr
         with transaction.atomic():
             user.save()
             user.groups.set(groups)
-            audit.record("user.create", user, role=role, groups=_names(groups))
+            audit.record("user.create", user, role=role, groups=_names(groups), local_users=user.local_users)
     except IntegrityError:
         raise Refused(f"There is a person named {name!r} already.", "username") from None
     return user

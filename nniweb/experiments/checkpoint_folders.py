@@ -11,16 +11,22 @@ from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Cluster, Experiment
 from nniweb.tuning.algorithms import find_tuner
 from trainingservice.base import TrainingService
+from trainingservice.cluster_settings import TrialOptions
 
 ARGUMENT = "all_checkpoint_dir"
 
 
 def check_that_trials_share_a_folder(settings: ExperimentSettings, platform: type[TrainingService],
-                                     cluster: Cluster) -> None:
+                                     cluster: Cluster, options: TrialOptions) -> None:
     """Raises Refused where the tuner needs a shared folder and the trials would have none."""
-    if not _wanted(settings) or platform.pinned_to_host or settings.shared_storage is not None:
+    if not _wanted(settings) or settings.shared_storage is not None:
         return
     name = settings.tuner.name
+    if platform.pinned_to_host:
+        if options.os_user() and not settings.tuner.class_args.get(ARGUMENT):  # ours is out of that user's reach
+            raise Refused(f"{name} needs a folder for checkpoints that {options.os_user()} can write: give it as "
+                          f"{ARGUMENT}.", "tuner.classArgs")
+        return
     if len(cluster.settings.get("machineList", ())) != 1:
         raise Refused(f"{name} lets trials go on from each other's checkpoints, so all of them must reach one folder: "
                       "describe it under sharedStorage, or use a single machine.", "sharedStorage")

@@ -96,10 +96,10 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     settings = parsed.settings
     found = _cluster_named(settings, owner)
     platform = load_platform(found.platform if found else _section(settings).platform)
-    _may_use(platform, owner)
+    options = _options(settings, platform)
+    may_use(platform, options, owner)
     _may_run_in_the_server(settings, owner)
     _way_home(platform, settings, found)
-    options = _options(settings, platform)
     section = None if found else _section(settings)
     if section is not None and not owner.is_admin and (borrowed := section.settings.borrowed_from_the_server()):
         raise Refused(f"These settings use what belongs to the server's own user ({borrowed}), which only "
@@ -107,7 +107,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
                       "administrator has set up.",
                       "trainingService")
     cluster = found or cluster_of_section(_section(settings), owner)
-    check_that_trials_share_a_folder(settings, platform, cluster)
+    check_that_trials_share_a_folder(settings, platform, cluster, options)
     share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
     findings = _rehearse(cluster, section, options.with_gpus(settings.trial_gpu_number), share)
     _may_fetch(code, owner)
@@ -145,8 +145,9 @@ def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
     settings = parsed.settings
     section = _section(settings)
     platform = load_platform(section.platform)
-    _may_use(platform, owner)
-    return CheckedLaunch(platform, cluster_of_section(section, owner), section, _options(settings, platform), [], None)
+    options = _options(settings, platform)
+    may_use(platform, options, owner)
+    return CheckedLaunch(platform, cluster_of_section(section, owner), section, options, [], None)
 
 
 def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: BroughtCode | None,
@@ -254,12 +255,20 @@ def _stored(checked: CheckedLaunch, owner: User) -> Cluster:
 # --- checks --------------------------------------------------------------------------------
 
 
-def _may_use(platform: type[TrainingService], owner: User) -> None:
+def may_use(platform: type[TrainingService], options: TrialOptions, owner: User) -> None:
+    """Whether this person may run trials with these options there. Raises Refused, with the field at fault."""
     if not owner.may_change:
         raise Refused("Your role is viewer: you can look, not launch. Ask an administrator.")
-    if platform.pinned_to_host and not owner.is_admin:
-        raise Refused("Trials on this server's own machine run as the server's user, so only administrators may use "
-                      f"the platform {platform.platform!r}.", "trainingService.platform")
+    if not platform.pinned_to_host or owner.may_run_here_as(options.os_user()):
+        return
+    if not owner.may_run_here:
+        raise Refused(f"Trials of the platform {platform.platform!r} run on this server's own machine, for which one "
+                      "needs a right that you do not have. Choose another platform, or ask an administrator for it.",
+                      "trainingService.platform")
+    mine = owner.own_local_users
+    raise Refused((f"On this server's own machine you may not run trials as {options.os_user()!r}"
+                   if options.os_user() else "On this server's own machine you may not run trials as the server's user")
+                  + f", only as {' or '.join(mine)}: write runAs: {mine[0]}.", "trainingService.runAs")
 
 
 def _may_run_in_the_server(settings: ExperimentSettings, owner: User) -> None:
@@ -330,7 +339,7 @@ def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialO
 
 
 def _packs_code(platform: type[TrainingService], options: TrialOptions) -> bool:
-    return platform.ships_code or bool(getattr(options, "snapshot_code", False))
+    return platform.ships_code or options.copies_code()
 
 
 def _code_size(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings

@@ -36,9 +36,9 @@ def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda jo
     section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)
     folder = prepare(state_folder(cluster))
     service = platform(section.settings, ServiceContext(
-        cluster_id=cluster.public_id, state_folder=folder, installation=settings.INSTALLATION_ID,
-        gpu_book=gpu_book or AttemptGpuBook(), on_change=on_change, relay_urls=addresses.server_urls,
-        public_urls=addresses.keeper_urls))
+        cluster_id=cluster.public_id, state_folder=folder, private_folder=Path(settings.DATA_FOLDER),
+        installation=settings.INSTALLATION_ID, gpu_book=gpu_book or AttemptGpuBook(), on_change=on_change,
+        relay_urls=addresses.server_urls, public_urls=addresses.keeper_urls))
     for key in texts.keys() - secrets.keys():
         service.set_cluster_metadata(key, texts[key])
     return service

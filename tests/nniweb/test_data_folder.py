@@ -6,10 +6,12 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nniweb import data_folder
+from nniweb.experiments.data_folder_check import data_folder_is_closed
 
 
 def test_a_key_is_made_once_however_many_come_first_together(tmp_path: Path) -> None:
@@ -63,3 +65,23 @@ def test_a_second_server_is_told_who_has_the_folder(tmp_path: Path) -> None:
 def test_a_broken_address_file_is_like_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "server.json").write_text(content)
     assert data_folder.read_address_file(tmp_path / "server.json") == {}
+
+
+def test_a_folder_made_by_hand_is_closed_to_others_before_anything_lies_in_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    data_folder.close_to_others(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+    assert data_folder.who_else_may_look(tmp_path) == ""
+
+
+def test_a_folder_that_holds_other_things_is_left_alone_and_the_check_says_who_may_look(
+        tmp_path: Path, settings: Any) -> None:
+    (tmp_path / "somebody's file").touch()
+    tmp_path.chmod(0o750)
+    data_folder.close_to_others(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o750
+    settings.DATA_FOLDER = tmp_path
+    [warning] = data_folder_is_closed()
+    assert f"The data folder {tmp_path} is open to its group" in warning.msg
+    tmp_path.chmod(0o700)
+    assert data_folder_is_closed() == []

@@ -1,4 +1,4 @@
-"""This machine's agent as a child process that is started when needed and again when it dies.
+"""An agent of this machine as a child process that is started when needed and again when it dies.
 
 The agent has a session of its own, so Ctrl-C on the server does not reach it or its keepers. It
 ends when its input ends, thus also when the server is killed; keepers and trials then go on.
@@ -13,11 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from trainingservice.agent_client import AgentClient, AgentGone, FolderState
 from trainingservice.errors import TemporaryError
 from trainingservice.keeper_bundle import build_keeper
 from trainingservice.local.environment import allowed_environment
+from trainingservice.local.os_user import agent_command, end
+from trainingservice.local.user_folder import UserFolder
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +34,13 @@ class AgentProcess:
     """Keeps one agent alive. All methods may be called from any thread."""
 
     def __init__(self, folder: Path, *, on_event: Callable[[str, FolderState], None], on_gone: Callable[[], None],
-                 monotonic: Callable[[], float] = time.monotonic) -> None:
-        """``folder`` gets the keeper's bundle and ``agent.log``. ``on_gone``: an agent died that was not told to."""
+                 user_folder: UserFolder | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``folder`` gets the keeper's bundle and ``agent.log``. ``on_gone``: an agent died that was not told to.
+
+        ``user_folder``: the agent runs as the user whose folder that is, with a keeper from there.
+        """
         self._folder = folder
+        self._user_folder = user_folder
         self._on_event = on_event
         self._on_gone = on_gone
         self._monotonic = monotonic
@@ -77,12 +84,7 @@ class AgentProcess:
                 process.wait(5)
             except subprocess.TimeoutExpired:
                 logger.warning("the agent (process %d) did not end by itself and is ended", process.pid)
-                process.terminate()
-                try:
-                    process.wait(5)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+                end(process)
             # a child of the agent's (nvidia-smi) may hold the pipe for a while: then the reading thread ends with it
             if process.stdout is not None and (client is None or client.join(1)):
                 process.stdout.close()
@@ -98,17 +100,13 @@ class AgentProcess:
                                  f"see {self._folder / 'agent.log'}", retry_after=pause)
         self._started_at = self._monotonic()
         if self._process is not None:  # the dead one: take its exit status, so that no zombie stays
-            self._process.kill()
-            self._process.wait()
+            end(self._process)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._bundle is None or not self._bundle.is_file():  # an agent of this service is the same throughout
                 self._bundle = build_keeper(self._folder).path
             with open(self._folder / "agent.log", "ab") as log:
-                # -I: neither the server's PYTHON* variables nor its folder change what the agent runs
-                process = subprocess.Popen(
-                    [sys.executable, "-I", str(self._bundle), "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                    stderr=log, cwd=self._folder, env=allowed_environment(), start_new_session=True)
+                process = self._launch(self._bundle, log)
         except OSError as error:
             raise TemporaryError(f"the agent of this machine cannot be started: {error}; "
                                  f"mend that, it is tried again") from error
@@ -119,6 +117,16 @@ class AgentProcess:
                              on_closed=lambda: self._lost(process))
         self._client = client
         return client
+
+    def _launch(self, bundle: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        if self._user_folder is not None:
+            return self._user_folder.user.start(
+                agent_command(sys.executable, self._user_folder.make_ready(bundle)), stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=log)
+        # -I: neither the server's PYTHON* variables nor its folder change what the agent runs
+        return subprocess.Popen([sys.executable, "-I", str(bundle), "agent"], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=log, cwd=self._folder, env=allowed_environment(),
+                                start_new_session=True)
 
     def _lost(self, process: subprocess.Popen[bytes]) -> None:
         """In the reading thread: the agent's output has ended."""

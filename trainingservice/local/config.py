@@ -43,9 +43,20 @@ class LocalTrialOptions(TrialOptions):
     snapshot_code: bool = Field(
         default=False, description="Give each trial its own copy of the code folder as it was at launch "
                                    "(less .nniignore) instead of running in the folder itself.")
+    run_as: str | None = Field(
+        default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$",
+        description="User of this machine as whom the trials run, so that they cannot read what is the server's. Each "
+                    "trial then has its own copy of the code. The server must run as root, or be allowed to start "
+                    "programs as that user with sudo. Default: the user the server runs as.")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. It has no effect here: trials are started by "
                                   "an agent that is warm anyway.")
+
+    def os_user(self) -> str:
+        return self.run_as or ""
+
+    def copies_code(self) -> bool:
+        return self.snapshot_code or self.run_as is not None
 
 
 class LocalConfigMetadata(SettingsModel):

@@ -15,8 +15,10 @@ from trainingservice.base import RehearsalFinding
 from trainingservice.errors import TrainingServiceError
 from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
 from trainingservice.keeper_exit import observed_exit
-from trainingservice.local.agent_process import AgentProcess
+from trainingservice.local.agents import LocalAgents
 from trainingservice.local.environment import allowed_environment, interpreter_path
+from trainingservice.local.os_user import CannotRunAs
+from trainingservice.local.user_folder import UserFolder
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -28,21 +30,33 @@ DISK_WARNS_BELOW = 1024 * 1024 * 1024
 TRIAL_DEADLINE = 15.0
 
 
-def rehearse_local(folder: Path, agent: AgentProcess, request: GpuRequest, machine: str, *, quick: bool,
+def rehearse_local(folder: Path, agents: LocalAgents, os_user: str, request: GpuRequest, machine: str, *, quick: bool,
                    wants_gpus: bool) -> list[RehearsalFinding]:
     """All findings, good ones too. ``folder`` is the service's state folder; ``quick`` leaves the no-op trial out.
 
+    ``os_user``: as whom trials will run, "" for the server's own user.
     ``request`` says which GPUs trials may use; GPUs are looked at where ``wants_gpus`` or not ``quick``.
     """
     findings = [*_interpreter(machine), *_folder(folder, machine), *_disk(folder, machine)]
     if any(finding.blocks for finding in findings):
         return findings  # the rest would fail for the same reasons
+    user_folder = None
+    if os_user:
+        try:
+            user_folder = agents.user_folder(os_user)
+            assert user_folder is not None
+            user_folder.check()
+        except CannotRunAs as error:
+            return [*findings, RehearsalFinding("run_as", False, f"runAs: {error}", machine)]
+        findings.append(RehearsalFinding("run_as", True, f"Programs can be started as user {os_user}, who is kept out "
+                                                         "of the server's folder.", machine))
     try:
-        client = agent.client()
+        client = agents.of(os_user).client()
         if wants_gpus or not quick:
             findings += _gpus(client, request, machine, wants_gpus, timeout=1.5 if quick else 30.0)
         if not quick:
-            findings += _trial(client, folder / "rehearsal" / uuid.uuid4().hex[:12], machine)
+            scratch = folder if user_folder is None else user_folder.path
+            findings += _trial(client, scratch / "rehearsal" / uuid.uuid4().hex[:12], machine, user_folder)
     except TrainingServiceError as error:
         findings.append(RehearsalFinding("connection", False, f"The agent of this machine does not work: {error}",
                                          machine, temporary=True))
@@ -123,12 +137,14 @@ def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool,
         yield RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) are seen ({names}).", machine)
 
 
-def _trial(client: AgentClient, folder: Path, machine: str) -> Iterator[RehearsalFinding]:
+def _trial(client: AgentClient, folder: Path, machine: str, user_folder: UserFolder | None
+           ) -> Iterator[RehearsalFinding]:
     """Run ``true`` under a keeper that reports to nobody."""
     job: contract.JobDocument = {
         "version": contract.PROTOCOL_VERSION, "job_name": folder.name, "trial_job_id": folder.name,
         "experiment_id": "rehearsal", "sequence_id": 0, "platform": "local", "command": "true", "parameters": [],
-        "multi_phase": False, "environment": {}, "inherit_environment": sorted(allowed_environment()),
+        "multi_phase": False, "environment": {} if user_folder is None else user_folder.user.environment(),
+        "inherit_environment": sorted(allowed_environment()) if user_folder is None else [],
         "path": interpreter_path(), "gpu_indices": None, "code": None, "keep_files": [],
         "limits": {"max_trial_duration": TRIAL_DEADLINE, "grace_period": 1.0, "give_up_after": 0.0,
                    "claim_timeout": 0.0}}

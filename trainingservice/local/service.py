@@ -18,16 +18,16 @@ from trainingservice.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.attempt_states import observed_state, remove_folders
 from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.code_archive import pack_code
-from trainingservice.errors import InvalidMetadata, PermanentError, TrainingServiceError
+from trainingservice.code_archive import archive_of
+from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.gpu_slots import Assigned, GpuRequest, Impossible, choose_gpus
 from trainingservice.gpu_watch import GpuWatch
-from trainingservice.local.agent_process import AgentProcess
+from trainingservice.local.agents import LocalAgents
 from trainingservice.local.config import LocalClusterSettings, LocalConfigMetadata, LocalTrialOptions
 from trainingservice.local.environment import allowed_environment, interpreter_path
 from trainingservice.local.rehearsal import rehearse_local
 from trainingservice.polling import MustWait, Observation, PollingTrainingService
-from trainingservice.trial_job import HyperParameters, ResumedJob, TrialCode, TrialJobDetail, job_document
+from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract, machine
 
@@ -63,8 +63,8 @@ class LocalTrainingService(PollingTrainingService):
         super().__init__(settings, context, monotonic=monotonic)
         self._host = socket.gethostname()
         self._identity = machine.machine_id()
-        self._agent = AgentProcess(context.state_folder / "agent", on_event=self._hear_agent, on_gone=self.ask_soon,
-                                   monotonic=monotonic)
+        self._agents = LocalAgents(context, on_event=self._hear_agent, on_gone=self.ask_soon, monotonic=monotonic)
+        self._agent = self._agents.own
         self._gpus = GpuWatch(lambda: self._agent.client().gpus(), self._held_gpus, self._gpus_matter,
                               self.room_may_be_free, monotonic)
         self._packing = threading.Lock()
@@ -80,7 +80,7 @@ class LocalTrainingService(PollingTrainingService):
 
     def close(self) -> None:
         self._gpus.stop()
-        self._agent.close(for_good=True)  # a look under way ends with it
+        self._agents.close()  # a look under way ends with its agent
         self._gpus.join()
 
     def set_cluster_metadata(self, key: str, value: str) -> None:
@@ -106,25 +106,26 @@ class LocalTrainingService(PollingTrainingService):
                               agent_state="running" if alive else "not running", way_home="direct")]
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        was_running = self._agent.pid is not None
+        was_running = self._agents.any_runs()
         try:
-            return rehearse_local(self.context.state_folder, self._agent, self._request(options, 0), self._host,
-                                  quick=quick, wants_gpus=self._mentions_gpus(options))
+            return rehearse_local(self.context.state_folder, self._agents, self._options(options).os_user(),
+                                  self._request(options, 0), self._host, quick=quick,
+                                  wants_gpus=self._mentions_gpus(options))
         finally:
             if not was_running and not self._running.locked():
-                self._agent.close()
+                self._agents.close(for_good=False)
 
     # --- the four methods ------------------------------------------------------------------
 
     def start_job(self, job: TrialJobDetail) -> Observation:
         form = job.form
-        client = self._agent.client()
-        code = self._code(form.experiment_id, form.code, self._options(form.options).snapshot_code)
+        client = self._client(job)
+        self._agents.note_use(form.experiment_id, self._os_user(job))
+        code = self._code(job)
         gpu_indices = self._reserve(job, client) if form.gpu_number else None
-        document = self._document(job, code, gpu_indices)
-        folder = self._folder(form.experiment_id, job.id)
+        folder = self._folder(job)
         try:
-            state = client.start(str(folder), document, form.keeper)
+            state = self._start_keeper(client, job, code, gpu_indices)
         except AgentError:  # refused for sure; where the agent was lost on the way the trial may run on its GPUs
             self.context.gpu_book.free(job.id)
             raise
@@ -132,27 +133,49 @@ class LocalTrainingService(PollingTrainingService):
         return replace(seen, gpu_indices=gpu_indices, url=folder.as_uri(), machine=self._host)
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
-        folders = {str(self._folder(job.form.experiment_id, job.id)): job for job in jobs}
-        client = self._agent.client()
+        answers: dict[str, Observation | None] = {}
+        problem: TemporaryError | None = None
+        of_user: dict[str, list[TrialJobDetail]] = {}
+        for job in jobs:
+            of_user.setdefault(self._os_user(job), []).append(job)
+        for its_jobs in of_user.values():
+            try:
+                answers |= self._observe_jobs_of_a_user(its_jobs)
+            except TemporaryError as error:  # nothing is said of these jobs; others are not held up by it
+                problem = error
+        if problem is not None:
+            if not answers:
+                raise problem
+            logger.warning("some trials of this machine cannot be asked about, the last answers stay: %s", problem)
+        return answers
+
+    def _observe_jobs_of_a_user(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        client = self._client(jobs[0])
+        folders = {str(self._folder(job)): job for job in jobs}
         answers: dict[str, Observation | None] = {}
         known = self.accepted_when_resumed(job.id for job in jobs)
         accepted = {folder: known[job.id] for folder, job in folders.items() if job.id in known}
         for folder, state in client.state(list(folders), accepted=accepted).items():
-            job = folders[folder]
+            if (job := folders.get(folder)) is None:
+                continue
             self.seen_again(job.id)
             seen = self._seen(job, state)
-            if seen is None and job.is_early_stopped is None and (Path(folder) / contract.JOB_FILE).is_file():
+            if seen is None and job.is_early_stopped is None and self._was_prepared(job):
                 # its keeper was killed before it began: nothing has run, so it is simply started again
-                form = job.form
-                code = self._code(form.experiment_id, form.code, self._options(form.options).snapshot_code)
-                document = self._document(job, code, job.gpu_indices)
-                seen = self._seen(job, client.start(folder, document, form.keeper))
+                seen = self._seen(job, self._start_keeper(client, job, self._code(job), job.gpu_indices))
             answers[job.id] = seen
         return answers
 
+    def _start_keeper(self, client: AgentClient, job: TrialJobDetail, code: contract.CodeDocument | None,
+                      gpu_indices: tuple[int, ...] | None) -> FolderState:
+        user_folder = self._agents.user_folder(self._os_user(job))
+        access = job.form.keeper
+        if user_folder is not None and access.url_file is not None:  # the server's own is out of its reach
+            access = replace(access, url_file=user_folder.url_file)
+        return client.start(str(self._folder(job)), self._document(job, code, gpu_indices), access)
+
     def stop_job(self, job: TrialJobDetail) -> None:
-        folder = self._folder(job.form.experiment_id, job.id)
-        self._note_state(job.id, self._agent.client().stop(str(folder)))
+        self._note_state(job, self._client(job).stop(str(self._folder(job))))
 
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
         trials = self.context.state_folder / "trials" / experiment_id
@@ -160,6 +183,7 @@ class LocalTrainingService(PollingTrainingService):
             remove_folders(self._agent.client(), sorted(map(str, trials.iterdir())), monotonic=self._monotonic)
             shutil.rmtree(trials, ignore_errors=True)
         shutil.rmtree(self._code_folder(experiment_id), ignore_errors=True)
+        self._agents.remove_experiment(experiment_id)
         for job in jobs:
             self.context.gpu_book.free(job.id)
 
@@ -172,7 +196,7 @@ class LocalTrainingService(PollingTrainingService):
     def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
         order: contract.Order = {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
                                  "text": parameters.value}
-        self._agent.client().deliver(str(self._folder(job.form.experiment_id, job.id)), [order])
+        self._client(job).deliver(str(self._folder(job)), [order])
 
     def job_ended(self, job: TrialJobDetail) -> None:
         self.context.gpu_book.free(job.id)
@@ -248,45 +272,70 @@ class LocalTrainingService(PollingTrainingService):
 
     # --- folders and states ----------------------------------------------------------------
 
-    def _folder(self, experiment_id: str, job_name: str) -> Path:
-        return self.context.state_folder / "trials" / experiment_id / job_name
+    def _os_user(self, job: TrialJobDetail) -> str:
+        """As whom the job runs; "" for the server's own user."""
+        return self._options(job.form.options).os_user()
+
+    def _client(self, job: TrialJobDetail) -> AgentClient:
+        return self._agents.of(self._os_user(job)).client()
+
+    def _folder(self, job: TrialJobDetail) -> Path:
+        user_folder = self._agents.user_folder(self._os_user(job))
+        if user_folder is not None:
+            return user_folder.attempt(job.form.experiment_id, job.id)
+        return self.context.state_folder / "trials" / job.form.experiment_id / job.id
+
+    def _was_prepared(self, job: TrialJobDetail) -> bool:
+        """Whether the attempt's folder holds a job."""
+        path, user_folder = self._folder(job) / contract.JOB_FILE, self._agents.user_folder(self._os_user(job))
+        return path.is_file() if user_folder is None else user_folder.user.has_file(path)
 
     def _code_folder(self, experiment_id: str) -> Path:
         return self.context.state_folder / "code" / experiment_id
 
-    def _code(self, experiment_id: str, code: TrialCode | None, snapshot: bool) -> contract.CodeDocument | None:
+    def _code(self, job: TrialJobDetail) -> contract.CodeDocument | None:
         """The folder itself, or an archive of it that is made once per experiment, at its first trial."""
+        code, experiment_id = job.form.code, job.form.experiment_id
         if code is None:
             return None
-        if code.archive is not None and code.sha256 is not None and (snapshot or code.folder is None):
-            return {"sha256": code.sha256, "archive": str(code.archive)}
-        if code.folder is None:
-            raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")
-        if not snapshot:
+        user_folder = self._agents.user_folder(self._os_user(job))
+        if code.folder is not None and not self._options(job.form.options).copies_code():
             return {"folder": str(code.folder)}
+        scratch = self._code_folder(experiment_id)
         with self._packing:
-            target = self._code_folder(experiment_id)
-            packed = sorted(target.glob("*.tar.gz"))
-            path = packed[0] if packed else pack_code(code.folder, target).path
-        return {"sha256": path.name.removesuffix(".tar.gz"), "archive": str(path)}
+            packed = sorted(scratch.glob("*.tar.gz"))
+            if code.archive is None and packed:
+                archive, sha256 = packed[0], packed[0].name.removesuffix(".tar.gz")
+            else:
+                archive, sha256 = archive_of(code, scratch)
+        if user_folder is not None:
+            return user_folder.deliver_code(experiment_id, archive, sha256)
+        return {"sha256": sha256, "archive": str(archive)}
 
     def _document(self, job: TrialJobDetail, code: contract.CodeDocument | None,
                   gpu_indices: tuple[int, ...] | None) -> contract.JobDocument:
-        return job_document(job.form, platform=self.platform, code=code, gpu_indices=gpu_indices,
-                            inherit_environment=sorted(allowed_environment()), path=interpreter_path())
+        user_folder = self._agents.user_folder(self._os_user(job))
+        if user_folder is None:
+            return job_document(job.form, platform=self.platform, code=code, gpu_indices=gpu_indices,
+                                inherit_environment=sorted(allowed_environment()), path=interpreter_path())
+        environment = {**user_folder.user.environment(), **job.form.environment}
+        return job_document(replace(job.form, environment=environment), platform=self.platform, code=code,
+                            gpu_indices=gpu_indices, inherit_environment=[], path=interpreter_path())
 
     def _seen(self, job: TrialJobDetail, state: FolderState) -> Observation | None:
         """What the state of an attempt's folder means; None where there is no attempt."""
         return observed_state(job, state, self._host)
 
-    def _hear_agent(self, folder: str, state: FolderState) -> None:
-        self._note_state(Path(folder).name, state)
-
-    def _note_state(self, job_name: str, state: FolderState) -> None:
+    def _hear_agent(self, os_user: str, folder: str, state: FolderState) -> None:
         try:
-            job = self.get_trial_job(job_name)
+            job = self.get_trial_job(Path(folder).name)
+            # an agent that a trial of its user has taken over must not speak for the trials of others
+            if self._os_user(job) == os_user and str(self._folder(job)) == folder:
+                self._note_state(job, state)
         except TrainingServiceError:
             return  # of a rehearsal, or of an experiment that was removed
+
+    def _note_state(self, job: TrialJobDetail, state: FolderState) -> None:
         seen = self._seen(job, state)
         if seen is not None:
-            self.note(job_name, seen)
+            self.note(job.id, seen)

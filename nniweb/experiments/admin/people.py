@@ -36,6 +36,7 @@ class UserAdmin(ForAdministrators, DjangoUserAdmin):  # type: ignore[type-arg]
     filter_horizontal = ["groups"]
     fieldsets = [
         (None, {"fields": ["username", "password", "role", "is_active", "groups"]}),
+        ("Trials on the server's machine", {"fields": ["local_users"]}),
         ("Person", {"fields": ["first_name", "last_name", "email"]}),
         ("History", {"fields": ["is_superuser", "last_login", "date_joined"]}),
     ]

@@ -5,6 +5,7 @@ import secrets
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import AbstractUser
+from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
@@ -23,9 +24,22 @@ class Scope(models.TextChoices):
     ADMIN = "admin", "admin: everything"
 
 
+#: In ``User.local_users``: as any user of the machine, also as the server's own.
+ANY_LOCAL_USER = "*"
+OS_USERS = RegexValidator(
+    r"^$|^(\*|[A-Za-z_][A-Za-z0-9_.-]{0,62}(, ?[A-Za-z_][A-Za-z0-9_.-]{0,62})*)$",
+    "Give names of users of the machine with commas between them, such as alice, bob; or * for all; or nothing.")
+
+
 class User(AbstractUser):
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.MEMBER)
-    #: Where a token speaks for this person: its scope. Never stored; it bounds the three properties below.
+    local_users = models.CharField(
+        "may run trials on the server as", max_length=300, blank=True, validators=[OS_USERS],
+        help_text="Users of the server's own machine as whom this person may run trials there (the platform local, "
+                  "with runAs), with commas between them. * stands for all of them and for the server's own user, "
+                  "whose trials can read everything that is the server's, its keys too. Empty: this person cannot run "
+                  "trials on the server's machine. Administrators always can, as anybody.")
+    #: Where a token speaks for this person: its scope. Never stored; it bounds the properties below.
     scope: Scope | None = None
 
     @property
@@ -46,6 +60,21 @@ class User(AbstractUser):
     @property
     def _has_role_of_admin(self) -> bool:
         return self.is_superuser or self.role == Role.ADMIN
+
+    @property
+    def may_run_here(self) -> bool:
+        """Whether this person may run trials on the server's own machine, as some user of it."""
+        return self.may_change and (self.is_admin or bool(self.local_users))
+
+    @property
+    def own_local_users(self) -> list[str]:
+        """The users of the server's machine as whom trials of this person may run there; maybe ANY_LOCAL_USER."""
+        return [name.strip() for name in self.local_users.split(",") if name.strip()]
+
+    def may_run_here_as(self, os_user: str) -> bool:
+        """Whether trials of this person may run on the server's machine as that user; "" is the server's own."""
+        names = self.own_local_users
+        return self.is_admin or (self.may_run_here and (ANY_LOCAL_USER in names or os_user in names))
 
 
 def hash_of(secret: str) -> str:

@@ -1,0 +1,178 @@
+"""Trials as another user of this machine: with real users, and with the real sudo where it is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trainingservice.local import os_user
+from trainingservice.local.config import LocalTrialOptions
+from trainingservice.trial_job import ResumedJob
+from trainingservice.trial_job_status import TrialJobStatus
+
+LOOKS_AROUND = """
+import json, os, pathlib, sys
+def try_to_read(path):
+    try:
+        return pathlib.Path(path).read_text()
+    except OSError as error:
+        return type(error).__name__
+print(json.dumps({"user": os.getuid(), "groups": os.getgroups(), "folder": os.getcwd(), "files": sorted(os.listdir()),
+                  "environment": dict(os.environ), "key": try_to_read(sys.argv[1])}))
+pathlib.Path("made_by_the_trial").write_text("x")
+"""
+
+
+@pytest.fixture
+def user():
+    """A user of this machine with a home folder, removed with it after the test."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: machines of their own, other users, small disks")
+    name = f"nr{uuid.uuid4().hex[:8]}"
+    subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True, capture_output=True)
+    yield pwd.getpwnam(name)
+    subprocess.run(["userdel", "--force", "--remove", name], check=True, capture_output=True)
+
+
+@pytest.fixture(params=["root", "sudo"])
+def way(request, monkeypatch):
+    """How programs are started as the user: by root itself, or by sudo."""
+    if request.param == "sudo":
+        if shutil.which("sudo") is None:
+            pytest.skip("no sudo was found: apt-get install sudo")
+        monkeypatch.setattr(os_user, "is_root", lambda: False)
+    return request.param
+
+
+@pytest.fixture
+def key(bench):
+    """A key of the server's, in a folder that is closed to others."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a folder of pytest's own has closed ones above it
+        bench.private = Path(folder)
+        path = bench.private / "seal_keys"
+        path.write_text("the key of all secrets")
+        path.chmod(0o644)  # only the folder protects it
+        yield path
+
+
+@pytest.fixture
+def form_as(bench):
+    """Makes forms of jobs that run as a user."""
+    def make(command, user, **more):
+        return replace(bench.form(command, **more), options=LocalTrialOptions(run_as=user.pw_name))
+    return make
+
+
+def open_with_private_folder(bench, resumed=()):
+    """A service whose host has a folder that is nobody else's business."""
+    context = bench.context
+    bench.context = lambda: replace(context(), private_folder=bench.private)
+    try:
+        return bench.open_service(resumed)
+    finally:
+        bench.context = context
+
+
+def sentences(findings):
+    return [finding.message for finding in findings if finding.blocks]
+
+
+def test_a_trial_runs_as_its_user_in_a_folder_of_that_user_and_sees_nothing_of_the_server(
+        bench, user, key, form_as, way, monkeypatch):
+    monkeypatch.setenv("NNIWEB_SEAL_KEYS", "do not tell")
+    monkeypatch.setenv("https_proxy", "http://server:do-not-tell@proxy:3128")
+    monkeypatch.setenv("LC_MONETARY", "C")
+    service = open_with_private_folder(bench)
+    code = bench.code({"look.py": LOOKS_AROUND})
+    form = form_as(f"/usr/bin/env python3 look.py {key}", user, code=code, environment={"MY_FLAG": "1"})
+    service.submit_trial_job(form)
+    detail = bench.wait_for_end(service, form)
+    assert detail.status is TrialJobStatus.SUCCEEDED, bench.output(form, "stderr")
+    seen = json.loads(bench.output(form))
+    assert seen["user"] == user.pw_uid
+    assert 0 not in seen["groups"]
+    assert seen["key"] == "PermissionError"
+    assert seen["files"] == ["look.py"]
+    assert not (code.folder / "made_by_the_trial").exists()
+    assert "tell" not in bench.output(form)
+    environment = seen["environment"]
+    assert (environment["HOME"], environment["USER"], environment["LC_MONETARY"], environment["MY_FLAG"]) == (
+        user.pw_dir, user.pw_name, "C", "1")
+    folder = Path(seen["folder"])
+    assert folder.is_relative_to(user.pw_dir)
+    assert folder.stat().st_uid == user.pw_uid
+    for path in (folder.parent, folder.parent.parent, folder.parent.parent.parent):
+        assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (user.pw_uid, 0o700), path
+    service.clean_up_experiment(bench.experiment)
+    assert not folder.parent.parent.exists()
+    assert not list((bench.context().state_folder / "run_as").iterdir())
+
+
+def test_a_trial_of_another_user_is_found_again_after_a_restart_and_can_be_stopped(bench, user, key, form_as):
+    service = open_with_private_folder(bench)
+    form = form_as("echo here; while true; do sleep 0.1; done", user)
+    service.submit_trial_job(form)
+    detail = bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
+    bench.close_service(service)
+    service = open_with_private_folder(bench, [ResumedJob(detail)])
+    bench.wait("it is heard", lambda: bench.output(form))
+    service.cancel_trial_job(form.job_name)
+    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+
+
+def test_a_rehearsal_says_why_nothing_can_run_as_that_user(bench, user, key):
+    service = open_with_private_folder(bench)
+    assert sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as=user.pw_name))) == []
+    assert sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as="nobody-of-this-name"))) == [
+        "runAs: There is no user 'nobody-of-this-name' on this machine; correct runAs, or make the user."]
+    assert "must not name root" in sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as="root")))[0]
+
+
+def test_nothing_runs_as_a_user_who_can_look_into_the_server_s_folder(bench, user, form_as):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        open_folder = bench.private = Path(folder)
+        open_folder.chmod(0o755)
+        service = open_with_private_folder(bench)
+        found = sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as=user.pw_name)))
+        assert len(found) == 1
+        assert f"chmod 700 {open_folder}" in found[0]
+        form = form_as("true", user)
+        service.submit_trial_job(form)
+        bench.wait("the trial says why it waits", lambda: "chmod 700" in service.get_trial_job(form.job_name).message)
+
+
+def test_where_sudo_refuses_the_sentence_says_what_to_write_into_its_rules(bench, user, key, monkeypatch):
+    folder = bench.folder / "bin"
+    folder.mkdir()
+    (folder / "sudo").write_text("#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
+    (folder / "sudo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setattr(os_user, "is_root", lambda: False)
+    service = open_with_private_folder(bench)
+    assert sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as=user.pw_name))) == [
+        f"runAs: sudo starts nothing as user {user.pw_name} (sudo: a password is required). Allow it in /etc/sudoers, "
+        f"without a password: root ALL=({user.pw_name}) NOPASSWD: ALL"]
+
+
+def test_the_agent_of_one_user_cannot_speak_for_the_trials_of_another(bench, user, key, service):
+    form = bench.form("while true; do sleep 0.1; done")
+    service.submit_trial_job(form)
+    detail = bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
+    folder = Path(detail.url.removeprefix("file://"))
+    forged = {"state": "ended", "exit": {"exit_code": 0, "signal": None, "reason": "exited", "message": "",
+                                         "duration": 1.0, "at": 1.0}}
+    service._hear_agent(user.pw_name, str(folder), forged)
+    service._hear_agent("", str(folder.parent / "elsewhere" / folder.name), forged)
+    assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING
+    service.cancel_trial_job(form.job_name)
+    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)

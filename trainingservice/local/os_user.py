@@ -1,0 +1,177 @@
+"""Another user of this machine as whom trials run (``runAs``): starts programs as that user, and lets them write files.
+
+The server's process never touches what is in the user's folder by itself: each step is a program that runs as the
+user, so a link that the user has put there leads nowhere the user could not go anyway. Where the server runs as root it
+starts such a program itself; else through ``sudo -n -u USER``, which an administrator must have allowed without a
+password.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainingservice.errors import TemporaryError
+from trainingservice.local.environment import allowed_environment
+
+#: Variables that say where the things of the server's own user are, or what it may do.
+_PERSONAL = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "DISPLAY", "PYTHONPATH",
+                       "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HF_HOME", "TORCH_HOME"})
+#: How long one step as the user may take, in seconds: a home folder may be on a slow file server.
+STEP_SECONDS = 30.0
+
+_PREPARE = """
+umask 077
+if [ -n "$2" ] && { [ -x "$2" ] || [ -r "$2" ]; }; then exit 81; fi
+mkdir -p -- "$1" 2>/dev/null || exit 82
+cd -- "$1" && [ -w . ] || exit 82
+"""
+_WRITE = """
+umask 077
+mkdir -p -- "${1%/*}" && cat > "$1.$$.new" && mv -f -- "$1.$$.new" "$1"
+"""
+
+
+def is_root() -> bool:
+    """Whether this process may start programs as anybody."""
+    return os.geteuid() == 0
+
+
+class CannotRunAs(TemporaryError):
+    """Nothing can be started as that user now; the sentence says what an administrator has to do."""
+
+
+@dataclass(frozen=True)
+class OsUser:
+    """A user of this machine who is neither root nor the server's own user. Methods may be called from any thread."""
+
+    name: str
+    user_id: int
+    group_id: int
+    home: Path
+    shell: str
+
+    def environment(self, source: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What a trial of this user sees: the allowed part of the server's environment (default: this process's) less
+        what is the server's own, with the user's HOME, USER, LOGNAME and SHELL. A proxy with a password in it is left
+        out.
+        """
+        allowed = {name: value for name, value in allowed_environment(source).items()
+                   if name not in _PERSONAL and not (name.lower().endswith("_proxy") and "@" in value)}
+        return {**allowed, "HOME": str(self.home), "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell}
+
+    def start(self, command: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
+        """A process of this user, in a session of its own. ``more``: for Popen. Raises OSError."""
+        if is_root():
+            more |= {"user": self.user_id, "group": self.group_id,
+                     "extra_groups": os.getgrouplist(self.name, self.group_id)}
+        else:
+            command = ["sudo", "-n", "-u", self.name, "--", *command]
+        # of the environment sudo keeps what its rules say; a trial's own is in its job, never on a command line
+        return subprocess.Popen(command, cwd="/", env=self.environment(), start_new_session=True, **more)
+
+    def run(self, script: str, *arguments: str, content: bytes | Path = b"") -> bytes:
+        """What a shell script that runs as the user prints. Raises CannotRunAs where it cannot be started or fails."""
+        status, output, complaint = self._run(script, arguments, content)
+        if status:
+            raise CannotRunAs(f"As user {self.name} of this machine something failed (exit status {status}): "
+                              f"{complaint or 'it said nothing'}")
+        return output
+
+    def prepare(self, folder: Path, private: Path | None) -> None:
+        """Make the user's folder for trials, after a look at whether the user is kept out of ``private``, the server's
+        own folder. Raises CannotRunAs.
+        """
+        status, _, complaint = self._run(_PREPARE, (str(folder), str(private or "")), b"")
+        if status == 81:
+            raise CannotRunAs(f"User {self.name} can look into {private}, where the server keeps its keys and its "
+                              f"database, so no trial is run as {self.name}; make it private: chmod 700 {private}")
+        if status == 82:
+            raise CannotRunAs(f"User {self.name} cannot make the folder {folder} for trials; give the user a home "
+                              "folder that it owns.")
+        if status:
+            raise CannotRunAs(self._no_way(complaint))
+
+    def write_file(self, path: Path, content: bytes | Path) -> None:
+        """Write a file (or copy the server's file that ``content`` names) as the user, for the user alone (0600);
+        readers see it whole. Raises CannotRunAs.
+        """
+        self.run(_WRITE, str(path), content=content)
+
+    def has_file(self, path: Path) -> bool:
+        """Whether there is such a file that the user can see. Raises CannotRunAs."""
+        return self.run('if [ -f "$1" ]; then echo yes; fi', str(path)) != b""
+
+    def remove(self, folder: Path) -> None:
+        """Remove a tree as the user; harmless where it is not there. Raises CannotRunAs."""
+        self.run('rm -rf -- "$1"', str(folder))
+
+    def _run(self, script: str, arguments: Sequence[str], content: bytes | Path) -> tuple[int, bytes, str]:
+        copied, text = (content, None) if isinstance(content, Path) else (None, content)
+        try:
+            with open(copied or os.devnull, "rb") as file:  # opened as the server, read by the program
+                process = self.start(["/bin/sh", "-c", script, "sh", *arguments], stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, stdin=file if copied else subprocess.PIPE)
+        except OSError as error:
+            raise CannotRunAs(self._no_way(str(error))) from error
+        try:
+            output, complaint = process.communicate(text, STEP_SECONDS)
+        except subprocess.TimeoutExpired:
+            end(process)
+            raise CannotRunAs(f"A step as user {self.name} has taken longer than {STEP_SECONDS:.0f} s; is the home "
+                              "folder on a file server that does not answer?") from None
+        return process.returncode, output, complaint.decode("utf-8", "replace").strip()[-500:]
+
+    def _no_way(self, complaint: str) -> str:
+        if is_root():
+            return f"Nothing can be started as user {self.name}: {complaint}"
+        own = pwd.getpwuid(os.geteuid()).pw_name
+        return (f"sudo starts nothing as user {self.name} ({complaint or 'it said nothing'}). Allow it in "
+                f"/etc/sudoers, without a password: {own} ALL=({self.name}) NOPASSWD: ALL")
+
+
+def find_os_user(name: str) -> OsUser:
+    """The user of this machine. Raises CannotRunAs where there is none, or where trials must not run as that one."""
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise CannotRunAs(f"There is no user {name!r} on this machine; correct runAs, or make the user.") from None
+    if found.pw_uid == 0:
+        raise CannotRunAs("runAs must not name root: a trial could do anything on this machine.")
+    if found.pw_uid == os.geteuid():
+        raise CannotRunAs(f"{name} is the user the server itself runs as, so runAs would keep nothing apart; name "
+                          "another user, or leave runAs out.")
+    return OsUser(found.pw_name, found.pw_uid, found.pw_gid, Path(found.pw_dir), found.pw_shell or "/bin/sh")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that may belong to another user, and take its exit status where that worked."""
+    try:
+        process.kill()
+    except PermissionError:
+        return  # sudo is root's: it ends with what it started, whose input has ended
+    process.wait()
+
+
+#: What runs the keeper: the server's own Python where the user may use it, else the machine's.
+_PYTHON = 'if [ -x "$1" ]; then exec "$1" -I "$2" agent; fi; exec python3 -I "$2" agent'
+
+
+def agent_command(python: str, bundle: Path) -> list[str]:
+    """The command of an agent that another user runs."""
+    return ["/bin/sh", "-c", _PYTHON, "sh", python, str(bundle)]
+
+
+_NAME = re.compile(r"[a-z0-9]{1,40}")
+
+
+def names_in(user: OsUser, folder: Path) -> list[str]:
+    """The folders of attempts in a folder of the user's; other names are not ours. Raises CannotRunAs."""
+    listed = user.run('cd -- "$1" 2>/dev/null || exit 0; ls -1', str(folder)).decode("utf-8", "replace")
+    return sorted(name for name in listed.splitlines() if _NAME.fullmatch(name))
