@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
-from django.views.decorators.http import require_http_methods
 
 from nniweb.experiments import audit
 from nniweb.experiments.models import AuditEntry, User
@@ -34,6 +33,7 @@ class AskForLink(PasswordResetView):
     template_name = "dashboard/password_reset.html"
     email_template_name = "dashboard/password_reset_mail.txt"
     subject_template_name = "dashboard/password_reset_subject.txt"
+    http_method_names = ["get", "head", "post"]
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         return super().get_context_data(**more, mail_is_set_up=mail_is_set_up())
@@ -62,11 +62,11 @@ class LinkAsked(PasswordResetDoneView):
 
 
 @method_decorator(login_not_required, name="dispatch")
-@method_decorator(require_http_methods(["GET", "POST"]), name="dispatch")
 class ChooseAnew(PasswordResetConfirmView):
     """Behind the link; it works once, for an hour."""
 
     template_name = "dashboard/password_reset_choose.html"
+    http_method_names = ["get", "head", "post"]
     success_url = reverse_lazy("sign-in")
 
     def form_valid(self, form: Any) -> HttpResponse:

@@ -9,8 +9,9 @@ from django.apps import apps
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from nniweb.experiments.models import ApiToken, Attempt, Experiment, TrialFile, User, Worker
-from nniweb.experiments.models.account import Role
+from nniweb.experiments import audit
+from nniweb.experiments.models import ApiToken, Attempt, Experiment, SingleSignOnIdentity, TrialFile, User, Worker
+from nniweb.experiments.models.account import Role, Scope
 
 #: Columns of the table. A stranger is a member whose groups have nothing to do with what is asked for.
 ROLES = ("anonymous", "stranger", "viewer", "member", "admin")
@@ -65,10 +66,15 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
     attempt.trial.experiment = experiment
     kept = TrialFile.objects.create(attempt=attempt, name="model.bin", size=1, storage_path="trials/nowhere")
     ApiToken.make(admin)
+    _, token = ApiToken.make_with_row(people["member"], "the member's", Scope.READ, None)  # type: ignore[arg-type]
+    audit.record("sign-in", admin, admin)
+    SingleSignOnIdentity.objects.create(user=admin, issuer="https://sso.example.org", subject="1")
     Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(), heard_at=timezone.now())
     trial = attempt.trial
     return World(people, attempt, {
         "experiment_id": experiment.public_id, "trial_id": trial.public_id, "cluster_id": experiment.cluster.public_id,
         "file_id": kept.pk, "key": "nothing", "secret": "used-up", "name": "stdout", "first": 0, "last": 1,
         "path": "nowhere", "task": "x", "app_label": "experiments", "url": "nowhere", "content_type_id": 1,
-        "job": attempt.job_name})
+        "job": attempt.job_name,
+        "user_id": people["member"].pk, "group_id": ours.pk, "token_id": token.pk,  # type: ignore[union-attr]
+        "uidb64": "nobody", "token": "used-up"})
