@@ -37,6 +37,16 @@ class ProgressSerializer(serializers.Serializer[Any]):
     eta = serializers.FloatField(allow_null=True, help_text="Seconds left at the pace so far.")
     best_value = serializers.FloatField(allow_null=True)
     best_trial_id = serializers.CharField(allow_null=True)
+    best_sequence_id = serializers.IntegerField(allow_null=True, help_text="Of that trial, in its experiment.")
+
+
+class CodeFromGitSerializer(serializers.Serializer[Any]):
+    """Code that the worker fetches."""
+
+    url = serializers.CharField()
+    ref = serializers.CharField(help_text="Branch, tag or commit; \"\" for the default branch.")
+    folder = serializers.CharField(help_text="\"\" for the whole repository.")
+    commit = serializers.CharField(default=None, allow_null=True, help_text="What it was when it was fetched.")
 
 
 class ExperimentSummarySerializer(serializers.Serializer[Any]):
@@ -60,6 +70,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     max_trial_number = serializers.IntegerField(allow_null=True)
     max_duration = serializers.FloatField(allow_null=True, help_text="Seconds in status RUNNING.")
     max_trial_duration = serializers.FloatField(allow_null=True, help_text="Seconds of one trial.")
+    code_git = CodeFromGitSerializer(allow_null=True, help_text="null where the code does not come from a repository.")
     progress = serializers.SerializerMethodField()
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
@@ -77,15 +88,6 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
         return dict(ProgressSerializer(progress).data)
 
 
-class CodeFromGitSerializer(serializers.Serializer[Any]):
-    """Code that the worker fetches."""
-
-    url = serializers.CharField()
-    ref = serializers.CharField(help_text="Branch, tag or commit; \"\" for the default branch.")
-    folder = serializers.CharField(help_text="\"\" for the whole repository.")
-    commit = serializers.CharField(default=None, allow_null=True, help_text="What it was when it was fetched.")
-
-
 class ExperimentSerializer(ExperimentSummarySerializer):
     """An experiment with everything that was said about it."""
 
@@ -99,7 +101,6 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     trial_gpu_number = serializers.IntegerField(allow_null=True)
     code_folder = serializers.CharField(help_text="On the server; \"\" where the code was uploaded.")
     code_sha256 = serializers.CharField(source="code.sha256", allow_null=True, default=None)
-    code_git = CodeFromGitSerializer(allow_null=True, help_text="null where the code does not come from a repository.")
     config = serializers.DictField(help_text="What the config was resolved to, in NNI's v2 spelling.")
     config_text = serializers.CharField(help_text="The config as it was given, secrets struck out.")
 

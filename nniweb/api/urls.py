@@ -20,6 +20,7 @@ from nniweb.api import (
     intermediate_series,
     launch_form,
     many_trials,
+    named_trials,
     parameter_analysis,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
@@ -73,6 +74,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/trials/actions/rerun/", many_trials.RerunManyView.as_view()),
     path(f"{EXPERIMENT}/trials/actions/tag/", many_trials.TagManyView.as_view()),
     path(f"{EXPERIMENT}/export/", trials_export.ExperimentExportView.as_view()),
+    path("trials/named/", named_trials.NamedTrialsView.as_view()),
     path(f"{TRIAL}/", trials.TrialDetailView.as_view()),
     path(f"{TRIAL}/actions/cancel/", trials.TrialCancelView.as_view()),
     path(f"{TRIAL}/actions/rerun/", trials.TrialRerunView.as_view()),

@@ -145,12 +145,20 @@ class TrialReport:
                 if kind == contract.PERIODICAL and number is not None}
         return sorted(last.items())
 
+    @property
+    def run(self) -> dict[str, Any] | None:
+        """Where and how long the attempt that is shown ran; None before the first."""
+        attempt = self.attempt
+        return None if attempt is None else {
+            "machine": attempt.machine_name, "gpu_indices": attempt.gpu_indices, "started_at": attempt.started_at,
+            "duration": attempt.duration, "ended": attempt.stage == Attempt.Stage.ENDED}
+
     def for_script(self) -> dict[str, Any]:
         curve = evenly(self.curve, MOST_POINTS)
         return {
             "trial": self.document, "revision": self.revision, "curve": curve,
             "left_out": len(self.curve) - len(curve), "attempt": self.attempt.number if self.attempt else 0,
             "streams": {stream.name: {"begins": stream.before, "next": stream.next_offset} for stream in self.streams},
-            "readings": self.readings, "optimize_mode": self._experiment.optimize_mode, "advice": self.advice,
-            "files": TrialFileSerializer(self.files, many=True).data,
+            "readings": self.readings, "run": self.run, "optimize_mode": self._experiment.optimize_mode,
+            "advice": self.advice, "files": TrialFileSerializer(self.files, many=True).data,
         }

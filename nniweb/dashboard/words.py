@@ -95,6 +95,12 @@ def instant(text: str | None) -> SafeString | str:
 
 
 @register.filter
+def kind_class(kind: str) -> str:
+    """The classes of an event's kind: those of a status where it is one, which are written in capitals."""
+    return f"status {kind}" if kind.isupper() else ""
+
+
+@register.filter
 def value_of(values: dict[str, Any] | None, name: str) -> Any:
     """The value of this name, "" where there is none."""
     return (values or {}).get(name, "")

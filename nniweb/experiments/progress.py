@@ -24,6 +24,7 @@ class Progress:
     best_value: float | None
     #: Public id of the trial with the best value, the earliest of equals.
     best_trial_id: str | None
+    best_sequence_id: int | None
     #: Time spent in RUNNING.
     elapsed: float
     #: Part of maxTrialNumber or of maxExperimentDuration that is over, the greater one; 0 to 1.
@@ -61,19 +62,23 @@ def progress_of(experiments: Iterable[Experiment], now: datetime) -> dict[int, P
         ended = sum(counts[experiment.pk][end.value] for end in ENDS)
         result[experiment.pk] = Progress(
             counts=counts[experiment.pk], best_value=better(found) if found else None,
-            best_trial_id=best_trials.get(experiment.pk), elapsed=elapsed,
+            best_trial_id=best_trials.get(experiment.pk, (None, None))[0],
+            best_sequence_id=best_trials.get(experiment.pk, (None, None))[1], elapsed=elapsed,
             fraction=_fraction(experiment, ended, elapsed), eta=_eta(experiment, ended, elapsed))
     return result
 
 
-def _best_trials(experiment_keys: list[int]) -> dict[int, str]:
+def _best_trials(experiment_keys: list[int]) -> dict[int, tuple[str, int]]:
+    """Public id and number of the best trial of each experiment."""
     if not experiment_keys:
         return {}
     results = Trial.objects.filter(experiment=OuterRef("pk"), status__in=RESULTS, final_number__isnull=False)
-    greatest = Subquery(results.order_by("-final_number", "sequence_id").values("public_id")[:1])
-    least = Subquery(results.order_by("final_number", "sequence_id").values("public_id")[:1])
+    greatest = Subquery(results.order_by("-final_number", "sequence_id").values("pk")[:1])
+    least = Subquery(results.order_by("final_number", "sequence_id").values("pk")[:1])
     best = Case(When(optimize_mode=Experiment.OptimizeMode.MAXIMIZE, then=greatest), default=least)
-    return dict(Experiment.objects.filter(pk__in=experiment_keys).annotate(best=best).values_list("pk", "best"))
+    keys = Experiment.objects.filter(pk__in=experiment_keys).annotate(best=best).values("best")
+    rows = Trial.objects.filter(pk__in=keys).values_list("experiment", "public_id", "sequence_id")
+    return {experiment: (public_id, sequence_id) for experiment, public_id, sequence_id in rows}
 
 
 def _fraction(experiment: Experiment, ended: int, elapsed: float) -> float | None:

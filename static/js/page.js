@@ -1,8 +1,10 @@
-/** What every page gets: local times, and filters that apply when one is chosen. */
+/** What every page gets: local times, trials by their names, and filters that apply when one is chosen. */
 
+import { nameTrials } from "./named_trials.js";
 import { localizeTimes } from "./words.js";
 
 localizeTimes(document);
+nameTrials(document);
 
 for (const form of document.querySelectorAll("form.filters")) {
   form.addEventListener("change", (event) => {

@@ -2,6 +2,7 @@
 
 import { byteSize } from "./byte_size.js";
 import { axis, colour, makeChart } from "./chart.js";
+import { showText } from "./status.js";
 
 /** Points kept while readings come; beyond, every second one is dropped, as on the server. */
 const MOST_READINGS = 400;
@@ -11,9 +12,13 @@ const COLOURS = ["--chart-point", "--chart-best", "--chart-failed", "--chart-run
 /** @typedef {{at: string, cpu_percent: number | null, memory_bytes: number | null, gpus: {index: number, utilization: number | null, memory_bytes: number | null}[]}} Reading */
 
 export class ResourceChart {
-  /** @param {Reading[]} readings */
-  constructor(readings) {
+  /**
+   * @param {Reading[]} readings
+   * @param {() => string} nothing  what is said while there is no reading
+   */
+  constructor(readings, nothing) {
     this.readings = readings;
+    this.nothing = nothing;
     this.started = false;
     /** @type {(() => void)[]} */
     this.redraws = [];
@@ -39,7 +44,9 @@ export class ResourceChart {
   async show() {
     const none = this.readings.length === 0;
     /** @type {HTMLElement} */ (document.getElementById("resource-charts")).hidden = none;
-    /** @type {HTMLElement} */ (document.getElementById("no-reading")).hidden = !none;
+    const nothing = /** @type {HTMLElement} */ (document.getElementById("no-reading"));
+    nothing.hidden = !none;
+    if (none) showText(nothing, this.nothing());
     /** @type {HTMLElement} */ (document.getElementById("last-reading")).textContent = none ? "" : this.words();
     if (none) return;
     if (!this.started) {

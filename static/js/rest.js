@@ -76,7 +76,7 @@ export async function refreshParts(ids, wanted = () => true) {
   const response = await fetch(location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
   if (!response.ok) throw new RestError(response.status, [{ field: "", message: "The page could not be read anew." }]);
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-  const { localizeTimes } = await import("./words.js");
+  const [{ localizeTimes }, { nameTrials }] = await Promise.all([import("./words.js"), import("./named_trials.js")]);
   if (!wanted()) return fresh;
   for (const id of ids) {
     const now = document.getElementById(id);
@@ -88,6 +88,7 @@ export async function refreshParts(ids, wanted = () => true) {
     if (unchanged.get(id) === html) continue;
     if (unchanged.has(id)) unchanged.set(id, html);
     now.replaceWith(adopted);
+    nameTrials(adopted);
   }
   return fresh;
 }

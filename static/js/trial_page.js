@@ -3,8 +3,11 @@
 import { showError } from "./action_error.js";
 import { byteSize } from "./byte_size.js";
 import { confirmed } from "./confirm.js";
+import { writeAddress } from "./experiment/address_state.js";
 import { live } from "./live.js";
 import { MetricChart } from "./metric_chart.js";
+import { showMessage } from "./named_trials.js";
+import { nothingRead } from "./nothing_read.js";
 import { OutputView } from "./output_view.js";
 import { askForChanges } from "./rerun_form.js";
 import { ResourceChart } from "./resource_chart.js";
@@ -31,7 +34,7 @@ let attempt = page.attempt;
 /** The address says which: a newer one does not take its place. */
 const pinned = new URLSearchParams(location.search).has("attempt");
 const chart = new MetricChart(/** @type {HTMLElement} */ (document.getElementById("metric-chart")), page.curve, page.left_out);
-const resources = new ResourceChart(page.readings);
+const resources = new ResourceChart(page.readings, () => nothingRead(run()));
 const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".headline .tags")),
   (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
 /** @type {Map<string, OutputView>} */
@@ -59,7 +62,7 @@ function show(now) {
   trialAt = performance.now();
   showStatus(cell("status"), now.status);
   const why = /** @type {HTMLElement} */ (cell("message"));
-  showText(why, now.message);
+  showMessage(why, now.message);
   why.className = `reason ${now.status}`;
   why.hidden = !now.message;
   const result = /** @type {HTMLElement} */ (cell("result"));
@@ -73,10 +76,16 @@ function show(now) {
   showText(cell("exit_code"), now.exit_code === null ? "–" : String(now.exit_code));
   showText(cell("attempt"), now.attempt > 1 ? `attempt ${now.attempt}` : "");
   tags.show(now.tags);
+  if (resources.readings.length === 0) resources.show();
   for (const [action, is] of [["cancel", !isEnd(now.status)], ["rerun", isEnd(now.status)]]) {
     const button = document.querySelector(`#controls [data-action="${action}"]`);
     if (button instanceof HTMLButtonElement) button.hidden = !is;
   }
+}
+
+/** The attempt that is shown, as far as its machine goes. */
+function run() {
+  return pinned && page.run ? page.run : { ...trial, ended: isEnd(trial.status) };
 }
 
 /** A running trial's duration goes on, also where nothing is heard of it. */
@@ -118,7 +127,9 @@ function showEvents(events) {
     at.append(moment(event.at));
     const seconds = index ? (new Date(event.at).getTime() - new Date(events[index - 1].at).getTime()) / 1000 : null;
     const after = words("quiet small", seconds === null ? "" : `after ${duration(Math.max(0, seconds))}`);
-    item.append(at, " ", kind, " ", after, " ", words("small", event.message));
+    const said = words("small", "");
+    showMessage(said, event.message);
+    item.append(at, " ", kind, " ", after, " ", said);
     return item;
   }));
 }
@@ -297,10 +308,7 @@ const logarithmic = /** @type {HTMLInputElement} */ (document.getElementById("lo
 chart.logarithmic = logarithmic.checked = new URLSearchParams(location.search).has("log");
 logarithmic.addEventListener("change", () => {
   chart.logarithmic = logarithmic.checked;
-  const address = new URL(location.href);
-  if (logarithmic.checked) address.searchParams.set("log", "1");
-  else address.searchParams.delete("log");
-  history.replaceState(null, "", address); // a link shows a colleague the same
+  writeAddress({ log: logarithmic.checked ? "1" : null });
   chart.redraw?.();
 });
 

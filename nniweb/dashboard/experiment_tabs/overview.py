@@ -8,10 +8,9 @@ from django.views.decorators.http import require_GET
 
 from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
-from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
+from nniweb.experiments.parameter_axes import columns_of
 from nniweb.experiments.progress import RESULTS
-from nniweb.experiments.visibility import visible_trials
 
 #: Events shown here, the newest first.
 SHOWN_EVENTS = 8
@@ -28,7 +27,7 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
     return render(request, "dashboard/experiment/overview.html", {
         **context, "counts": counts_by_status(public_id, progress["trials"]), "top": top, "events": events,
-        "best": visible_trials(the_visitor(request)).filter(public_id=progress["best_trial_id"]).first()})
+        "number_names": {column.axis.name for column in columns_of(found.search_space, ()) if column.axis.is_ordered}})
 
 
 def best_trials(experiment: Experiment) -> QuerySet[Trial]:

@@ -2,6 +2,7 @@
 
 import { showError } from "../action_error.js";
 import { refreshParts, rest } from "../rest.js";
+import { addressState, writeAddress } from "./address_state.js";
 import { CompareChart } from "./compare_chart.js";
 import { page, startHead } from "./head.js";
 import { fillCells } from "./trial_rows.js";
@@ -63,10 +64,7 @@ const only = document.getElementById("only-differing");
 only?.addEventListener("change", () => {
   const { checked } = /** @type {HTMLInputElement} */ (only);
   document.getElementById("compare-table")?.classList.toggle("only-differing", checked);
-  const url = new URL(location.href);
-  if (checked) url.searchParams.set("only", "differing");
-  else url.searchParams.delete("only");
-  history.replaceState(null, "", url);
+  writeAddress({ only: checked ? "differing" : null });
   /** @type {HTMLInputElement} */ (document.querySelector('#add-trial [name="only"]')).value = checked ? "differing" : "";
   for (const link of document.querySelectorAll("#compare-table thead a[aria-label]")) {
     const address = new URL(/** @type {HTMLAnchorElement} */ (link).href);
@@ -75,7 +73,12 @@ only?.addEventListener("change", () => {
     /** @type {HTMLAnchorElement} */ (link).href = address.href;
   }
 });
-document.getElementById("log-axis")?.addEventListener("change", (event) => chart?.setLogarithmic(/** @type {HTMLInputElement} */ (event.target).checked));
+const logarithmic = /** @type {HTMLInputElement | null} */ (document.getElementById("log-axis"));
+logarithmic?.addEventListener("change", () => {
+  writeAddress({ log: logarithmic.checked ? "1" : null });
+  chart?.setLogarithmic(logarithmic.checked);
+});
+if (logarithmic && chart) chart.logarithmic = logarithmic.checked = addressState().get("log") === "1";
 
 startHead({
   heard,

@@ -40,7 +40,6 @@ function cells(name) {
 
 /** @param {any} now */
 function show(now) {
-  const before = experiment;
   experiment = now;
   const { progress } = now;
   const write = (/** @type {string} */ name, /** @type {string} */ text) => cells(name).forEach((cell) => showText(cell, text));
@@ -49,8 +48,9 @@ function show(now) {
   write("best", digits(progress.best_value));
   if (progress.best_trial_id) {
     cells("best").forEach((link) => link.setAttribute("href", `/trials/${progress.best_trial_id}/`));
-    if (progress.best_trial_id !== before.progress.best_trial_id) write("best_trial", "");
+    write("best_trial", `trial ${progress.best_sequence_id}`);
   }
+  write("code", codeWords(now.code_git));
   write("ended", String(progress.ended));
   cells("fraction").forEach((bar) => {
     /** @type {HTMLProgressElement} */ (bar).value = progress.fraction ?? 0;
@@ -68,6 +68,12 @@ function show(now) {
   }
   showControls();
   if (!tags?.isOpen) tags?.show(now.tags);
+}
+
+/** Where code from Git came from. @param {{url: string, ref: string, commit: string | null} | null} git */
+function codeWords(git) {
+  if (!git) return "";
+  return `code from ${git.url}${git.commit ? ` at ${git.commit.slice(0, 10)}` : `${git.ref ? ` (${git.ref})` : ""}, not fetched yet`}`;
 }
 
 function showControls() {

@@ -1,5 +1,6 @@
 /** The first tab: results of all trials, the best ones, how long they took. */
 
+import { addressState, writeAddress } from "./address_state.js";
 import { DurationChart } from "./duration_chart.js";
 import { page, startHead } from "./head.js";
 import { ResultChart } from "./result_chart.js";
@@ -13,17 +14,29 @@ const durations = new DurationChart(/** @type {HTMLElement} */ (document.getElem
 const top = new TopTrials(page);
 results.tookAll = (columns) => durations.take(columns.durations);
 
-for (const button of document.querySelectorAll("[data-axis]")) {
+const axes = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-axis]"));
+
+/** @param {boolean} byTime */
+function chooseAxis(byTime) {
+  results.byTime = byTime;
+  for (const button of axes) button.setAttribute("aria-pressed", String((button.dataset.axis === "time") === byTime));
+}
+
+for (const button of axes) {
   button.addEventListener("click", () => {
-    results.byTime = /** @type {HTMLElement} */ (button).dataset.axis === "time";
-    for (const other of document.querySelectorAll("[data-axis]")) other.setAttribute("aria-pressed", String(other === button));
+    chooseAxis(button.dataset.axis === "time");
+    writeAddress({ axis: results.byTime ? "time" : null });
     results.redraw?.();
   });
 }
-document.getElementById("log-axis")?.addEventListener("change", (event) => {
-  results.logarithmic = /** @type {HTMLInputElement} */ (event.target).checked;
+const logarithmic = /** @type {HTMLInputElement} */ (document.getElementById("log-axis"));
+logarithmic.addEventListener("change", () => {
+  results.logarithmic = logarithmic.checked;
+  writeAddress({ log: logarithmic.checked ? "1" : null });
   results.redraw?.();
 });
+chooseAxis(addressState().get("axis") === "time");
+results.logarithmic = logarithmic.checked = addressState().get("log") === "1";
 
 /** @type {number | undefined} */
 let counting;

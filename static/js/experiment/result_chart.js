@@ -25,6 +25,7 @@ export class ResultChart {
     this.leftOut = 0;
     this.byTime = false;
     this.logarithmic = false;
+    this.canBeLogarithmic = false;
     /** Until the first answer, frames wait here. @type {any[] | null} */
     this.early = [];
     this.loading = false;
@@ -106,8 +107,9 @@ export class ResultChart {
     const note = document.getElementById("chart-note");
     if (note) note.textContent = words.join(" ");
     const values = [...this.points.values()].filter((point) => point.value !== null);
+    this.canBeLogarithmic = values.length > 0 && values.every((point) => /** @type {number} */ (point.value) > 0);
     const choice = document.getElementById("log-choice");
-    if (choice) choice.hidden = values.length === 0 || values.some((point) => /** @type {number} */ (point.value) <= 0);
+    if (choice) choice.hidden = !this.canBeLogarithmic;
   }
 
   /** The best so far at each point that counts, in the order of the horizontal axis. */
@@ -175,7 +177,7 @@ export class ResultChart {
       grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
       xAxis: axis({ ...horizontal, splitLine: { show: false } }),
       yAxis: [
-        axis({ type: this.logarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+        axis({ type: this.logarithmic && this.canBeLogarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
         // the marks' own: they sit on the axis whatever the values are
         { type: "value", min: 0, max: 1, show: false },
       ],

@@ -1,6 +1,7 @@
 /** The timeline of an experiment: its window stands in the address and is fetched, thinned, from the server. */
 
 import { showError } from "../action_error.js";
+import { showMessage } from "../named_trials.js";
 import { rest } from "../rest.js";
 import { duration } from "../words.js";
 import { page, startHead } from "./head.js";
@@ -122,7 +123,9 @@ function tables() {
     const link = document.createElement("a");
     link.href = `/trials/${waits.id[index]}/`;
     link.textContent = `Trial ${waits.sequence_id[index]}`;
-    item.append(link, ` for ${duration(found.now - waits.begin[index])}. ${waits.reason[index]}`);
+    const reason = document.createElement("span");
+    showMessage(reason, waits.reason[index]);
+    item.append(link, ` for ${duration(found.now - waits.begin[index])}. `, reason);
     return item;
   });
   if (waiting.length > MOST_WAITING) {

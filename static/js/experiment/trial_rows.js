@@ -2,6 +2,7 @@
 
 import { showError } from "../action_error.js";
 import { confirmed } from "../confirm.js";
+import { showMessage } from "../named_trials.js";
 import { rest } from "../rest.js";
 import { isEnd, showStatus, showText } from "../status.js";
 import { digits, duration, moment, parameter, parameterAt } from "../words.js";
@@ -58,8 +59,8 @@ export function fillCells(cell, trial) {
   showMoment(cell("ended"), trial.ended_at);
   showTags(cell("tags"), trial.tags);
   const why = cell("message"); // a short table has none
-  showText(why, trial.message);
-  why?.setAttribute("title", trial.message);
+  if (why?.getAttribute("data-said") !== trial.message) why?.setAttribute("title", trial.message);
+  showMessage(why, trial.message);
 }
 
 /**

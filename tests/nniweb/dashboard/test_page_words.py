@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,17 +36,36 @@ def test_parameters_are_short() -> None:
     assert parameter("x" * 100) == "x" * 59 + "…"
 
 
-def test_the_scripts_say_the_same(tmp_path: Path) -> None:
+def in_node(folder: Path, module: str, names: str, result: str) -> Any:
+    """What these names of a module of the pages make, as JSON."""
     node = shutil.which("node")
     assert node, "npm brings the browser libraries, and node comes with npm"
-    shutil.copy(SCRIPTS / "words.js", module := tmp_path / "words.mjs")  # whose name says that it is a module
-    program = (f"import {{ digits, duration }} from {json.dumps(module.as_uri())};"
-               f"console.log(JSON.stringify([{json.dumps(NUMBERS)}.map(digits), {json.dumps(SECONDS)}.map(duration)]))")
-    done = subprocess.run([node, "--input-type=module", "-e", program], capture_output=True, text=True, timeout=60,
-                          check=True)
-    numbers, durations = json.loads(done.stdout)
+    (folder / "package.json").write_text('{"type": "module"}')
+    for script in SCRIPTS.glob("*.js"):
+        shutil.copy(script, folder)
+    program = f'import {{ {names} }} from "./{module}"; console.log(JSON.stringify({result}))'
+    done = subprocess.run([node, "--input-type=module", "-e", program], cwd=folder, capture_output=True, text=True,
+                          timeout=60, check=True)
+    return json.loads(done.stdout)
+
+
+def test_the_scripts_say_the_same(tmp_path: Path) -> None:
+    numbers, durations = in_node(tmp_path, "words.js", "digits, duration", (
+        f"[{json.dumps(NUMBERS)}.map(digits), {json.dumps(SECONDS)}.map(duration)]"))
     assert numbers == [digits(value) for value in NUMBERS]
     assert durations == [duration(seconds) for seconds in SECONDS]
+
+
+def test_a_trial_without_a_reading_says_what_is_known_of_its_machine(tmp_path: Path) -> None:
+    ran = {"machine": "ada", "gpu_indices": [0, 1], "started_at": "2026-01-01T00:00:00Z", "duration": 3.2,
+           "ended": True}
+    runs = {**ran, "gpu_indices": None, "ended": False}
+    cases = [ran, {**ran, "duration": 90.0}, runs, {**runs, "started_at": None}, {**ran, "started_at": None}]
+    assert in_node(tmp_path, "nothing_read.js", "nothingRead", f"{json.dumps(cases)}.map(nothingRead)") == [
+        "It ran on ada with GPU 0, 1 for 3.2 s: too short for a reading, which is made each 10 s.",
+        "It ran on ada with GPU 0, 1 for 1 min 30 s, and no reading of it has come.",
+        "It runs on ada. The first reading comes about 10 s after the start.",
+        "It does not run on a machine yet.", "It never ran on a machine."]
 
 
 def test_terminal_codes_are_taken_out() -> None:
