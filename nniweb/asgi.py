@@ -12,7 +12,10 @@ django_application: Any = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402  # needs Django to be set up, like those below
 from channels.routing import URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+from django.conf import settings  # noqa: E402
 
+from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
+from nniweb.doors.proxies import behind_proxies  # noqa: E402
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
 from nniweb.live.signed_in import signed_in_only  # noqa: E402
@@ -24,15 +27,25 @@ websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(sig
     URLRouter(websocket_urlpatterns))))
 
 
-async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
-                      send: Callable[[Any], Awaitable[None]]) -> None:
+async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
+                  send: Callable[[Any], Awaitable[None]]) -> None:
     if scope["type"] == "http" and scope["path"].startswith(contract.URL_PREFIX):
         await keeper_application(scope, receive, send)
-    elif scope["type"] == "http" and scope["path"] in probes.PATHS:
-        await probes.probe_application(scope, receive, send)
     elif scope["type"] == "http":
         await django_application(scope, receive, send)
     elif scope["type"] == "websocket":
         await websocket_application(scope, receive, send)
     else:
         raise ValueError(f"nothing is served here for connections of type {scope['type']!r}")
+
+
+_guarded = not_in_the_clear(behind_proxies(_routed, settings.TRUSTED_PROXIES), allowed=settings.MAY_BE_REACHED)
+
+
+async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
+                      send: Callable[[Any], Awaitable[None]]) -> None:
+    """Everything but the probes, which say nothing worth hiding, passes both doors first."""
+    if scope["type"] == "http" and scope["path"] in probes.PATHS:
+        await probes.probe_application(scope, receive, send)
+    else:
+        await _guarded(scope, receive, send)

@@ -13,6 +13,7 @@ import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 from nniweb import data_folder, mail_settings
+from nniweb.doors.proxies import read_networks
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -67,11 +68,19 @@ INSTALLATION_ID = text("NNIWEB_INSTALLATION") or data_folder.installation_id(DAT
 HOST = text("NNIWEB_HOST", "127.0.0.1")
 PORT = number("NNIWEB_PORT", 8080)
 PUBLIC_URL = text("NNIWEB_PUBLIC_URL").rstrip("/")
+try:
+    TRUSTED_PROXIES = read_networks(names("NNIWEB_TRUSTED_PROXIES"))
+except ValueError as error:
+    raise ImproperlyConfigured(f"NNIWEB_TRUSTED_PROXIES: {error}.") from None
+PLAIN_HTTP = boolean("NNIWEB_PLAIN_HTTP", False)
 WORKER_HOST = text("NNIWEB_WORKER_HOST", "127.0.0.1")
 WORKER_PORT = number("NNIWEB_WORKER_PORT", 0)
 DEMO = boolean("NNIWEB_DEMO", True)
 LOW_SPACE_BYTES = number("NNIWEB_LOW_SPACE_MB", 500) * 1_000_000
 EXTRA_PLATFORMS = text("NNIWEB_EXTRA_PLATFORMS")
+# Where code folders may lie that people name over the web; who starts a command here may name any.
+CODE_ROOTS = tuple(Path(name).expanduser().absolute() for name in names(
+    "NNIWEB_CODE_ROOTS", f"{os.path.expanduser('~')},{BASE_DIR}"))
 GIT_PRIVATE_ADDRESSES = boolean("NNIWEB_GIT_PRIVATE_ADDRESSES", False)
 GIT_MAX_BYTES = number("NNIWEB_GIT_MAX_MB", 500) * 1_000_000
 GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300)
@@ -95,7 +104,11 @@ if PUBLIC_URL:
     ALLOWED_HOSTS.append(urlsplit(PUBLIC_URL).hostname or "")
     CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 BEHIND_TLS = PUBLIC_URL.startswith("https://")
+# whether others than this machine may reach the server; nniweb.doors.clear_text says the rule
+MAY_BE_REACHED = BEHIND_TLS or bool(TRUSTED_PROXIES) or PLAIN_HTTP
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
+# sent where the visitor came through TLS, as a trusted proxy says
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if BEHIND_TLS else 0
 SESSION_COOKIE_AGE = 30 * 24 * 3600
 
 INSTALLED_APPS = [
@@ -130,7 +143,7 @@ CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": ["'none'"], "script-src": ["'self'"], "style-src": ["'self'"], "img-src": ["'self'", "data:"],
         "connect-src": ["'self'"], "font-src": ["'self'"], "form-action": ["'self'"], "frame-ancestors": ["'none'"],
-        "base-uri": ["'none'"],
+        "base-uri": ["'none'"], "report-uri": ["/csp-report/"],
     },
 }
 SECURE_REFERRER_POLICY = "same-origin"
@@ -252,12 +265,16 @@ if OIDC_ROLE not in ("viewer", "member", "admin"):
     raise ImproperlyConfigured(f"NNIWEB_OIDC_ROLE must be viewer, member or admin, not {OIDC_ROLE!r}.")
 
 # --- REST ------------------------------------------------------------------------------------
+# requests a minute of one person or token, in each process; 0: as many as they like
+API_RATE = number("NNIWEB_API_RATE", 3000)
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "nniweb.api.authentication.TokenAuthentication",
         "nniweb.api.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["nniweb.api.permissions.RolePermission"],
+    "DEFAULT_THROTTLE_CLASSES": ["nniweb.api.throttles.PersonThrottle"],
+    "NUM_PROXIES": 0,  # the client's address is known already: nniweb.doors.proxies
     "DEFAULT_RENDERER_CLASSES": ["nniweb.api.renderers.ExactJSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["nniweb.api.parsers.JSONParser"],
     "DEFAULT_PAGINATION_CLASS": "nniweb.api.pagination.Pages",

@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
+from nniweb.doors.csp_reports import csp_report
 from nniweb.observability.views import metrics
 
 handler500 = "nniweb.dashboard.failure.page_failed"
@@ -12,6 +13,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("nniweb.api.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("metrics", metrics),
+    path("csp-report/", csp_report),
     path("nni/<slug:experiment_id>/api/v1/nni/", include("nniweb.nniapi.urls")),
     path("", include("nniweb.dashboard.urls")),
 ]

@@ -16,6 +16,7 @@ if _database_url:
     os.environ["NNIWEB_DATABASE_URL"] = _database_url
 # As in the tuner process, and before numpy is loaded: for tables of this size more threads only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["NNIWEB_CODE_ROOTS"] = "/"  # pytest puts the tests' folders where it likes
 os.environ["NNIWEB_DATA"] = os.path.join(_folder, "data")
 
 from nniweb.settings import *  # noqa: E402, F403

@@ -23,6 +23,7 @@ from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, 
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.launching import BroughtCode, CheckedLaunch, check, launch
 from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.nameable_folders import nameable_folders
 from nniweb.experiments.visibility import visible_clusters
 
 T = TypeVar("T")
@@ -181,6 +182,8 @@ def _base_directory(written: Any, owner: User, code: CodeFields) -> Path | None:
     elif not owner.is_admin:
         problem = "Only administrators may name folders on the server. Upload the code with the request instead " \
                   "(a multipart form with the file code)."
+    elif outside := nameable_folders(owner).problem(Path(written).resolve(), written):
+        problem = f"{outside}."
     elif not Path(written).is_dir():
         problem = f"There is no folder {written} on the server."
     if problem:
@@ -208,7 +211,7 @@ def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
 
 def _parse(source: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, *,
            must_exist: bool) -> ParsedConfig:
-    return parse_experiment_config(source, base, must_exist=must_exist, confined=not owner.is_admin,
+    return parse_experiment_config(source, base, must_exist=must_exist, roots=nameable_folders(owner),
                                    cluster_platform=_platform_of(owner), cluster=cluster)
 
 

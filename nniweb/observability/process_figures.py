@@ -36,6 +36,8 @@ round_seconds = Histogram("nniweb_round_seconds", "One round of the worker over 
                           registry=registry, buckets=SECONDS)
 rounds_failed = Counter("nniweb_rounds_failed", "Rounds that were put off because something failed.", ["cluster"],
                         registry=registry)
+csp_reports = Counter("nniweb_csp_reports", "Violations of the Content-Security-Policy that browsers told of.",
+                      registry=registry)
 clusters_driven = Gauge("nniweb_cluster_driven", "1 while this process drives the cluster.", ["cluster"],
                         registry=registry)
 

@@ -69,6 +69,7 @@ class RunningServer:
         own = {name: value for name, value in os.environ.items()
                if not name.startswith(("NNIWEB_", "NNI_")) and name != "DJANGO_SETTINGS_MODULE"}
         return {**own, "NNIWEB_DATA": str(self.data_folder), "NNIWEB_PORT": str(self.port), "NNIWEB_DEMO": "0",
+                "NNIWEB_CODE_ROOTS": "/",
                 "NNIWEB_EXTRA_PLATFORMS": SCRIPTED_PLATFORMS, "PYTHONUNBUFFERED": "1", **self._env}
 
     @property

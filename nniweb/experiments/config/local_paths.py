@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from nniweb.experiments.config.code_roots import CodeRoots
+
 
 @dataclass(frozen=True)
 class LocalPaths:
@@ -13,8 +15,8 @@ class LocalPaths:
     base_directory: Path | None
     #: False: paths are made absolute but not looked at (they are on another machine, or come later).
     must_exist: bool = True
-    #: True: nothing outside of ``base_directory`` may be named (by people who may not look at the server's disk).
-    confined: bool = False
+    #: Where paths outside of ``base_directory`` may lead to; None: anywhere (whoever asks has a shell here).
+    roots: CodeRoots | None = None
 
     def absolute(self, written: str) -> Path:
         """The path with links resolved."""
@@ -34,9 +36,8 @@ class LocalPaths:
             inside = self.base_directory is not None and path.is_relative_to(self.base_directory.resolve())
         except (OSError, RuntimeError) as error:
             raise ValueError(f"{written} cannot be used as a path") from error
-        if self.confined and not inside:
-            raise ValueError(f"{written} is on the server, where only administrators may name files and folders; "
-                             "upload what is needed together with the code")
+        if self.roots is not None and not inside and (problem := self.roots.problem(path, written)):
+            raise ValueError(problem)
         return path
 
     def folder_problem(self, path: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from nniweb.experiments.config import v1_conversion
 from nniweb.experiments.config.algorithm_section import read_algorithms
+from nniweb.experiments.config.code_roots import CodeRoots
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigError
 from nniweb.experiments.config.field_walk import FieldWalk, fold, model_fields
@@ -59,21 +60,21 @@ class ParsedConfig:
 
 
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
-                            must_exist: bool = True, confined: bool = False,
+                            must_exist: bool = True, roots: CodeRoots | None = None,
                             cluster_platform: Callable[[str], str | None] | None = None,
                             cluster: str | None = None) -> ParsedConfig:
     """Read a config in NNI's v1 or v2/v3 form, as YAML or JSON text or as parsed values.
 
     Relative paths start from ``base_directory``; without it they are errors. With ``must_exist``
-    False folders and files that only trials need are not looked for; with ``confined`` True paths
-    that lead out of ``base_directory`` are errors. ``cluster_platform`` tells the
+    False folders and files that only trials need are not looked for; with ``roots`` paths
+    that lead out of ``base_directory``, and not below one of them, are errors. ``cluster_platform`` tells the
     platform of the cluster that a file may name (None: there is no such cluster); without it the
     name is taken as it is and ``trialOptions`` cannot be given. ``cluster`` is one that takes the place
     of what the file says about where to run. Raises ConfigInvalid and nothing else.
     """
     text = source if isinstance(source, str) else None
     document = read_text(source) if isinstance(source, str) else read_mapping(source)
-    reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist, confined),
+    reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist, roots),
                        cluster_platform, cluster)
     settings = reading.read()
     secrets = [reading.findings.raw(path) for path in reading.walk.secrets]

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
 from nniweb.data_folder import DataFolderLocked, ServerLock
+from nniweb.doors.clear_text import why_not_listen
 
 if TYPE_CHECKING:  # when running, loaded after the migration
     from nniweb.nniapi.ports import NniPort
@@ -35,6 +36,8 @@ class Command(BaseCommand):
         except DataFolderLocked as error:
             raise CommandError(str(error)) from None
         try:
+            if why_not := why_not_listen(host, allowed=settings.MAY_BE_REACHED):
+                raise CommandError(why_not)
             _port_must_be_free(host, port)
             self._serve(lock, host, port, nni_port)
         finally:

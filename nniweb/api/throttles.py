@@ -1,0 +1,35 @@
+"""How often one person or token may ask over REST: NNIWEB_API_RATE requests a minute, counted by each process."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.core.cache import cache
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from nniweb.experiments.models import ApiToken
+
+if TYPE_CHECKING:  # when running, views import the throttles
+    from rest_framework.views import APIView
+
+
+class PersonThrottle(BaseThrottle):
+    """Refuses with 429 and ``Retry-After`` until the minute is over. Who is nobody was refused before (401)."""
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        if not settings.API_RATE:
+            return True
+        who = f"token-{request.auth.pk}" if isinstance(request.auth, ApiToken) else f"person-{request.user.pk}"
+        key = f"rest-{who}-{int(time.time() // 60)}"
+        cache.add(key, 0, timeout=120)
+        try:
+            return cache.incr(key) <= settings.API_RATE
+        except ValueError:  # thrown out between the two: the cache is full of others
+            return True
+
+    def wait(self) -> float:
+        """Seconds until the next minute begins."""
+        return 60 - time.time() % 60

@@ -1,0 +1,1 @@
+"""What stands before every request, whoever answers it: whom it comes from, and whether it may come in the clear."""
