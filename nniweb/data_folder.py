@@ -82,9 +82,26 @@ def secret_key(folder: Path) -> str:
     return read_or_make(folder / "keys" / "secret_key", lambda: secrets.token_urlsafe(50))
 
 
+def new_seal_key() -> str:
+    """A Fernet key."""
+    return base64.urlsafe_b64encode(os.urandom(32)).decode()
+
+
 def seal_keys(folder: Path) -> str:
     """Fernet keys (comma-separated, the first one seals) of this installation."""
-    return read_or_make(folder / "keys" / "seal_keys", lambda: base64.urlsafe_b64encode(os.urandom(32)).decode())
+    return read_or_make(folder / "keys" / "seal_keys", new_seal_key)
+
+
+def write_seal_keys(folder: Path, keys: list[str]) -> None:
+    """Replace the Fernet keys: whoever reads them sees all old or all new ones. Raises OSError."""
+    path = folder / "keys" / "seal_keys"
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(",".join(keys))
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    _flush_names(path.parent)
 
 
 def installation_id(folder: Path) -> str:

@@ -95,7 +95,10 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = text("NNIWEB_MAIL_FROM", "NNI Web <nniweb@lo
 
 # --- Django ----------------------------------------------------------------------------------
 SECRET_KEY = text("NNIWEB_SECRET_KEY") or data_folder.secret_key(DATA_FOLDER)
-SEAL_KEYS = (text("NNIWEB_SEAL_KEYS") or data_folder.seal_keys(DATA_FOLDER)).split(",")
+# empty: those of the data folder, which sealing.py reads, so that they can be changed while this runs
+SEAL_KEYS = names("NNIWEB_SEAL_KEYS")
+if not SEAL_KEYS:
+    data_folder.seal_keys(DATA_FOLDER)  # made at the first start, not with the first secret
 DEBUG = boolean("NNIWEB_DEBUG", False)
 ALLOWED_HOSTS = names("NNIWEB_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 if PUBLIC_URL:
@@ -146,6 +149,7 @@ CONTENT_SECURITY_POLICY = {
         "base-uri": ["'none'"], "report-uri": ["/csp-report/"],
     },
 }
+DEFAULT_EXCEPTION_REPORTER_FILTER = "nniweb.error_reports.NoValues"
 SECURE_REFERRER_POLICY = "same-origin"
 ROOT_URLCONF = "nniweb.urls"
 ASGI_APPLICATION = "nniweb.asgi.application"
@@ -310,8 +314,9 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
-        "json": {"()": "pythonjsonlogger.json.JsonFormatter", "fmt": ["levelname", "name", "message"],
+        "text": {"()": "nniweb.observability.masking.MaskingFormatter",
+                 "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "nniweb.observability.json_lines.MaskingJsonFormatter", "fmt": ["levelname", "name", "message"],
                  "rename_fields": {"levelname": "level", "name": "logger", "exc_info": "exception"},
                  "timestamp": "time"},
     },

@@ -12,11 +12,12 @@ from django.conf import settings
 
 from nniweb.backups import database
 from nniweb.backups.archive import BackupWriter, plain_files
+from nniweb.experiments import sealing
 
 #: What is kept of the data folder beside the database. Of a cluster's folder: not what belongs to this machine's
 #: running trials and agent, nor what is made again when it is needed.
 FOLDERS = ("keys", "files", "clusters", "checkpoints")
-NOT_OF_CLUSTERS = ("trials", "agent", "code", "keepers", "snapshots")
+NOT_OF_CLUSTERS = ("trials", "agent", "agents", "code", "keepers", "snapshots")
 
 
 def take(path: Path, now: datetime) -> list[str]:
@@ -52,4 +53,4 @@ def _files(data_folder: Path) -> Iterator[Path]:
 
 def seal_key_marks() -> list[str]:
     """By which it is seen whether keys are the same, without being told them."""
-    return [hashlib.sha256(f"seal key {key}".encode()).hexdigest()[:16] for key in settings.SEAL_KEYS]
+    return [hashlib.sha256(f"seal key {key}".encode()).hexdigest()[:16] for key in sealing.current_keys()]

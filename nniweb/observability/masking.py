@@ -1,6 +1,8 @@
 """Strikes secrets out of what is logged: those that are known, and what looks like one."""
 
+import logging
 import re
+import threading
 from collections.abc import Iterable
 
 MASK = "***"
@@ -16,6 +18,36 @@ _PATTERNS = (
     (re.compile(r"""(?i)((?:password|passwd|passphrase|secret|(?:secret|api|access|account|private)[_-]?key"""
                 r"""|(?:access|auth)[_-]?token)["']?\s*[=:]\s*["']?)[^\s"',;&]+"""), rf"\1{MASK}"),
 )
+
+
+#: So many secrets are remembered, the latest used.
+MOST_KNOWN = 500
+_known: dict[str, None] = {}
+_known_lock = threading.Lock()
+
+
+def learn(secret: str) -> None:
+    """Strike this secret out of everything that this process logs from now on."""
+    if len(secret) >= SHORTEST:
+        with _known_lock:
+            _known.pop(secret, None)
+            _known[secret] = None
+            if len(_known) > MOST_KNOWN:
+                del _known[next(iter(_known))]
+
+
+def masked_wholly(text: str) -> str:
+    """``masked`` with all secrets that this process has sealed or opened."""
+    with _known_lock:
+        known = list(_known)
+    return masked(text, known)
+
+
+class MaskingFormatter(logging.Formatter):
+    """Lines of text without secrets, in the traceback as well."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked_wholly(super().format(record))
 
 
 def masked(text: str, secrets: Iterable[str] = ()) -> str:

@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 
 from nniweb.experiments.public_id import new_public_id
+from nniweb.experiments.sealing import SealedField
 
 
 class Cluster(models.Model):
@@ -51,7 +52,7 @@ class ClusterMetadata(models.Model):
     cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="metadata")
     key = models.CharField(max_length=100)
     value = models.TextField(blank=True)
-    sealed_value = models.BinaryField(null=True, editable=False)
+    sealed_value = SealedField(null=True, editable=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "key"], name="one_value_per_metadata_key")]

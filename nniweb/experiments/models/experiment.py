@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 
 from nniweb.experiments.public_id import new_public_id
+from nniweb.experiments.sealing import SealedField
 
 from .cluster import Cluster
 
@@ -89,7 +90,7 @@ class Experiment(models.Model):
     #: {"url", "ref", "folder"} where the worker fetches the code; "commit" since it is there (then ``code`` is set).
     code_git = models.JSONField(null=True)
     #: Sealed; only until the code is there.
-    code_git_token = models.BinaryField(null=True)
+    code_git_token = SealedField(null=True)
     trial_concurrency = models.PositiveIntegerField()
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds in status RUNNING.")

@@ -1,0 +1,15 @@
+"""Log lines as JSON objects without secrets."""
+
+from typing import Any
+
+from pythonjsonlogger.json import JsonFormatter
+
+from nniweb.observability.masking import masked_wholly
+
+
+class MaskingJsonFormatter(JsonFormatter):
+    """Strikes secrets out of each text of a line."""
+
+    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
+        return {key: masked_wholly(value) if isinstance(value, str) else value
+                for key, value in super().process_log_record(log_data).items()}
