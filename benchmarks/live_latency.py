@@ -10,7 +10,6 @@ notes when the number stands in the trial's row. Ends with 1 where a figure is a
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
@@ -24,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 import requests  # noqa: E402
 
+from benchmarks.reporting import Report  # noqa: E402
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
 from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
 
@@ -135,14 +135,12 @@ def side_by_side(server: RunningServer, page: Any) -> list[float]:
     return found
 
 
-def judged(what: str, measured: list[float]) -> bool:
-    """Print the figures; whether they are within the limits."""
+def add(report: Report, what: str, measured: list[float]) -> None:
     measured = sorted(measured)
-    median, p95 = statistics.median(measured), measured[int(len(measured) * 0.95)]
-    print(f"{what}: {len(measured)} metrics, from report to page, in seconds:")
-    print(f"  median {median:.3f} ({median / MEDIAN_LIMIT:.2f} x the limit)  95 % within {p95:.3f} "
-          f"({p95 / P95_LIMIT:.2f} x the limit)  least {measured[0]:.3f}  most {measured[-1]:.3f}")
-    return median <= MEDIAN_LIMIT and p95 <= P95_LIMIT
+    report.add(f"{what}: report until the page has changed, median", statistics.median(measured), "s",
+               limit=MEDIAN_LIMIT, beside=f"{len(measured)} metrics, at most {measured[-1]:.2f} s")
+    report.add(f"{what}: report until the page has changed, 95 %", measured[int(len(measured) * 0.95)], "s",
+               limit=P95_LIMIT)
 
 
 def main(count: int) -> int:
@@ -150,7 +148,7 @@ def main(count: int) -> int:
 
     from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in_link
 
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    report = Report(__file__)
     with tempfile.TemporaryDirectory() as folder:
         server = RunningServer(Path(folder) / "data")
         code = Path(folder) / "code"
@@ -161,12 +159,12 @@ def main(count: int) -> int:
                 browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
                 page = browser.new_context(base_url=server.url).new_page()
                 page.goto(sign_in_link(server))
-                good = [judged("one trial, a real keeper", latencies(server, page, code, count)),
-                        judged(f"{SIDE_BY_SIDE} trials, a report a second each", side_by_side(server, page))]
+                add(report, "one trial, a real keeper", latencies(server, page, code, count))
+                add(report, f"{SIDE_BY_SIDE} trials, a report a second each", side_by_side(server, page))
                 browser.close()
         finally:
             server.close()
-    return 0 if all(good) else 1
+    return report.finish()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.reporting import Report  # noqa: E402
 from trainingservice.testing.processes import end_processes, processes_of  # noqa: E402
 
 #: Seconds for the installation, and for each step on the page.
@@ -42,11 +43,11 @@ CURVE = r"""() => document.querySelector("#metric-chart canvas") !== null
 DONE = r"""() => /DONE/.test(document.querySelector("[data-cell=status]").textContent)"""
 
 
-def walk(folder: Path) -> None:
+def walk(folder: Path, report: Report) -> None:
     begun = time.monotonic()
 
     def reached(what: str) -> None:
-        print(f"{time.monotonic() - begun:7.1f} s  {what}", flush=True)
+        report.add(what, time.monotonic() - begun, "s")
 
     checkout = folder / "nniweb"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
@@ -82,10 +83,9 @@ def walk(folder: Path) -> None:
             reached("the first live curve: a running trial's, of two points or more")
             page.go_back()
             page.wait_for_function(DONE)
+            reached("the demo is DONE")
             best = page.locator("[data-cell=best]").text_content() or ""
-            reached(f"the demo is DONE, its best accuracy is {best.strip()}")
-            if not float(best) > 0.9:
-                raise SystemExit("the demo learned nothing")
+            report.add("the demo's best accuracy", float(best), "", limit=0.9, at_least=True)
             browser.close()
     finally:
         if server.poll() is None:
@@ -104,6 +104,7 @@ def printed_link(log: Path, server: subprocess.Popen[bytes]) -> str:
 
 
 if __name__ == "__main__":
-    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    found = Report(__file__)
     with tempfile.TemporaryDirectory(prefix="nniweb-walk-") as scratch:
-        walk(Path(scratch))
+        walk(Path(scratch), found)
+    sys.exit(found.finish())

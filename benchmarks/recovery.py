@@ -13,7 +13,6 @@ LIMIT times as long.
 from __future__ import annotations
 
 import argparse
-import os
 import sqlite3
 import subprocess
 import sys
@@ -30,6 +29,7 @@ import requests
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.reporting import Report  # noqa: E402
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
 
 #: A recovery may take so many times as long as its limit.
@@ -131,21 +131,21 @@ def main() -> int:
     parser.add_argument("--real", default="10,100")
     parser.add_argument("--simulated", default="1000")
     options = parser.parse_args()
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    report = Report(__file__)
     with tempfile.TemporaryDirectory() as name:
         with closing(RunningServer(Path(name) / "empty" / "data")) as server:
             server.start().kill()
             limit, _ = measure(server, 0)
-        print(f"{'nothing to recover':24} answers after {limit:5.2f} s")
-        worst = 0.0
+        report.add("a server with nothing to find again answers after", limit, "s")
         for kind, way, numbers in (("real", real, options.real), ("simulated", simulated, options.simulated)):
             for number in map(int, filter(None, numbers.split(","))):
                 answered, tracked = way(Path(name) / f"{kind}{number}", number)
                 ratio = tracked / (limit + (SIGN_OF_LIFE if way is real else 0.0))
-                worst = max(worst, ratio)
-                print(f"{f'{number} {kind} trials':24} answers after {answered:5.2f} s, all heard after "
-                      f"{tracked:5.2f} s; {ratio:.1f} x the limit")
-    return 1 if worst > LIMIT else 0
+                what = f"{number} {kind} trials: the next server"
+                report.add(f"{what} answers after", answered, "s")
+                report.add(f"{what} has heard all keepers after", ratio, "x the limit", limit=LIMIT,
+                           beside=f"{tracked:.1f} s")
+    return report.finish()
 
 
 if __name__ == "__main__":
