@@ -52,7 +52,7 @@ def post_for(port: int, job_name: str, first: int, metrics: int, seconds: float,
         body = json.dumps({"keeper": {"version": 1, "journal_id": job_name, "host": "box", "pid": 1},
                            "sent_at": time.time(), "entries": entries})
         connection.request("POST", f"/api/trialkeeper/v1/trials/{job_name}/reports", body,
-                           {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"})
+                           {"Authorization": f"Bearer {TOKEN}"})
         response = connection.getresponse()
         answer = json.loads(response.read())
         times.append(time.monotonic() - now)

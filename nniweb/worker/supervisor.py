@@ -33,12 +33,12 @@ logger = logging.getLogger(__name__)
 
 #: How often clusters without a holder are looked for, in seconds (sooner when a bell rings).
 LOOK_SECONDS = 1.0
-#: The shortest, in seconds. Each change of each trial rings; a fifth of the server's time went into looks at clusters.
-LOOK_PAUSE = 0.2
 #: How long a free cluster is left to a worker that drives fewer, in seconds: two of its looks and a bit.
 COURTESY_SECONDS = 2.5
 #: How often code archives that nobody needs any more are removed, in seconds.
 TIDY_SECONDS = 3600.0
+#: Experiments whose cluster is remembered.
+MOST_REMEMBERED = 10_000
 #: Worker rows not heard of for so long are removed.
 FORGET_WORKERS_AFTER = timedelta(days=1)
 
@@ -57,6 +57,8 @@ class Supervisor:
         self._next_tidying = 0.0
         #: Cluster -> monotonic time since which it was seen without a worker.
         self._free_since: dict[int, float] = {}
+        #: Experiment -> its cluster (primary keys); an experiment stays where it is.
+        self._cluster_of: dict[int, int] = {}
         #: Whether this worker's row is there; written again by ``run`` where it is not.
         self._registered = False
 
@@ -79,14 +81,36 @@ class Supervisor:
                     except DatabaseError as error:
                         logger.warning("clusters cannot be looked after, the database says: %s", error)
                         connection.close()
-                    self._stopping.wait(LOOK_PAUSE)
-                    listener.wait(LOOK_SECONDS - LOOK_PAUSE)
+                    self._wait(listener)
         finally:
             self._sign_off()  # first: nobody leaves a cluster to a worker that is ending
             self._close()
             self._renewing_over.set()
             self._renewal.join(timeout=10)
             connection.close()
+
+    def _wait(self, listener: doorbell.Listener) -> None:
+        """Until the next look is due, or a bell rings of an experiment that no runner here hears.
+
+        Each report of each trial rings: looking at the clusters each time took a fifth of a busy server's time.
+        """
+        deadline = time.monotonic() + LOOK_SECONDS
+        while not self._stopping.is_set() and (left := deadline - time.monotonic()) > 0:
+            rung = listener.wait(left)
+            try:
+                if not self._all_driven(rung):
+                    return
+            except DatabaseError:  # the look says what is wrong
+                return
+
+    def _all_driven(self, rung: set[int]) -> bool:
+        """Whether the clusters of these experiments are all driven by this worker already."""
+        if unknown := rung - self._cluster_of.keys():
+            if len(self._cluster_of) > MOST_REMEMBERED:
+                self._cluster_of.clear()
+            self._cluster_of.update(Experiment.objects.filter(pk__in=unknown).values_list("pk", "cluster_id"))
+            give_connection_back()
+        return all(self._cluster_of.get(pk) in self._runners for pk in rung)
 
     def stop(self) -> None:
         self._stopping.set()

@@ -1,5 +1,6 @@
 """The worker takes the clusters that need one and hands them over when it stops."""
 
+import itertools
 import threading
 import time
 from datetime import timedelta
@@ -8,11 +9,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from nniweb.experiments import code_archives
+from nniweb.experiments import code_archives, doorbell
 from nniweb.experiments.models import Cluster, CodeArchive, Worker
 from nniweb.experiments.worker_presence import worker_is_alive
 from nniweb.observability import process_figures
-from nniweb.worker.supervisor import Supervisor
+from nniweb.worker.supervisor import LOOK_SECONDS, Supervisor
 from trainingservice import platforms
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,6 +59,23 @@ def test_clusters_are_taken_as_they_come_and_let_go_when_disabled(supervisor: Su
     Cluster.objects.filter(name="one").update(enabled=False)
     until(lambda: held() == set())
     until(lambda: driven() == 0)
+
+
+def test_clusters_are_not_looked_at_each_time_a_trial_of_theirs_reports(
+        supervisor: Supervisor, make_experiment, monkeypatch) -> None:
+    cluster = Cluster.objects.create(name="one", platform="docile")
+    experiment = make_experiment(cluster=cluster)
+    until(lambda: held() == {"one"})
+    looks = []
+    look = supervisor.look
+    monkeypatch.setattr(supervisor, "look", lambda: (looks.append(time.monotonic()), look()))
+    until(lambda: looks)
+    begin = time.monotonic()
+    for _ in range(100):
+        doorbell.ring(experiment.pk)
+        time.sleep(0.01)
+    between = [later - before for before, later in itertools.pairwise(moment for moment in looks if moment > begin)]
+    assert all(pause >= LOOK_SECONDS for pause in between), "only the safety net looked"
 
 
 def test_code_that_nobody_needs_any_more_goes_after_a_day(db, settings, tmp_path, make_experiment) -> None:
