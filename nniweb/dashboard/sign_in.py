@@ -28,7 +28,9 @@ class SignIn(LoginView):
         if wait is None:
             return super().post(request, *args, **kwargs)
         minutes = max(1, math.ceil(wait.total_seconds() / 60))
-        answer = self.render_to_response({**self.get_context_data(), "wait_minutes": minutes}, status=429)
+        # an empty form: one with what was sent would try the password as soon as the page asks for its errors
+        context = self.get_context_data(form=self.get_form_class()(request), wait_minutes=minutes)
+        answer = self.render_to_response(context, status=429)
         answer["Retry-After"] = str(minutes * 60)
         return answer
 

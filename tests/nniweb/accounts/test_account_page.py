@@ -1,0 +1,75 @@
+"""The page of one's account: password, tokens, groups."""
+
+import re
+from datetime import timedelta
+
+from django.test import Client
+from django.utils import timezone
+
+from nniweb.experiments.models import ApiToken, AuditEntry
+from nniweb.experiments.models.account import Scope
+
+
+def test_everybody_sees_who_they_are_and_who_is_in_their_groups(browser, max_, vera) -> None:
+    text = browser(vera).get("/account/").content.decode()
+    assert "viewer: sees" in text
+    assert "vision" in text
+    assert "max, vera" in text
+    assert Client().get("/account/").status_code == 302
+
+
+def test_a_token_is_shown_once_and_may_do_what_was_chosen(browser, max_) -> None:
+    client = browser(max_)
+    answer = client.post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "30"})
+    [secret] = re.findall(r"nniweb_[\w-]+", answer.content.decode())
+    assert "no-store" in answer["Cache-Control"]
+    token = ApiToken.objects.get()
+    assert (token.name, token.scope) == ("ci", "change")
+    assert timedelta(days=29) < token.expires_at - timezone.now() <= timedelta(days=30)
+    assert secret not in client.get("/account/").content.decode()
+    assert Client().get("/api/v1/account/", headers={"Authorization": f"Token {secret}"}).json()["username"] == "max"
+
+
+def test_a_scope_beyond_the_role_is_not_offered_and_refused(browser, vera) -> None:
+    client = browser(vera)
+    assert 'value="change"' not in client.get("/account/").content.decode()
+    answer = client.post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "0"})
+    assert answer.status_code == 400
+    assert "may have the scope read" in answer.content.decode()
+    assert not ApiToken.objects.exists()
+
+
+def test_a_token_is_removed_by_its_owner_alone(browser, max_, vera) -> None:
+    ApiToken.make(max_, "ci", Scope.READ)
+    token = ApiToken.objects.get()
+    assert browser(vera).post("/account/", {"remove-token": token.pk}).status_code == 404
+    assert browser(max_).post("/account/", {"remove-token": "x"}).status_code == 404
+    assert browser(max_).post("/account/", {"remove-token": token.pk}).status_code == 302
+    assert not ApiToken.objects.exists()
+
+
+def test_a_password_is_changed_with_the_old_one_and_signs_out_elsewhere(browser, max_) -> None:
+    here, elsewhere = browser(max_), browser(max_)
+    form = {"old_password": "wrong", "new_password1": "one more pass phrase", "new_password2": "one more pass phrase"}
+    refused = here.post("/account/password/", form)
+    assert refused.status_code == 400
+    assert "old password was entered incorrectly" in refused.content.decode()
+    assert here.post("/account/password/", {**form, "old_password": "a long pass phrase"}).status_code == 302
+    assert here.get("/account/").status_code == 200
+    assert elsewhere.get("/account/").status_code == 302
+    max_.refresh_from_db()
+    assert max_.check_password("one more pass phrase")
+    assert AuditEntry.objects.filter(action="password.change", who="max").count() == 1
+
+
+def test_who_came_by_a_link_chooses_a_first_password(browser, vera) -> None:
+    vera.set_unusable_password()
+    vera.save()
+    client = browser(vera)
+    assert "Old password" not in client.get("/account/").content.decode()
+    weak = client.post("/account/password/", {"new_password1": "vera", "new_password2": "vera"})
+    assert weak.status_code == 400
+    form = {"new_password1": "a first pass phrase", "new_password2": "a first pass phrase"}
+    assert client.post("/account/password/", form).status_code == 302
+    vera.refresh_from_db()
+    assert vera.check_password("a first pass phrase")

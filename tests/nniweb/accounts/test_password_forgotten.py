@@ -1,0 +1,75 @@
+"""A forgotten password: a link by mail; without mail, the page says what helps; the command that makes a link."""
+
+import io
+import re
+
+import pytest
+from django.core import mail
+from django.core.management import CommandError, call_command
+
+from nniweb.experiments.models import AuditEntry, SignInLink, User
+
+
+@pytest.fixture
+def with_mail(settings) -> None:
+    settings.MAIL_URL = "smtp://mail.example.org"  # the tests' backend keeps what is sent
+
+
+def test_without_mail_the_page_says_what_helps(client, max_) -> None:
+    page = client.get("/password-reset/").content.decode()
+    assert "sends no mail" in page
+    assert "python manage.py sign-in-link" in page
+    assert client.post("/password-reset/", {"email": "max@example.org"}).status_code == 409
+
+
+@pytest.mark.usefixtures("with_mail")
+def test_the_link_in_the_mail_changes_the_password_once(client, max_) -> None:
+    answer = client.post("/password-reset/", {"email": "MAX@example.org"})
+    assert (answer.status_code, answer["Location"]) == (302, "/password-reset/asked/")
+    [message] = mail.outbox
+    assert message.to == ["max@example.org"]
+    path = re.search(r"http://testserver(/password-reset/\S+)", message.body)[1]  # type: ignore[index]
+    page = client.get(path, follow=True)
+    form = {"new_password1": "one more pass phrase", "new_password2": "one more pass phrase"}
+    assert client.post(page.redirect_chain[-1][0], form).status_code == 302
+    max_.refresh_from_db()
+    assert max_.check_password("one more pass phrase")
+    assert "used up" in client.get(path, follow=True).content.decode()
+    assert list(AuditEntry.objects.order_by("pk").values_list("action", "target")) == [
+        ("password.reset-asked", str(max_.pk)), ("password.reset", str(max_.pk))]
+
+
+@pytest.mark.usefixtures("with_mail")
+def test_the_link_leads_to_the_public_address_whatever_the_request_says(client, max_, settings) -> None:
+    settings.PUBLIC_URL = "https://nni.example.org"
+    client.post("/password-reset/", {"email": "max@example.org"}, headers={"host": "localhost"})
+    assert "https://nni.example.org/password-reset/" in mail.outbox[0].body
+
+
+@pytest.mark.usefixtures("with_mail")
+def test_nothing_is_learnt_of_who_is_here_and_mail_is_not_sent_without_end(client, max_) -> None:
+    unknown = client.post("/password-reset/", {"email": "nobody@example.org"})
+    for _ in range(7):
+        known = client.post("/password-reset/", {"email": "max@example.org"})
+    assert (unknown.status_code, unknown["Location"]) == (known.status_code, known["Location"])
+    assert len(mail.outbox) == 4, "five requests an hour from one address"
+
+
+def test_the_command_prints_a_link_that_works_once(client, max_, settings, tmp_path) -> None:
+    settings.DATA_FOLDER = tmp_path
+    out = io.StringIO()
+    call_command("sign-in-link", "max", stdout=out)
+    assert out.getvalue().startswith("http://")
+    path = re.search(r"/sign-in/\S+", out.getvalue())[0]  # type: ignore[index]
+    assert client.get(path).status_code == 302
+    assert client.get("/api/v1/account/").json()["username"] == "max"
+    assert client.get(path).status_code == 410
+    assert AuditEntry.objects.get(action="user.sign-in-link").via.startswith("command sign-in-link by ")
+
+
+def test_the_command_names_who_there_is(db, max_) -> None:
+    User.objects.create_user("gone", is_active=False)
+    for name in ("mx", "gone"):
+        with pytest.raises(CommandError, match="There are: max"):
+            call_command("sign-in-link", name)
+    assert not SignInLink.objects.exists()
