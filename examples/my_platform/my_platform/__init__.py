@@ -1,0 +1,1 @@
+"""A platform for NNI Web that lives in a package of its own."""
