@@ -84,18 +84,20 @@ def come_back(request: HttpRequest) -> HttpResponse:
     """The browser comes from the provider, with a code that says who it is."""
     provider = client()
     try:
-        claims = provider.authorize_access_token(request).get("userinfo")
-        if not claims or not claims.get("sub"):
+        claims = provider.authorize_access_token(request).get("userinfo") or {}
+        own_name = str(provider.load_server_metadata().get("issuer", ""))
+    except Exception as error:  # what it sent is not what it should be, in one of very many ways
+        sign_in_attempts.note_failure("", request, reason=f"single sign-on: {type(error).__name__}")
+        return _failed(request, error)
+    try:
+        if own_name.rstrip("/") != settings.OIDC_ISSUER:
+            raise NotLetIn(f"The provider names itself {own_name}, not {settings.OIDC_ISSUER} (NNIWEB_OIDC_ISSUER).")
+        if not claims.get("sub"):
             raise NotLetIn("The provider did not say who you are.")
-        if provider.load_server_metadata().get("issuer", "").rstrip("/") != settings.OIDC_ISSUER:
-            raise NotLetIn("The provider gives itself another name than NNIWEB_OIDC_ISSUER.")
         user = person_of(claims)
     except (NotLetIn, Refused) as error:
         sign_in_attempts.note_failure("", request, reason=f"single sign-on: {error}")
         return render(request, "dashboard/single_sign_on_failed.html", {"reason": str(error)}, status=403)
-    except Exception as error:
-        sign_in_attempts.note_failure("", request, reason=f"single sign-on: {type(error).__name__}")
-        return _failed(request, error)
     wanted = request.session.pop(_NEXT, "")
     known_as(user, "single sign-on")
     login(request, user, backend=MODEL_BACKEND)

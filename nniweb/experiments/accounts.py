@@ -42,9 +42,10 @@ def change_user(user: User, changes: dict[str, Any]) -> None:
     groups = changes.pop("groups", None)
     with transaction.atomic():
         user = User.objects.select_for_update().get(pk=user.pk)
+        was_one = _is_administrator(user)
         for field, value in changes.items():
             setattr(user, field, value)
-        if not (user.is_admin and user.is_active):
+        if was_one and not _is_administrator(user):
             _another_administrator(user)
         user.save(update_fields=list(changes))
         if groups is not None:
@@ -56,12 +57,17 @@ def change_user(user: User, changes: dict[str, Any]) -> None:
 def delete_user(user: User) -> None:
     """Remove a person and their tokens. Raises Refused while experiments that go on are theirs."""
     with transaction.atomic():
-        _another_administrator(user)
+        if _is_administrator(user):
+            _another_administrator(user)
         if going_on := Experiment.objects.filter(owner=user, deleted_at=None).unfinished().count():
             raise Refused(f"{going_on} experiment{'s' * (going_on > 1)} of {user.username} still go on. Stop them, or "
                           "hand them over; or set is_active to false: then the person cannot sign in any more.")
         audit.record("user.delete", user)
         user.delete()
+
+
+def _is_administrator(user: User) -> bool:
+    return user.is_active and user.is_admin
 
 
 def _another_administrator(user: User) -> None:

@@ -217,9 +217,11 @@ def test_signing_in_and_out_and_failing_leave_rows(client, max_) -> None:
 
 
 def test_a_launch_leaves_a_row(rita, browser, tmp_path, settings) -> None:
-    settings.DATA_FOLDER = tmp_path
-    (tmp_path / "trial.py").write_text("")
-    config = {"experimentName": "q", "trialCommand": "python3 trial.py", "trialCodeDirectory": str(tmp_path),
+    settings.DATA_FOLDER, code = tmp_path / "data", tmp_path / "code"
+    for folder in (settings.DATA_FOLDER, code):
+        folder.mkdir()
+    (code / "trial.py").write_text("")
+    config = {"experimentName": "q", "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code),
               "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialConcurrency": 1,
               "maxTrialNumber": 1, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}
     made = browser(User.objects.create_user("ada", role=Role.ADMIN)).post(
