@@ -85,13 +85,14 @@ GIT_PRIVATE_ADDRESSES = boolean("NNIWEB_GIT_PRIVATE_ADDRESSES", False)
 GIT_MAX_BYTES = number("NNIWEB_GIT_MAX_MB", 500) * 1_000_000
 GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300)
 
-# --- mail ------------------------------------------------------------------------------------
+# --- mail and webhooks -----------------------------------------------------------------------
 MAIL_URL = text("NNIWEB_MAIL_URL")
 try:
     globals().update(mail_settings.mail_settings(MAIL_URL))
 except ValueError as error:
     raise ImproperlyConfigured(f"NNIWEB_MAIL_URL {error}.") from None
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = text("NNIWEB_MAIL_FROM", "NNI Web <nniweb@localhost>")
+WEBHOOK_PRIVATE_ADDRESSES = boolean("NNIWEB_WEBHOOK_PRIVATE_ADDRESSES", False)
 
 # --- Django ----------------------------------------------------------------------------------
 SECRET_KEY = text("NNIWEB_SECRET_KEY") or data_folder.secret_key(DATA_FOLDER)
@@ -299,6 +300,9 @@ SPECTACULAR_SETTINGS = {
         "ExperimentTarget": "nniweb.experiments.models.experiment.ExperimentTarget",
         "TrialStatus": "nniweb.experiments.models.trial.TRIAL_STATUSES",
         "TrialTarget": "nniweb.experiments.models.trial.TrialTarget",
+        "NotificationChannel": "nniweb.experiments.models.notification.Channel",
+        "NotificationOccasion": "nniweb.experiments.models.notification.Occasion",
+        "DeliveryState": "nniweb.experiments.models.notification.DeliveryState",
         "LogSource": "nniweb.experiments.models.log_line.LogSource",
         "TrialSource": "nniweb.experiments.models.trial.TrialSource",
     },

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from nniweb.experiments.models import Cluster, Experiment, Trial
+from nniweb.experiments.models import Cluster, Experiment, NotificationRule, Trial
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.visibility import may_change_cluster, may_steer
 
@@ -45,6 +45,8 @@ class RolePermission(BasePermission):
             return may_steer(user, obj)
         if isinstance(obj, Cluster):
             return may_change_cluster(user, obj)
+        if isinstance(obj, NotificationRule):
+            return bool(obj.owner_id == user.pk)
         return user.is_admin
 
 

@@ -21,6 +21,7 @@ from nniweb.api import (
     launch_form,
     many_trials,
     named_trials,
+    notifications,
     parameter_analysis,
     platforms,
     schema,  # noqa: F401  # importing it is what makes it known
@@ -48,6 +49,7 @@ class NothingHereView(APIView):
 EXPERIMENT = "experiments/<slug:experiment_id>"
 TRIAL = "trials/<slug:trial_id>"
 CLUSTER = "clusters/<slug:cluster_id>"
+RULE = "notifications/<slug:rule_id>"
 
 urlpatterns = [
     path("experiments/", experiments.ExperimentsView.as_view()),
@@ -93,6 +95,11 @@ urlpatterns = [
     path(f"{CLUSTER}/actions/rehearse/", clusters.ClusterRehearsalView.as_view()),
     path(f"{CLUSTER}/metadata/", ClusterMetadataListView.as_view()),
     path(f"{CLUSTER}/metadata/<slug:key>/", ClusterMetadataView.as_view()),
+    path("notifications/", notifications.NotificationsView.as_view()),
+    path(f"{RULE}/", notifications.NotificationDetailView.as_view()),
+    path(f"{RULE}/actions/test/", notifications.NotificationTestView.as_view()),
+    path(f"{RULE}/deliveries/", notifications.DeliveriesView.as_view()),
+    path(f"{RULE}/deliveries/<uuid:delivery_id>/actions/send-again/", notifications.DeliverySendAgainView.as_view()),
     path("platforms/", platforms.PlatformsView.as_view()),
     path("account/", account.AccountView.as_view()),
     path("tokens/", tokens.TokensView.as_view()),

@@ -8,6 +8,7 @@ from nniweb.dashboard import (
     clusters,
     experiment_list,
     new_experiment,
+    notifications,
     password_reset,
     sign_in,
     single_sign_on,
@@ -53,5 +54,7 @@ urlpatterns = [
     path("new/", new_experiment.NewExperiment.as_view(), name="new-experiment"),
     path("clusters/", clusters.clusters, name="clusters"),
     path("clusters/<slug:public_id>/", clusters.one_cluster, name="cluster"),
+    path("notifications/", notifications.notifications, name="notifications"),
+    path("notifications/<slug:public_id>/", notifications.one_notification, name="notification"),
     path("api/docs/", api_pages.api_pages, name="api-pages"),
 ]

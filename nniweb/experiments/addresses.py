@@ -35,9 +35,19 @@ def server_urls() -> tuple[str, ...]:
 
 def experiment_page(public_id: str) -> str:
     """The address of an experiment's page, as a person can open it."""
-    return f"{settings.PUBLIC_URL or own_urls()[0]}/experiments/{public_id}/"
+    return f"{page_root()}/experiments/{public_id}/"
 
 
 def sign_in_page(secret: str) -> str:
     """The address that signs in with this secret of a sign-in link."""
-    return f"{settings.PUBLIC_URL or own_urls()[0]}/sign-in/{secret}/"
+    return f"{page_root()}/sign-in/{secret}/"
+
+
+def notifications_page(rule_id: str) -> str:
+    """The page of a rule by which people are told what happens."""
+    return f"{page_root()}/notifications/{rule_id}/"
+
+
+def page_root() -> str:
+    """What stands before the path of every page."""
+    return settings.PUBLIC_URL or own_urls()[0]

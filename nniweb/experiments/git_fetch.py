@@ -138,7 +138,8 @@ class _Git:
 
     def _checked_addresses(self, host: str, port: int) -> list[str]:
         try:
-            return addresses_of(host, port, also_private=self._limits.private_addresses)
+            return addresses_of(host, port, also_private=self._limits.private_addresses,
+                                allowed_by="NNIWEB_GIT_PRIVATE_ADDRESSES")
         except NotPublic as error:
             raise FetchFailed(str(error)) from None
 

@@ -20,7 +20,8 @@ from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialE
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.transitions import end_unsubmitted, move_experiment, running_seconds, want_of_trials
+from nniweb.experiments.running_time import running_seconds
+from nniweb.experiments.transitions import end_unsubmitted, move_experiment, want_of_trials
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.uninterpreted_space import read_space
 from trainingservice.trial_job_status import TrialJobStatus

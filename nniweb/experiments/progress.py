@@ -8,7 +8,7 @@ from django.db.models import Case, Count, Max, Min, OuterRef, Subquery, When
 
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.transitions import running_seconds
+from nniweb.experiments.running_time import running_seconds
 from trainingservice.trial_job_status import ENDS, TrialJobStatus
 
 #: Ends whose final value is a result: a failed trial's is not.

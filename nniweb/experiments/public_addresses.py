@@ -13,8 +13,8 @@ class NotPublic(Exception):
     """The host cannot be found, or has an address that is not of the public internet. The text says which."""
 
 
-def addresses_of(host: str, port: int, *, also_private: bool) -> list[str]:
-    """All addresses of a host, resolved now. Blocking. Raises NotPublic.
+def addresses_of(host: str, port: int, *, also_private: bool, allowed_by: str) -> list[str]:
+    """All addresses of a host, resolved now. Blocking. Raises NotPublic; ``allowed_by`` is the setting it then names.
 
     Whoever connects must use one of these and not ask for the name again: the next answer may be another one.
     """
@@ -27,7 +27,7 @@ def addresses_of(host: str, port: int, *, also_private: bool) -> list[str]:
     for text in texts:
         if not also_private and not is_public(ipaddress.ip_address(text)):
             raise NotPublic(f"{host} has the address {text}, which is not one of the public internet. An administrator "
-                            "can allow such addresses with NNIWEB_GIT_PRIVATE_ADDRESSES=1.")
+                            f"can allow such addresses with {allowed_by}=1.")
     return texts
 
 

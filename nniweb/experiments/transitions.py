@@ -13,12 +13,15 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from nniweb.experiments import notifications
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.retries import SUSPENDED, retries_left
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.verdict import with_cause
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
 
@@ -38,6 +41,8 @@ def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision:
     if moved:
         TrialEvent.objects.create(trial_id=trial_pk, at=at, kind=status.value, actor=actor,
                                   message=fields.get("message", ""))
+        if status.value in RESULTS:
+            notifications.trial_has_result(trial_pk, at)
     return bool(moved)
 
 
@@ -204,11 +209,6 @@ def move_experiment(experiment: Experiment, status: ExperimentStatus, at: dateti
     for name, value in fields.items():
         setattr(experiment, name, value)
     ExperimentEvent.objects.create(experiment=experiment, at=at, kind=status, message=fields["message"], actor=actor)
+    notifications.experiment_ended(experiment, at)
     next_revision(experiment.pk)
     return True
-
-
-def running_seconds(experiment: Experiment, at: datetime) -> float:
-    """Seconds the experiment has spent in RUNNING, the server's absences included, pauses not."""
-    since = experiment.running_since
-    return experiment.running_seconds + (max(0.0, (at - since).total_seconds()) if since else 0.0)

@@ -26,6 +26,7 @@ from nniweb.experiments.worker_presence import alive_workers
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import experiment_log
 from nniweb.worker.lease import RENEW_SECONDS, Lease, LeaseLost
+from nniweb.worker.notification_sender import NotificationSender
 from nniweb.worker.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.worker.runner import ClusterRunner
 
@@ -54,6 +55,7 @@ class Supervisor:
         self._renewing_over = threading.Event()
         self._renewal = threading.Thread(target=self._renew, name="leases", daemon=True)
         self._tuners = TunerClient()
+        self._notifications = NotificationSender(self.worker_id)
         self._next_tidying = 0.0
         #: Cluster -> monotonic time since which it was seen without a worker.
         self._free_since: dict[int, float] = {}
@@ -69,6 +71,7 @@ class Supervisor:
 
     def _work(self) -> None:
         self._renewal.start()
+        self._notifications.start()
         try:
             with doorbell.listening() as listener:
                 while not self._stopping.is_set():
@@ -83,8 +86,10 @@ class Supervisor:
                         connection.close()
                     self._wait(listener)
         finally:
+            self._notifications.stop()
             self._sign_off()  # first: nobody leaves a cluster to a worker that is ending
             self._close()
+            self._notifications.join(timeout=3.0)
             self._renewing_over.set()
             self._renewal.join(timeout=10)
             connection.close()

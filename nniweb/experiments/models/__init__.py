@@ -5,12 +5,14 @@ from .audit import AuditEntry
 from .cluster import Cluster, ClusterMetadata, Machine
 from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
 from .log_line import LogLine
+from .notification import NotificationDelivery, NotificationRule
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .trial import Attempt, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
-    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment", "ExperimentEvent",
-    "LogLine", "Machine", "Metric", "ResourceReading", "SignInLink", "SingleSignOnIdentity", "Trial", "TrialEvent",
-    "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
+    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment",
+    "ExperimentEvent", "LogLine", "Machine", "Metric", "NotificationDelivery", "NotificationRule",
+    "ResourceReading", "SignInLink", "SingleSignOnIdentity", "Trial", "TrialEvent", "TrialFile", "TrialOutput",
+    "TrialParameters", "TunerEvent", "User", "Worker",
 ]

@@ -10,7 +10,17 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from nniweb.experiments import audit
-from nniweb.experiments.models import ApiToken, Attempt, Experiment, SingleSignOnIdentity, TrialFile, User, Worker
+from nniweb.experiments.models import (
+    ApiToken,
+    Attempt,
+    Experiment,
+    NotificationDelivery,
+    NotificationRule,
+    SingleSignOnIdentity,
+    TrialFile,
+    User,
+    Worker,
+)
 from nniweb.experiments.models.account import Role, Scope
 
 #: Columns of the table. A stranger is a member whose groups have nothing to do with what is asked for.
@@ -36,7 +46,7 @@ class World:
         values = dict(self.ids)
         trial = self.attempt.trial
         of_part = {"experiments": trial.experiment.public_id, "trials": trial.public_id,
-                   "clusters": trial.experiment.cluster.public_id}
+                   "clusters": trial.experiment.cluster.public_id, "notifications": values["rule_id"]}
         part = address.split("/")[1]
         if part in of_part:
             values["public_id"] = of_part[part]
@@ -71,10 +81,14 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
     SingleSignOnIdentity.objects.create(user=admin, issuer="https://sso.example.org", subject="1")
     Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(), heard_at=timezone.now())
     trial = attempt.trial
+    now = timezone.now()
+    rule = NotificationRule.objects.create(owner=people["member"], channel="webhook", created_at=now)
+    message = NotificationDelivery.objects.create(rule=rule, occasion="test", body="{}", state="given_up", ended_at=now,
+                                                  created_at=now, planned_at=now, due_at=now)
     return World(people, attempt, {
         "experiment_id": experiment.public_id, "trial_id": trial.public_id, "cluster_id": experiment.cluster.public_id,
         "file_id": kept.pk, "key": "nothing", "secret": "used-up", "name": "stdout", "first": 0, "last": 1,
         "path": "nowhere", "task": "x", "app_label": "experiments", "url": "nowhere", "content_type_id": 1,
-        "job": attempt.job_name,
+        "job": attempt.job_name, "rule_id": rule.public_id, "delivery_id": message.public_id,
         "user_id": people["member"].pk, "group_id": ours.pk, "token_id": token.pk,  # type: ignore[union-attr]
         "uidb64": "nobody", "token": "used-up"})

@@ -1,0 +1,92 @@
+"""The queue of messages: workers claim what is due, send it, and write down how it went.
+
+A claim is an UPDATE that only one can make. It ends by itself, so what a worker had in hand when it died is sent by
+another one; whatever was sent without being written down is sent twice, with the same delivery id.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.models import NotificationDelivery
+from nniweb.experiments.models.notification import DeliveryState
+
+#: How long one try may take, in seconds, and how long the others leave a claimed message alone.
+SEND_SECONDS = 20.0
+CLAIM_SECONDS = 60.0
+#: Pauses after the first, second ... try that failed, in seconds; after the last of them a message is given up.
+PAUSES = (10, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600)
+#: A receiver may ask for a longer pause (Retry-After), up to this, in seconds.
+LONGEST_ASKED_PAUSE = 3600
+#: Tries whose answers are kept, and characters of each answer.
+KEPT_TRIES, LONGEST_ANSWER = 10, 500
+#: How long ended messages are kept for looking at.
+KEEP_ENDED = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Try:
+    """How one try went."""
+
+    delivered: bool
+    #: For people: what the receiver answered, or why nothing could be sent.
+    answer: str
+    seconds: float
+    #: Of HTTP.
+    status: int | None = None
+    #: Seconds the receiver asked to be left alone.
+    retry_after: int = 0
+    #: Whether it makes no sense to try again.
+    hopeless: bool = False
+
+
+def claim(worker_id: str, most: int, busy_rules: Collection[int]) -> list[NotificationDelivery]:
+    """Up to ``most`` messages that are due, for this worker alone, one of each rule; none of ``busy_rules``.
+
+    Judged by the database's clock, like leases.
+    """
+    free = Q(claimed_until=None) | Q(claimed_until__lt=Now())
+    due = NotificationDelivery.objects.filter(free, state=DeliveryState.WAITING, due_at__lte=Now())
+    first: dict[int, int] = {}
+    for pk, rule in due.exclude(rule__in=busy_rules).order_by("due_at", "pk").values_list("pk", "rule")[:most * 20]:
+        first.setdefault(rule, pk)
+    claimed = [pk for pk in list(first.values())[:most] if due.filter(pk=pk).update(
+        claimed_by=worker_id, claimed_until=Now() + timedelta(seconds=CLAIM_SECONDS))]
+    return list(NotificationDelivery.objects.filter(pk__in=claimed).select_related("rule__owner", "experiment"))
+
+
+def note_try(delivery: NotificationDelivery, worker_id: str, outcome: Try, at: datetime) -> None:
+    """Write down how it went and what is next. Nothing is changed where the claim is another's by now."""
+    tries = [*delivery.tries, {"at": at.isoformat(), "seconds": round(outcome.seconds, 3), "status": outcome.status,
+                               "answer": printable(outcome.answer, LONGEST_ANSWER)}][-KEPT_TRIES:]
+    fields: dict[str, Any] = {"tries": tries, "try_count": delivery.try_count + 1, "claimed_by": "",
+                              "claimed_until": None}
+    if outcome.delivered:
+        fields |= {"state": DeliveryState.DELIVERED, "ended_at": at, "message": ""}
+    elif outcome.hopeless or delivery.try_count >= len(PAUSES):
+        why = "" if outcome.hopeless else f"It was tried {delivery.try_count + 1} times. "
+        fields |= {"state": DeliveryState.GIVEN_UP, "ended_at": at, "message": printable(why + outcome.answer)}
+    else:
+        pause = max(PAUSES[delivery.try_count], min(outcome.retry_after, LONGEST_ASKED_PAUSE))
+        fields["due_at"] = at + timedelta(seconds=pause)
+    _claimed(delivery, worker_id).update(**fields)
+
+
+def withdraw(delivery: NotificationDelivery, worker_id: str, why: str, at: datetime) -> None:
+    """It is not to be sent any more."""
+    _claimed(delivery, worker_id).update(state=DeliveryState.WITHDRAWN, ended_at=at, message=why, claimed_by="",
+                                         claimed_until=None)
+
+
+def _claimed(delivery: NotificationDelivery, worker_id: str) -> Any:
+    return NotificationDelivery.objects.filter(pk=delivery.pk, claimed_by=worker_id, state=DeliveryState.WAITING)
+
+
+def forget_ended(now: datetime) -> int:
+    """Remove messages that ended long ago; how many."""
+    return NotificationDelivery.objects.filter(ended_at__lt=now - KEEP_ENDED).delete()[0]

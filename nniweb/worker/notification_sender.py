@@ -1,0 +1,165 @@
+"""Sends what waits in the queue of messages. Every worker process has one; claims keep them apart."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import threading
+import time
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from nniweb.experiments.idle_connections import drop_connection, give_connection_back
+from nniweb.experiments.models import NotificationDelivery
+from nniweb.experiments.models.notification import Channel
+from nniweb.experiments.notification_queue import SEND_SECONDS, Try, claim, forget_ended, note_try, withdraw
+from nniweb.experiments.sealing import CannotOpen, unseal
+from nniweb.experiments.visibility import visible_experiments
+from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
+from nniweb.outage_logs import first_line
+from nniweb.worker.call_threads import CallThreads
+from nniweb.worker.notification_mail import send_mail
+from nniweb.worker.webhook_call import CallFailed, post
+
+logger = logging.getLogger(__name__)
+
+#: How often the queue is looked at, in seconds; the pause where the database gives nothing.
+LOOK_SECONDS, AWAY_SECONDS = 1.0, 5.0
+#: Messages under way at the same time; of one receiver one.
+AT_ONCE = 4
+#: How often messages that ended long ago are removed, in seconds.
+TIDY_SECONDS = 3600.0
+
+
+class NotificationSender:
+    """``start`` begins, ``stop`` claims nothing more; both from any thread. What is under way goes on to its end."""
+
+    def __init__(self, worker_id: str) -> None:
+        self._worker_id = worker_id
+        self._stopping = threading.Event()
+        self._threads = CallThreads("notifications", AT_ONCE)
+        self._guard = threading.Lock()
+        self._busy_rules: set[int] = set()
+        self._next_tidying = 0.0
+        self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait for what is under way, at most so many seconds; what is not done by then another worker sends again."""
+        deadline = time.monotonic() + timeout
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        self._threads.close()
+        self._threads.join(max(0.1, deadline - time.monotonic()))
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                pause = LOOK_SECONDS
+                try:
+                    self.look()
+                    self._tidy()
+                    give_connection_back()
+                except DatabaseError as error:
+                    logger.warning("notifications wait, the database says: %s", first_line(error))
+                    drop_connection()
+                    pause = AWAY_SECONDS
+                except Exception:
+                    logger.exception("notifications wait; the next look tries again")
+                    pause = AWAY_SECONDS
+                self._stopping.wait(pause)
+        finally:
+            connection.close()
+
+    def look(self) -> int:
+        """Claim what is due and hand it to the threads that send; how many that were."""
+        with self._guard:
+            busy = set(self._busy_rules)
+        found = claim(self._worker_id, AT_ONCE - len(busy), busy) if len(busy) < AT_ONCE else []
+        for delivery in found:
+            with self._guard:
+                self._busy_rules.add(delivery.rule_id)
+            self._threads.submit(lambda delivery=delivery: self._carry_out(delivery))  # type: ignore[misc]
+        return len(found)
+
+    def _tidy(self) -> None:
+        if time.monotonic() >= self._next_tidying:
+            self._next_tidying = time.monotonic() + TIDY_SECONDS
+            forget_ended(timezone.now())
+
+    # --- on the threads that send ------------------------------------------------------------
+
+    def _carry_out(self, delivery: NotificationDelivery) -> None:
+        try:
+            self.send_one(delivery)
+        except DatabaseError as error:
+            # it stays claimed for a while, then it is sent again
+            logger.warning("notification %s: how it went cannot be written down, the database says: %s",
+                           delivery.public_id, first_line(error))
+            drop_connection()
+        except Exception:
+            logger.exception("notification %s cannot be sent; it is tried again later", delivery.public_id)
+        finally:
+            with self._guard:
+                self._busy_rules.discard(delivery.rule_id)
+            connection.close()
+
+    def send_one(self, delivery: NotificationDelivery) -> None:
+        """Send what this sender has claimed, and write down how it went. Blocking."""
+        why_not = reason_not_to_send(delivery)
+        if why_not:
+            withdraw(delivery, self._worker_id, why_not, timezone.now())
+            return
+        give_connection_back()  # the receiver may take its time
+        outcome = send_mail(delivery) if delivery.rule.channel == Channel.EMAIL else send_webhook(delivery)
+        logger.info("notification %s of %s: %s", delivery.public_id, delivery.rule.public_id,
+                    "delivered" if outcome.delivered else outcome.answer)
+        note_try(delivery, self._worker_id, outcome, timezone.now())
+
+
+def reason_not_to_send(delivery: NotificationDelivery) -> str:
+    """A sentence where things have changed since it was written, else "". Up to one query."""
+    owner = delivery.rule.owner
+    if not owner.is_active:
+        return "The account was closed."
+    if not delivery.rule.enabled:
+        return "The notification was switched off."
+    experiment = delivery.experiment
+    if experiment is not None and experiment.deleted_at is None and not visible_experiments(owner).filter(
+            pk=experiment.pk).exists():
+        return "The experiment is not yours to see any more."
+    return ""
+
+
+def send_webhook(delivery: NotificationDelivery) -> Try:
+    """Post the body as it stands, with a time and a signature over both. Blocking."""
+    began = time.monotonic()
+    rule, body = delivery.rule, delivery.body.encode()
+    try:
+        address = read_webhook_url(unseal(rule.sealed_url or b""))
+        headers = signed_headers(delivery, unseal(rule.sealed_secret or b""), body, int(timezone.now().timestamp()))
+        answer = post(address, body, headers, also_private=settings.WEBHOOK_PRIVATE_ADDRESSES, seconds=SEND_SECONDS)
+    except (NoWebhookAddress, CannotOpen) as error:
+        return Try(False, str(error), time.monotonic() - began, hopeless=True)
+    except CallFailed as error:
+        return Try(False, str(error), time.monotonic() - began)
+    text = answer.text.strip() or "(no text)"
+    if 300 <= answer.status < 400:
+        text = f"It leads to another address, which is not followed: give that one. {text}"
+    return Try(200 <= answer.status < 300, text, time.monotonic() - began, answer.status, answer.retry_after)
+
+
+def signed_headers(delivery: NotificationDelivery, secret: str, body: bytes, at: int) -> dict[str, str]:
+    """``at``: seconds since 1970, which the signature covers so that an old message cannot be sent as a new one."""
+    signature = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+    return {"Content-Type": "application/json", "User-Agent": "NNI-Web", "X-NNIWeb-Event": delivery.occasion,
+            "X-NNIWeb-Delivery": str(delivery.public_id), "X-NNIWeb-Timestamp": str(at),
+            "X-NNIWeb-Signature": f"sha256={signature}"}
