@@ -65,7 +65,7 @@ def test_clusters_are_not_looked_at_each_time_a_trial_of_theirs_reports(
         supervisor: Supervisor, make_experiment, monkeypatch) -> None:
     cluster = Cluster.objects.create(name="one", platform="docile")
     experiment = make_experiment(cluster=cluster)
-    until(lambda: held() == {"one"})
+    until(lambda: held() >= {"one"})  # the cluster "local" of other experiments is taken as well
     looks = []
     look = supervisor.look
     monkeypatch.setattr(supervisor, "look", lambda: (looks.append(time.monotonic()), look()))
