@@ -270,6 +270,9 @@ if OIDC_ROLE not in ("viewer", "member", "admin"):
     raise ImproperlyConfigured(f"NNIWEB_OIDC_ROLE must be viewer, member or admin, not {OIDC_ROLE!r}.")
 
 # --- REST ------------------------------------------------------------------------------------
+# what one trial's keeper may send
+KEEPER_CALLS, KEEPER_MEGABYTES = number("NNIWEB_KEEPER_CALLS", 50), number("NNIWEB_KEEPER_MB", 8)
+TRIAL_BYTES = number("NNIWEB_TRIAL_MB", 512) * 1_000_000
 # requests a minute of one person or token, in each process; 0: as many as they like
 API_RATE = number("NNIWEB_API_RATE", 3000)
 REST_FRAMEWORK = {

@@ -31,6 +31,8 @@ from trialkeeper import contract
 VERSIONS = frozenset({contract.PROTOCOL_VERSION, max(1, contract.PROTOCOL_VERSION - 1)})
 #: Longest text of a name (host, machine id, journal id), in characters.
 MAX_NAME = 255
+#: Longest journal id.
+MAX_JOURNAL_ID = 64
 #: Longest path.
 MAX_PATH = 4096
 #: The sentence of an ``ended`` entry is cut to this length: an end must not be lost for a long text.
@@ -45,10 +47,11 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 class RefusedReport(Exception):
     """The report is not taken and nothing changes. ``str(error)`` says why, for the keeper's log."""
 
-    def __init__(self, status: int, error: str, message: str) -> None:
+    def __init__(self, status: int, error: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status  #: HTTP status
         self.error = error    #: one of ``contract.ERROR_*``
+        self.retry_after = retry_after  #: seconds to stay away, None: not said
 
     def document(self, installation: str) -> dict[str, Any]:
         """The body of the answer."""
@@ -284,7 +287,7 @@ def _read_keeper(raw: Any) -> contract.KeeperDocument:
                           f"known: {', '.join(map(str, sorted(VERSIONS)))}")
     try:
         replica = _integer(raw, "replica", 0, _INT32, optional=True) or 0
-        journal_id = _text(raw, "journal_id", MAX_NAME)
+        journal_id = _text(raw, "journal_id", MAX_JOURNAL_ID)
         if not journal_id and not replica:
             raise WrongEntry("journal_id", "is missing")
         return {"version": version, "journal_id": journal_id, "replica": replica,

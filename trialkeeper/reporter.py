@@ -90,6 +90,7 @@ class Reporter:
         self._way = ""
         self._too_large = 0  # number of an entry that the server will not take
         self._gap_at = 0
+        self._was_slowed = False
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="reporter", daemon=True).start()
@@ -208,6 +209,14 @@ class Reporter:
             give_up_at = max(self._heard_at, self._finished_at) + self._give_up_after
             self._paused_until = min(self._paused_until, max(give_up_at, self._clock() + 0.05))
 
+    def _slow_down(self, seconds: float) -> None:
+        # our server lives, and wants less of us: what waits meanwhile goes in one report
+        if not self._was_slowed:
+            self._was_slowed = True
+            self._log("the server asks for fewer reports; what it takes later is sent later")
+        self._heard_at = self._clock()
+        self._paused_until = self._heard_at + max(SHORTEST_PAUSE, seconds) * (1.0 + 0.25 * self._chance())
+
     def _heard(self) -> None:
         first = self._failures > 0 or self._own.id is None
         self._failures, self._paused_until, self._heard_at = 0, 0.0, self._clock()
@@ -244,7 +253,8 @@ class Reporter:
         right = (answer.status == 200 and isinstance(answer.document.get("accepted"), int)
                  or answer.status == 409 and error in (contract.ERROR_GAP, contract.ERROR_CLAIMED)
                  or answer.status == 410 and error == contract.ERROR_GONE
-                 or answer.status == 413)
+                 or answer.status == 413
+                 or answer.status == 429 and answer.installation is not None and answer.installation == self._own.id)
         if not right:
             message = answer.document.get("message")
             return "answered %d%s" % (answer.status, ": %.200s" % message if isinstance(message, str) else "")
@@ -254,6 +264,9 @@ class Reporter:
 
     def _hear(self, answer: Answer, sent: int) -> None:
         error = answer.document.get("error")
+        if answer.status == 429:
+            self._slow_down(answer.retry_after)
+            return
         if answer.status == 413:
             if sent == 0:
                 raise ServerAway("%s refuses a report without entries as too large" % answer.url)

@@ -25,6 +25,7 @@ from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import Attempt, Metric, TrialOutput, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.readings import store_readings
+from nniweb.experiments.report_room import KeptEntries, within_limit
 from nniweb.experiments.retries import SUSPENDED, has_newer_attempt
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_started, end_attempt, move_trial
@@ -101,6 +102,8 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
 def _store_without_poison(delivery: Delivery) -> Answer:
     """Halve a report the database refuses until the entry at fault stands alone; reject that one."""
     lines = delivery.report.lines
+    if not lines:
+        return _refused_by_database(delivery)
     if len(lines) > 1:
         rejected: list[contract.Rejected] = []
         for part in (lines[: len(lines) // 2], lines[len(lines) // 2:]):
@@ -113,8 +116,17 @@ def _store_without_poison(delivery: Delivery) -> Answer:
     n = lines[0][0]
     logger.error("entry %d of job %s cannot be stored and is rejected", n, delivery.job_name, exc_info=True)
     refused: contract.Rejected = {"n": n, "field": "", "message": "the database refused this entry"}
-    with transaction.atomic():
-        return _store([_with_lines(delivery, ((n, None),), (*delivery.report.rejected, refused))])[0]
+    try:
+        with transaction.atomic():
+            return _store([_with_lines(delivery, ((n, None),), (*delivery.report.rejected, refused))])[0]
+    except DatabaseError:
+        return _refused_by_database(delivery)
+
+
+def _refused_by_database(delivery: Delivery) -> Answer:
+    """Nothing in it but the frame of the report is left to be at fault. The others' reports do not suffer from it."""
+    logger.error("a report of job %s cannot be stored and is refused", delivery.job_name, exc_info=True)
+    return _refusal(400, contract.ERROR_UNREADABLE, "The database refused this report.")
 
 
 def _with_lines(delivery: Delivery, lines: Any, rejected: tuple[contract.Rejected, ...]) -> Delivery:
@@ -181,11 +193,14 @@ def _take(delivery: Delivery, attempt: Attempt, batch: _Batch, revisions: dict[i
             trial_id=attempt.trial_id, journal_id=report.journal_id, end_reason=SUSPENDED).exists():
         raise RefusedReport(409, contract.ERROR_CLAIMED, "The attempt of this keeper has ended.")
     new = report.after(attempt.accepted)
+    kept = within_limit(new.entries, attempt, settings.TRIAL_BYTES)
+    _tell_of_limit(kept, attempt)
 
     owns = attempt.journal_id or (report.journal_id if new.accepted else "")
-    awaited = _awaited_index(new.entries, attempt.awaited_index)
-    if not _update_attempt(attempt, new.accepted, owns, awaited, report, now):
+    awaited = _awaited_index(kept.entries, attempt.awaited_index)
+    if not _update_attempt(attempt, new.accepted, owns, awaited, kept.stored_bytes, report, now):
         return _busy("The same report is being stored already.")
+    attempt.stored_bytes = kept.stored_bytes
     attempt.accepted, attempt.journal_id, attempt.awaited_index = new.accepted, owns, awaited
     if report.resources:
         batch.readings.append((attempt.pk, now, report.resources))
@@ -199,20 +214,28 @@ def _take(delivery: Delivery, attempt: Attempt, batch: _Batch, revisions: dict[i
         if is_back:
             move_trial(attempt.trial_id, TrialJobStatus.RUNNING, now, revision=revisions[experiment_pk], message="")
             attempt.trial.status = TrialJobStatus.RUNNING
-        _gather(new.entries, attempt, delivery, batch, revisions[experiment_pk])
-    return _reply(attempt, report, phases, accepted=new.accepted)
+        _gather(kept.entries, attempt, delivery, batch, revisions[experiment_pk])
+    return _reply(attempt, report, phases, accepted=new.accepted, left_out=kept.rejected)
 
 
-def _update_attempt(attempt: Attempt, accepted: int, journal_id: str, awaited: int, report: ReadReport,
-                    now: datetime) -> bool:
+def _tell_of_limit(kept: KeptEntries, attempt: Attempt) -> None:
+    """Once for each attempt: what is left out leaves ``stored_bytes`` over the limit."""
+    if kept.rejected and attempt.stored_bytes <= settings.TRIAL_BYTES:
+        logger.warning("job %s has sent more than %d MB of metrics and output; what comes now is not kept, its first "
+                       "final result excepted (NNIWEB_TRIAL_MB)", attempt.job_name, settings.TRIAL_BYTES // 1_000_000,
+                       extra={"experiment": attempt.trial.experiment.public_id, "trial": attempt.trial.public_id})
+
+
+def _update_attempt(attempt: Attempt, accepted: int, journal_id: str, awaited: int, stored_bytes: int,
+                    report: ReadReport, now: datetime) -> bool:
     """Write how far the journal is, unless another process did since the row was read; False then.
 
     By hand: this is the one statement every report needs, and the ORM takes five times as long to
     put it together as the database to carry it out.
     """
     columns = ("accepted = %s, journal_id = %s, heard_at = %s, unseen_since = NULL, parameter_index = %s,"
-               " awaited_index = %s")
-    values = [accepted, journal_id, _time_adapter()(now), report.keeper["parameter_index"], awaited]
+               " awaited_index = %s, stored_bytes = %s")
+    values = [accepted, journal_id, _time_adapter()(now), report.keeper["parameter_index"], awaited, stored_bytes]
     if report.resources:
         columns += ", resources = %s"
         values.append(connection.ops.adapt_json_value(report.resources, None))
@@ -352,7 +375,8 @@ def _awaited_index(entries: Sequence[contract.Entry], before: int) -> int:
     return right[-1] if right else before
 
 
-def _reply(attempt: Attempt, report: ReadReport, phases: dict[int, list[contract.Order]], accepted: int) -> Answer:
+def _reply(attempt: Attempt, report: ReadReport, phases: dict[int, list[contract.Order]], accepted: int,
+           left_out: Sequence[contract.Rejected] = ()) -> Answer:
     orders: list[contract.Order] = []
     trial, holds = attempt.trial, report.keeper["parameter_index"]
     if any(entry["type"] == contract.ENDED for entry in report.entries):
@@ -365,7 +389,7 @@ def _reply(attempt: Attempt, report: ReadReport, phases: dict[int, list[contract
     orders += [order for order in later if order["index"] > holds]
     due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)
     return Answer(200, {"installation": settings.INSTALLATION_ID, "accepted": accepted,
-                        "rejected": list(report.rejected), "orders": orders,
+                        "rejected": [*report.rejected, *left_out], "orders": orders,
                         "next_report_within": NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE if due else NEXT_REPORT_WITHIN})
 
 

@@ -6,6 +6,7 @@ here opens with a person's session or token.
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -18,6 +19,7 @@ from nniweb.experiments import ingest
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
+from nniweb.keeperapi.report_limits import ReportLimits
 from trainingservice.report_reading import RefusedReport, refuse_by_length
 from trialkeeper import contract
 
@@ -45,6 +47,7 @@ class KeeperApplication:
 
     def __init__(self) -> None:
         self.group_commit = GroupCommit(settings.INSTALLATION_ID)
+        self.limits = ReportLimits(settings.KEEPER_CALLS, settings.KEEPER_MEGABYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"][len(contract.URL_PREFIX):]
@@ -60,9 +63,22 @@ class KeeperApplication:
             scheme, _, token = headers.get(b"authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not token:
                 raise RefusedReport(401, contract.ERROR_TOKEN, "The Authorization header with a token is missing.")
-            await getattr(self, name)(match, hash_of(token.strip()), headers, receive, send)
+            token_hash = hash_of(token.strip())
+            caller, address = (match[1], token_hash), str((scope.get("client") or [""])[0])
+            if seconds := self.limits.seconds_to_wait(caller, address):
+                raise RefusedReport(429, contract.ERROR_BUSY, "This keeper sends more than its share; it is to come "
+                                    f"again in {math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
+            counted = _Counting(receive, send)
+            try:
+                await getattr(self, name)(match, token_hash, headers, counted.receive, counted.send)
+            except RefusedReport as error:
+                counted.status = error.status
+                raise
+            finally:
+                self.limits.sent(caller, counted.size)
+                self.limits.answered(caller, address, counted.status)
         except RefusedReport as error:
-            await _send(send, error.status, error.document(settings.INSTALLATION_ID))
+            await _send(send, error.status, error.document(settings.INSTALLATION_ID), error.retry_after)
         except (OperationalError, InterfaceError) as error:
             logger.warning("a keeper is asked to come again: the database says %s", error)
             await _send(send, 503, _error(contract.ERROR_BUSY, "The server's database cannot be used at the moment."),
@@ -112,6 +128,25 @@ class KeeperApplication:
 
 class _SenderGone(Exception):
     pass
+
+
+class _Counting:
+    """Passes on what a call sends and is answered, and remembers how much and how."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self.size = 0
+        self.status = 500
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        self.size += len(message.get("body", b""))
+        return message
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
 
 
 async def _body(receive: Receive, limit: int) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import close_old_connections
+from django.db.models import Count, Sum
 from django.utils import timezone
 
 from nniweb.experiments import code_archives
@@ -20,6 +21,9 @@ from trainingservice.trial_job import KeeperAccess, job_document
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
+
+#: What is kept of one attempt: more than a keeper of ours ever sends, which others might.
+MOST_FILES, MOST_BYTES = 200, 512 * 1024 * 1024
 
 
 def job_document_of(job_name: str, token_hash: str) -> contract.JobDocument:
@@ -73,6 +77,10 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
         parts = PurePosixPath(name).parts
         if not parts or len(name) > 1000 or name.startswith("/") or ".." in parts or "\x00" in name:
             raise RefusedReport(400, contract.ERROR_UNREADABLE, "The name must be a path inside the folder.")
+        others = TrialFile.objects.filter(attempt=attempt).exclude(name=name).aggregate(n=Count("pk"), size=Sum("size"))
+        if others["n"] >= MOST_FILES or (others["size"] or 0) + len(body) > MOST_BYTES:
+            raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"Of one trial at most {MOST_FILES} files and "
+                                f"{MOST_BYTES // 2**20} MiB are kept.")
         # the name never becomes a path of ours: the row holds it
         path = f"trials/{attempt.job_name}/{secrets.token_hex(8)}"
         try:

@@ -121,6 +121,22 @@ def test_answers_that_mean_nothing_do_not_stop_the_trial(keeper, server, status)
     assert server.ended["reason"] == "exited"
 
 
+def test_a_keeper_that_sends_too_much_for_its_server_waits_as_it_is_told_and_loses_nothing(keeper, server):
+    process = keeper.start("for i in 1 2 3 4 5 6; do echo line $i; sleep 0.3; done; exit 3")
+    server.wait_for(lambda: server.entries)
+    asked = time.monotonic()
+    server.then(status=429, document={"installation": server.installation, "error": "busy", "message": "slower"},
+                headers={"Retry-After": "1"}, times=2)
+    server.wait_for(lambda: not server._script)
+    assert time.monotonic() - asked >= 1.0, "it came at once the second time, in spite of what it was told"
+    assert process.wait(60) == 3
+    text = "".join(entry["data"] for entry in server.of_type("output"))
+    assert text == "".join(f"line {number}\n" for number in range(1, 7))
+    assert server.ended["exit_code"] == 3
+    assert keeper.log().count("asks for fewer reports") == 1
+    assert "server is away" not in keeper.log()
+
+
 def test_410_from_the_own_installation_stops_the_trial(keeper, server):
     process = keeper.start("sleep 60")
     server.wait_for(lambda: server.entries)

@@ -126,6 +126,8 @@ class Attempt(models.Model):
     journal_id = models.CharField(max_length=64, blank=True)
     #: Highest journal entry committed.
     accepted = models.BigIntegerField(default=0)
+    #: Bytes of metrics and output that are kept of it.
+    stored_bytes = models.BigIntegerField(default=0)
     #: Highest parameter index the keeper said it holds.
     parameter_index = models.IntegerField(default=0)
     #: Index of the parameters its trial asked for last, -1 where it asked for none (multi-phase).

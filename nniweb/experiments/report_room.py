@@ -1,0 +1,47 @@
+"""How much of what one trial reports is stored: a trial that writes gigabytes must not fill everybody's disk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nniweb.experiments.models import Attempt
+from trialkeeper import contract
+
+
+@dataclass(frozen=True)
+class KeptEntries:
+    """``rejected``: the entries that were left out, as the keeper is told."""
+
+    entries: list[contract.Entry]
+    rejected: list[contract.Rejected]
+    #: Bytes of the attempt once these are stored; over the limit from the first that was left out.
+    stored_bytes: int
+
+
+def within_limit(entries: Sequence[contract.Entry], attempt: Attempt, limit: int) -> KeptEntries:
+    """The entries for which there is room; ``limit`` in bytes, 0: for all.
+
+    Beginning and end have room always, and so has the first final result: without it a trial has none.
+    """
+    kept: list[contract.Entry] = []
+    rejected: list[contract.Rejected] = []
+    stored = attempt.stored_bytes
+    has_final = attempt.trial.final_value is not None
+    for entry in entries:
+        size = _size(entry)
+        is_first_final = entry["type"] == contract.METRIC and entry["kind"] == contract.FINAL and not has_final
+        if size and limit and stored + size > limit and not is_first_final:
+            stored = max(stored, limit + 1)
+            rejected.append({"n": entry["n"], "field": "",
+                             "message": f"of one trial at most {limit // 1_000_000} MB of metrics and output are kept"})
+            continue
+        stored += size
+        has_final = has_final or is_first_final
+        kept.append(entry)
+    return KeptEntries(kept, rejected, stored)
+
+
+def _size(entry: contract.Entry) -> int:
+    """About what it takes in the database: each metric is a row, however short."""
+    if entry["type"] == contract.METRIC:
+        return 100 + len(entry["value"])
+    return 100 + len(entry["data"]) if entry["type"] == contract.OUTPUT else 0

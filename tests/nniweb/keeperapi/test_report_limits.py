@@ -1,0 +1,165 @@
+"""A keeper that floods waits; nobody else does, and nothing of what it sends is lost."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from nniweb.experiments.models import Attempt, Metric, TrialFile, TrialOutput
+from nniweb.keeperapi import job_files
+from nniweb.keeperapi.application import KeeperApplication
+from nniweb.keeperapi.report_limits import REFUSED_BURST, ReportLimits
+from trialkeeper import contract
+
+GREEDY, MODEST = ("greedy", "a"), ("modest", "b")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_burst_goes_through_then_only_so_many_a_second_and_others_are_not_affected(clock: Clock) -> None:
+    limits = ReportLimits(5, 0, clock)
+    assert [limits.seconds_to_wait(GREEDY, "x") for _ in range(50)] == [0.0] * 50
+    assert limits.seconds_to_wait(GREEDY, "x") == pytest.approx(0.2)
+    assert limits.seconds_to_wait(MODEST, "x") == 0
+    clock.now += 1
+    assert [limits.seconds_to_wait(GREEDY, "x") == 0 for _ in range(6)] == [True] * 5 + [False]
+
+
+def test_many_bytes_are_waited_for(clock: Clock) -> None:
+    limits = ReportLimits(0, 1, clock)
+    assert limits.seconds_to_wait(GREEDY, "x") == 0
+    limits.sent(GREEDY, 13_000_000)
+    assert limits.seconds_to_wait(GREEDY, "x") == pytest.approx(3.0)
+    clock.now += 3
+    assert limits.seconds_to_wait(GREEDY, "x") == 0
+
+
+def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(clock: Clock) -> None:
+    limits = ReportLimits(50, 0, clock)
+    assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0
+    limits.answered(MODEST, "10.0.0.1", 200)
+    for number in range(int(REFUSED_BURST)):
+        forged = (MODEST[0], f"guess {number}")
+        assert limits.seconds_to_wait(forged, "10.0.0.1") == 0
+        limits.answered(forged, "10.0.0.1", 401)
+    assert limits.seconds_to_wait((MODEST[0], "another guess"), "10.0.0.1") > 0
+    assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0, "whose token was right before"
+    assert limits.seconds_to_wait(("new", "c"), "10.0.0.2") == 0, "who comes from elsewhere"
+
+
+def test_without_limits_nobody_waits(clock: Clock) -> None:
+    limits = ReportLimits(0, 0, clock)
+    for _ in range(100):
+        assert limits.seconds_to_wait(GREEDY, "x") == 0
+        limits.sent(GREEDY, 10**9)
+        limits.answered(GREEDY, "x", 200)
+
+
+# --- over the keepers' doors ---------------------------------------------------------------
+
+
+@pytest.fixture
+def application(transactional_db: None) -> Any:
+    application = KeeperApplication()
+    yield application
+    application.group_commit.close()
+
+
+def send_entries(application: KeeperApplication, job: str, *entries: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
+    body = json.dumps({"keeper": {"version": 1, "journal_id": "j"}, "entries": entries}).encode()
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(application({"type": "http", "method": "POST", "path": f"{contract.URL_PREFIX}trials/{job}/reports",
+                             "headers": [(b"authorization", b"Bearer token")]}, receive, send))
+    return (sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]},
+            json.loads(sent[1]["body"]))
+
+
+def metric(n: int, value: str = "1", kind: str = contract.PERIODICAL) -> dict[str, Any]:
+    return {"n": n, "at": 1.0, "type": "metric", "kind": kind, "sequence": n, "value": value}
+
+
+def test_a_flood_is_answered_with_when_to_come_again_and_then_taken(application: KeeperApplication, clock: Clock,
+                                                                   make_attempt: Any) -> None:
+    flooding, other = make_attempt(), make_attempt()
+    application.limits = ReportLimits(0.2, 0, clock)
+    assert [send_entries(application, flooding.job_name, metric(n))[0] for n in (1, 2)] == [200, 200]
+    status, headers, body = send_entries(application, flooding.job_name, metric(3))
+    assert (status, headers["retry-after"], body["error"]) == (429, "5", contract.ERROR_BUSY)
+    assert send_entries(application, other.job_name, metric(1))[0] == 200
+    clock.now += 5
+    assert send_entries(application, flooding.job_name, metric(3))[0] == 200
+    assert Metric.objects.filter(attempt=flooding).count() == 3
+
+
+def test_of_gigabytes_a_part_is_kept_and_said_and_the_final_result_and_the_end_are_always(
+        application: KeeperApplication, make_attempt: Any, settings: Any, caplog: Any) -> None:
+    settings.TRIAL_BYTES = 2_000_000
+    attempt = make_attempt()
+    output = {"at": 1.0, "type": "output", "stream": "stdout", "data": "x" * 60_000}
+    left_out = []
+    for n in range(1, 61):
+        status, _, body = send_entries(application, attempt.job_name, {**output, "n": n, "offset": n * 60_000})
+        assert (status, body["accepted"]) == (200, n), "it is not sent again"
+        left_out += body["rejected"]
+    assert sum(len(row.data) for row in TrialOutput.objects.all()) <= 2_000_000
+    assert len(left_out) == 60 - TrialOutput.objects.count() > 20
+    _, _, body = send_entries(application, attempt.job_name, metric(61, "0.1"), metric(62, "0.9", contract.FINAL),
+                              {"n": 63, "at": 1.0, "type": "ended", "exit_code": 0, "signal": None,
+                               "reason": "exited", "message": "", "duration": 1.0})
+    assert [each["n"] for each in body["rejected"]] == [61]
+    attempt.trial.refresh_from_db()
+    assert (attempt.trial.status, attempt.trial.final_number) == ("SUCCEEDED", 0.9)
+    assert len([record for record in caplog.records if "NNIWEB_TRIAL_MB" in record.getMessage()]) == 1
+
+
+def test_a_report_with_an_id_of_any_length_disturbs_nobody(application: KeeperApplication, make_attempt: Any) -> None:
+    attempt = make_attempt()
+    body = json.dumps({"keeper": {"version": 1, "journal_id": "j" * 65}, "entries": [metric(1)]}).encode()
+
+    async def both() -> list[int]:
+        answers = await asyncio.gather(*(application.group_commit.submit(attempt.job_name, _hash(), each, "")
+                                         for each in (body, body.replace(b"j" * 65, b"k"))))
+        return [answer.status for answer in answers]
+
+    assert asyncio.run(both()) == [400, 200]
+
+
+def _hash() -> str:
+    from nniweb.experiments.models.account import hash_of
+
+    return hash_of("token")
+
+
+def test_only_so_many_files_of_one_trial_are_kept(transactional_db: None, make_attempt: Any,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_files, "MOST_FILES", 3)
+    monkeypatch.setattr(job_files, "MOST_BYTES", 100)
+    attempt: Attempt = make_attempt()
+    for number in range(3):
+        job_files.keep_file(attempt.job_name, _hash(), f"{number}.bin", b"x" * 20)
+    with pytest.raises(job_files.RefusedReport) as refused:
+        job_files.keep_file(attempt.job_name, _hash(), "3.bin", b"x")
+    assert refused.value.status == 413
+    with pytest.raises(job_files.RefusedReport):
+        job_files.keep_file(attempt.job_name, _hash(), "2.bin", b"x" * 61)
+    job_files.keep_file(attempt.job_name, _hash(), "2.bin", b"x" * 60)
+    assert TrialFile.objects.count() == 3
