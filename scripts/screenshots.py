@@ -71,6 +71,8 @@ def take_all(server: RunningServer, browser: Browser) -> None:
         "cluster": (f"/clusters/{cluster['id']}/", rehearsed),
         "new-experiment": ("/new/?template=digits", lambda page: checked(page, code)),
         "experiments": ("/", live),
+        "account": ("/account/", still),
+        "sign-in": ("/sign-in/", still),
         "clusters": ("/clusters/", live),
         "trial": (f"/trials/{trial['id']}/", drawn),
         "experiment": (f"/{address}", drawn),
@@ -84,11 +86,14 @@ def take_all(server: RunningServer, browser: Browser) -> None:
         "experiment-events": (f"/{address}events/?trials=true", live),
     }
     session = sign_in(server, browser)
+    server.post("tokens/", {"name": "notebook", "scope": "change"})
+    server.post("groups/", {"name": "vision", "members": ["admin"]})
     for name, (path, prepare) in pages.items():
         for window, (width, height) in WINDOWS.items():
             for theme in ("light", "dark"):
                 context = browser.new_context(base_url=server.url, viewport={"width": width, "height": height},
-                                              color_scheme=theme, reduced_motion="reduce", storage_state=session)
+                                              color_scheme=theme, reduced_motion="reduce",
+                                              storage_state=None if name == "sign-in" else session)
                 page = context.new_page()
                 page.goto(path)
                 prepare(page)
@@ -119,6 +124,10 @@ def sign_in(server: RunningServer, browser: Browser) -> str:
 
 
 # --- when a page is worth a picture ----------------------------------------------------------
+
+
+def still(page: Page) -> None:
+    page.locator("h1").wait_for()
 
 
 def live(page: Page) -> None:

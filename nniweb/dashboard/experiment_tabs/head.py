@@ -11,8 +11,14 @@ from nniweb.api.experiment_documents import NOT_IN_LISTS, document
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.page_query import PageQuery
 from nniweb.experiments.history import last_event
-from nniweb.experiments.models import Experiment
-from nniweb.experiments.visibility import may_steer, visible_experiments
+from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.visibility import (
+    groups_to_share_with,
+    may_hand_over,
+    may_steer,
+    people_to_hand_to,
+    visible_experiments,
+)
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.search_space_parser import parse_search_space
 from trainingservice.trial_job_status import TrialJobStatus
@@ -42,15 +48,28 @@ def experiment_of(request: HttpRequest, public_id: str) -> Experiment:
 def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_script: Any) -> dict[str, Any]:
     """The template's context for the head of this tab; what follows ``name`` joins ``page-data``, for its script."""
     shown = document(experiment)
-    steers = may_steer(the_visitor(request), experiment)
+    visitor = the_visitor(request)
+    steers = may_steer(visitor, experiment)
     return {
         "experiment": shown, "may_steer": steers, "is_finished": experiment.is_finished, "tab": name, "tabs": TABS,
         "parameter_names": parameter_columns(experiment),
+        "sharing": sharing_choices(visitor, experiment) if steers else {},
         "space_text": json.dumps(experiment.search_space, indent=2, ensure_ascii=False) if steers else "",
         "for_script": for_script({
             "experiment": {key: value for key, value in shown.items() if key not in NOT_IN_LISTS},
             "may_steer": steers, "last_event": last_event(experiment.pk), **more_for_script}),
     }
+
+
+def sharing_choices(visitor: User, experiment: Experiment) -> dict[str, list[str]]:
+    """The names of groups it may be shared with, and of people it may be handed to (none where not by this person)."""
+    groups = set(groups_to_share_with(visitor).values_list("name", flat=True))
+    groups |= {experiment.group.name} if experiment.group else set()
+    people: set[str] = set()
+    if may_hand_over(visitor, experiment):
+        people = set(people_to_hand_to(visitor).values_list("username", flat=True))
+        people |= {experiment.owner.username} if experiment.owner else set()
+    return {"groups": sorted(groups), "people": sorted(people)}
 
 
 def parameter_columns(experiment: Experiment) -> list[str]:

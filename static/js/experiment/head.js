@@ -12,6 +12,7 @@ import { refreshParts, rest, RestError } from "../rest.js";
 import { isFinishedExperiment, showStatus, showText } from "../status.js";
 import { TagEditor } from "../tag_editor.js";
 import { digits, duration } from "../words.js";
+import { startShareDialog } from "./share_dialog.js";
 import { startSpaceDialog } from "./space_dialog.js";
 
 /** Shortest pause between two looks at everything, when more changes than frames carry; in milliseconds. */
@@ -167,6 +168,7 @@ for (const details of document.querySelectorAll("details.editable")) {
 const tagPlace = document.querySelector(".headline .tags");
 const tags = tagPlace instanceof HTMLElement
   ? new TagEditor(tagPlace, (wanted) => rest("PATCH", `experiments/${id}/`, { tags: wanted })) : null;
+startShareDialog(id);
 startSpaceDialog(async (text) => show(await rest("PATCH", `experiments/${id}/`, { search_space_text: text })), () => experiment.progress.trials);
 
 let refreshing = false;

@@ -19,9 +19,12 @@ PAGES = {
     "new experiment, field by field": "/new/?way=fields", "new experiment, from a template": "/new/?template=sketch",
     "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
     "no such page": "/nowhere/", "sign-in": "/sign-in/",
+    "account": "/account/", "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
     **{f"experiment: {title}": "/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
        for name, title in TABS.items()},
 }
+#: Those that are looked at by people who are not signed in.
+OF_STRANGERS = ("sign-in", "password forgotten", "link asked for")
 #: What can be used, as far as it is shown; a group of radio buttons is one stop of the Tab key.
 USABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
     .filter((element) => element.checkVisibility({visibilityProperty: true}) && !element.disabled
@@ -82,7 +85,7 @@ def stops_left(page: Any, count: int) -> set[int]:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_can_be_read_and_used_by_everybody(server: RunningServer, open_page: Any, addresses: dict[str, str],
                                                   name: str) -> None:
-    page = open_page(server, PAGES[name].format(**addresses), signed_in=name != "sign-in")
+    page = open_page(server, PAGES[name].format(**addresses), signed_in=name not in OF_STRANGERS)
     page.allow("status of 404")
     page.wait_for_load_state("networkidle")
     page.evaluate(AXE.read_text())

@@ -1,0 +1,61 @@
+"""One's account and sharing, in a browser."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import requests
+from playwright.sync_api import expect
+
+from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.running_server import RunningServer
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_token_is_made_used_and_removed_and_a_first_password_chosen(server: RunningServer, open_page: Any) -> None:
+    person = server.post("users/", {"username": "nora", "role": "member"})["id"]
+    link = server.post(f"users/{person}/actions/sign-in-link/")["url"]
+    page = open_page(server, link.removeprefix(server.url), signed_in=False)
+    page.goto("/account/")
+    page.get_by_label("What it is for").fill("notebook")
+    page.get_by_label("Scope").select_option("read")
+    page.get_by_role("button", name="Make it").click()
+    secret = page.get_by_label("The new token").input_value()
+    own = {"headers": {"Authorization": f"Token {secret}"}, "timeout": 30, "proxies": {"http": ""}}
+    assert requests.get(f"{server.url}/api/v1/account/", **own).json()["scope"] == "read"
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name=re.compile("Copied|Selected"))).to_be_visible()
+    page.goto("/account/")
+    expect(page.get_by_text(secret)).to_have_count(0)
+    page.get_by_role("button", name="Remove the token notebook").click()
+    page.get_by_role("button", name="Remove it").click()
+    expect(page.get_by_role("alert").filter(has_text="is removed")).to_be_visible()
+    assert requests.get(f"{server.url}/api/v1/account/", **own).status_code == 401
+    page.get_by_label("New password", exact=True).fill("a first pass phrase")
+    page.get_by_label("New password confirmation").fill("a first pass phrase")
+    page.get_by_role("button", name="Set it").click()
+    expect(page.get_by_role("alert").filter(has_text="The password is changed")).to_be_visible()
+    stranger = open_page(server, "/sign-in/", signed_in=False)
+    stranger.get_by_label("User name").fill("nora")
+    stranger.get_by_label("Password").fill("a first pass phrase")
+    stranger.get_by_role("button", name="Sign in").click()
+    expect(stranger.get_by_role("heading", name="Experiments", exact=True)).to_be_visible()
+
+
+def test_an_experiment_is_shared_and_handed_over_on_its_page(server: RunningServer, open_page: Any, tmp_path: Any
+                                                             ) -> None:
+    server.post("users/", {"username": "cora", "role": "member"})
+    server.post("groups/", {"name": "vision", "members": ["cora"]})
+    trials = LedTrials(server, tmp_path, trialConcurrency=1)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page.get_by_role("button", name="Share…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Seen and steered by the members of").select_option("vision")
+    dialog.get_by_label("It belongs to").select_option("cora")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("for cora and the group vision")).to_be_visible()
+    shown = server.get(f"experiments/{trials.experiment}/")
+    assert (shown["owner"], shown["group"]) == ("cora", "vision")
