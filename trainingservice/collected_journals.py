@@ -110,6 +110,14 @@ class CollectedJournals:
             job.is_over = True
             self._collect(job)
 
+    def run_anew(self, job_name: str) -> None:
+        """The platform runs the job once more, in an emptied folder and with another journal."""
+        with self._guard:
+            job = self._jobs.get(job_name)
+            if job is not None:
+                self._jobs[job_name] = _Collected(job_name, job.experiment_id, job.token, job.report_interval,
+                                                  self._source(job.experiment_id, job_name))
+
     def forget(self, experiment_id: str) -> None:
         """The experiment is removed."""
         self._load()

@@ -33,6 +33,7 @@ BUILT_IN: dict[str, str] = {
     "dlts": "trainingservice.dlts.service:DltsTrainingService",
     "openpai": "trainingservice.openpai.service:OpenPaiTrainingService",
     "remote": "trainingservice.remote.service:RemoteTrainingService",
+    "slurm": "trainingservice.slurm.service:SlurmTrainingService",
 }
 
 #: What NNI's configuration files call a platform -> its name here.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -76,7 +76,7 @@ class SharedFolder:
             return self.there(path)
 
     def put_job(self, form: JobApplicationForm, platform: str, *, code_from_server: bool,
-                more: dict[str, contract.JobDocument] | None = None) -> Path:
+                more: dict[str, contract.JobDocument] | None = None, path: Sequence[str] = ()) -> Path:
         """Make the attempt's folder with what to run in it; the folder. An existing one stays as it is.
 
         ``more``: documents of further replicas, by the name of their folder below the attempt's.
@@ -88,7 +88,7 @@ class SharedFolder:
         with self._disk("be written"):
             code = self._code(form, code_from_server)
             folder = self._folder(self.attempt(form.experiment_id, form.job_name))
-            document = job_document(form, platform=platform, code=code)
+            document = job_document(form, platform=platform, code=code, path=list(path))
             for name, job in {"": document, **(more or {})}.items():
                 target = self._folder(folder / name) / contract.JOB_FILE
                 if not self.disk.exists(target):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from trainingservice.base import ServiceContext
-from trainingservice.collected_journals import CollectedJournals
+from trainingservice.collected_journals import CollectedJournals, JournalSource
 from trainingservice.errors import TemporaryError
 from trainingservice.job_record import Observation
 from trainingservice.shared_folder import FolderJournal, SharedFolder
+from trainingservice.submit_host.disk import Disk
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -19,11 +21,13 @@ from trialkeeper import contract
 class StorageChannel:
     """The storage, and the journals that are collected from it. Any method may be called from any thread."""
 
-    def __init__(self, storage: SharedFolder, context: ServiceContext) -> None:
+    def __init__(self, storage: SharedFolder, context: ServiceContext,
+                 journal: Callable[[Path, Disk], JournalSource] = FolderJournal) -> None:
+        """``journal``: reads the journal of the attempt in a folder."""
         self.storage = storage
         self._journals = CollectedJournals(
             context.state_folder / "collected", context.relay_urls,
-            lambda experiment, name: FolderJournal(storage.attempt(experiment, name), storage.disk),
+            lambda experiment, name: journal(storage.attempt(experiment, name), storage.disk),
             context.clock)
         self._preparing = threading.Lock()
 
@@ -34,15 +38,19 @@ class StorageChannel:
         self._journals.close()
 
     def prepare(self, form: JobApplicationForm, platform: str, urls: tuple[str, ...],
-                more: Mapping[str, contract.JobDocument] | None = None) -> tuple[str, str]:
+                more: Mapping[str, contract.JobDocument] | None = None, *, collect_too: bool = False,
+                path: Sequence[str] = ()) -> tuple[str, str]:
         """Have keeper, job and code on the storage; paths of the keeper and of the attempt's folder in containers.
 
-        With ``urls`` the code comes from the server; without, the journal is collected from now on.
+        With ``urls`` the code comes from the server; without, or with ``collect_too``, it is on the storage, and the
+        journal is collected from now on. ``path``: folders in front of the trial's PATH.
         """
+        is_collected = not urls or collect_too
         with self._preparing:
             keeper = self.storage.put_keeper()
-            folder = self.storage.put_job(form, platform, code_from_server=bool(urls), more=dict(more or {}))
-            if not urls:
+            folder = self.storage.put_job(form, platform, code_from_server=not is_collected, more=dict(more or {}),
+                                          path=path)
+            if is_collected:
                 try:
                     self._journals.expect(form)
                 except OSError as error:
@@ -61,6 +69,10 @@ class StorageChannel:
     def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
         self.storage.give_orders(job.form.experiment_id, job.id, [
             {"order": contract.ORDER_PARAMETERS, "index": parameters.index, "text": parameters.value}])
+
+    def run_anew(self, job_name: str) -> None:
+        """The platform runs the job once more, with another journal; what was left of the old one is not wanted."""
+        self._journals.run_anew(job_name)
 
     def job_ended(self, job_name: str) -> None:
         """Collect what is left of its journal."""

@@ -12,6 +12,7 @@ keeper between any two lines leaves a folder from which the next keeper finishes
 import fcntl
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -41,6 +42,8 @@ from trialkeeper.wakeups import Wakeups
 NOTHING_TO_DO = 82
 #: Seconds between two looks at the trial's files.
 LOOK_EVERY = 0.1
+#: Seconds within which the processes of a job are signaled where a scheduler signals all of them.
+SIGNALS_APART = 0.5
 #: Seconds a keeper whose trial has ended goes on trying after SIGTERM.
 LAST_TRIES = 10.0
 
@@ -276,9 +279,18 @@ class Keeper:
             return None
         if ending.left_behind:
             message += "%s%d processes did not end even when killed" % ("; " if message else "", ending.left_behind)
+        if reason == contract.EXITED and child.signal == signal.SIGTERM and self._is_told_to_end_too():
+            reason, message = contract.STOPPED, self._inbox.stop or ""
         if reason == contract.EXITED:
             message = explanation(child) or message
         return self._end(reason, message, child, duration)
+
+    def _is_told_to_end_too(self) -> bool:
+        """Whether what ended the trial was sent to all processes of its job: then our own signal comes with it."""
+        until = self._clock() + SIGNALS_APART
+        while self._inbox.may_go_on and self._clock() < until:
+            self._inbox.wait(until - self._clock())
+        return self._inbox.stop is not None
 
     def _finish_for_another(self) -> TrialEnd:
         """The keeper before us was killed: end what is left, tell what can be told."""

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.config import RemoteMachineSettings, SshLoginSettings
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 NO_SSHD = "no OpenSSH server: apt-get install openssh-server"
@@ -240,9 +240,17 @@ class SshMachine:
 
     def settings(self, **more: Any) -> RemoteMachineSettings:
         """Settings that work; ``more`` changes some (None takes one out)."""
-        fields: dict[str, Any] = {"host": self.host, "port": self.port, "user": self.user, "ssh_key_file": self.key,
-                                  "host_key": self.fingerprint, **more}
+        fields: dict[str, Any] = {**self._login, **more}
         return RemoteMachineSettings(**{name: value for name, value in fields.items() if value is not None})
+
+    def login(self) -> SshLoginSettings:
+        """How to log in, for platforms that only log in."""
+        return SshLoginSettings(**self._login)
+
+    @property
+    def _login(self) -> dict[str, Any]:
+        return {"host": self.host, "port": self.port, "user": self.user, "ssh_key_file": self.key,
+                "host_key": self.fingerprint}
 
 
 def free_port() -> int:

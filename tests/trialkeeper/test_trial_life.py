@@ -67,6 +67,23 @@ def test_a_stopped_process_hears_the_stop_too(keeper, server):
     assert server.ended["reason"] == "stopped", "what counts is that it was stopped, not its exit code"
 
 
+def test_a_signal_to_all_processes_of_a_job_is_a_stop(keeper, server):
+    """As schedulers end a job: keeper and trial hear it at the same time."""
+    process = keeper.start("exec sleep 60")
+    trial = wait_until(lambda: keeper.exists(contract.TRIAL_FILE) and keeper.read(contract.TRIAL_FILE))
+    process.send_signal(signal.SIGSTOP)  # so that it finds both signals at once
+    for pid in (trial["pid"], process.pid):
+        os.kill(pid, signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(20) == 143
+    assert (server.ended["reason"], server.ended["signal"]) == ("stopped", signal.SIGTERM)
+
+
+def test_a_trial_that_alone_is_told_to_end_was_not_stopped(keeper, server):
+    assert keeper.run("kill -TERM $$") == 143
+    assert (server.ended["reason"], server.ended["signal"]) == ("exited", signal.SIGTERM)
+
+
 def test_the_time_limit_ends_the_trial(keeper, server):
     assert keeper.run("sleep 60", limits={"max_trial_duration": 0.4}) == 143
     assert server.ended["reason"] == "time_limit"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.config import SshLoginSettings
 from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.machines import RECONNECT, RECONNECT_AFTER_REFUSAL, growing_pause
@@ -22,7 +22,7 @@ from trainingservice.submit_host.host import TIMEOUT, Finished, NotRun, Unanswer
 class LoginNode:
     """One connection, made when it is needed and made anew when it broke; after a failure not at once."""
 
-    def __init__(self, settings: RemoteMachineSettings, host_keys: Path,
+    def __init__(self, settings: SshLoginSettings, host_keys: Path,
                  monotonic: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._monotonic = settings, monotonic
         self._keys = HostKeyStore(host_keys)

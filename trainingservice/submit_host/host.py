@@ -16,7 +16,7 @@ from trainingservice.local.environment import allowed_environment
 from trainingservice.submit_host.disk import Disk, LocalDisk
 
 if TYPE_CHECKING:
-    from trainingservice.remote.config import RemoteMachineSettings
+    from trainingservice.remote.config import SshLoginSettings
 
 #: Seconds one command may take.
 TIMEOUT = 30.0
@@ -98,7 +98,7 @@ class ThisMachine:
         """There is nothing to end."""
 
 
-def open_host(login_node: RemoteMachineSettings | None, host_keys: Path) -> SubmitHost:
+def open_host(login_node: SshLoginSettings | None, host_keys: Path) -> SubmitHost:
     """The login node where one is given, else this machine. ``host_keys``: file for keys seen at first contact."""
     if login_node is None:
         return ThisMachine()

@@ -1,0 +1,171 @@
+"""A real Slurm on loopback: Debian's munged, slurmctld and slurmd with one node, started by a test and ended with it.
+
+    with SlurmCluster() as cluster:
+        monkeypatch.setenv("SLURM_CONF", str(cluster.config))     # what Slurm's commands go by
+
+The daemons run as root (munged as its own user), so only root can have them; they keep everything below one folder of
+their own, which munged must be able to enter. The node claims more CPUs than this machine has: trials of tests sleep.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.ssh_machine import free_port
+
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
+NO_SLURM = "no Slurm: apt-get install slurmctld slurmd slurm-client munge"
+NOT_ROOT = "needs root: Slurm's daemons"
+PATIENCE = 60.0
+#: The settings of a cluster that starts jobs at once and keeps no accounts; a test may change some.
+_SETTINGS = {
+    "ClusterName": "loopback", "AuthType": "auth/munge", "SlurmUser": "root", "SlurmdUser": "root",
+    "ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none", "JobAcctGatherType": "jobacct_gather/none",
+    "AccountingStorageType": "accounting_storage/none", "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_CPU", "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=0",
+    "ReturnToService": "2", "KillWait": "10", "MinJobAge": "300", "MpiDefault": "none",
+    "SlurmdParameters": "config_overrides",
+}
+
+
+def needs_slurm() -> None:
+    if any(shutil.which(program, path=_PATH) is None for program in _PROGRAMS):
+        pytest.skip(NO_SLURM)
+    if os.geteuid() != 0:
+        pytest.skip(NOT_ROOT)
+
+
+class SlurmCluster:
+    """``start`` returns when the node takes jobs; ``stop`` ends the daemons and all jobs, and removes the folder."""
+
+    def __init__(self, *, cpus: int = 64, partitions: Iterable[str] = ("PartitionName=main Default=YES",),
+                 node: str = "", **settings: str) -> None:
+        """``partitions``: lines of slurm.conf; ``node``: more about the node; ``settings``: other lines, by name."""
+        needs_slurm()
+        self.folder = Path(tempfile.mkdtemp(prefix="nniweb-slurm-"))
+        self.folder.chmod(0o711)
+        self.config = self.folder / "slurm.conf"
+        self.name = socket.gethostname().partition(".")[0]
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        munge = self.folder / "munge"
+        munge.mkdir(mode=0o711)
+        (munge / "key").write_bytes(os.urandom(1024))
+        (munge / "key").chmod(0o600)
+        user = pwd.getpwnam("munge")
+        for path in (munge, munge / "key"):
+            os.chown(path, user.pw_uid, user.pw_gid)
+        for folder in ("state", "spool", "log"):
+            (self.folder / folder).mkdir()
+        lines = {**_SETTINGS, "SlurmctldHost": f"{self.name}(127.0.0.1)", "SlurmctldPort": str(free_port()),
+                 "SlurmdPort": str(free_port()), "AuthInfo": f"socket={munge / 'socket'}",
+                 "StateSaveLocation": str(self.folder / "state"), "SlurmdSpoolDir": str(self.folder / "spool"),
+                 "SlurmctldPidFile": str(self.folder / "slurmctld.pid"),
+                 "SlurmdPidFile": str(self.folder / "slurmd.pid"),
+                 "SlurmctldLogFile": str(self.folder / "log" / "slurmctld"),
+                 "SlurmdLogFile": str(self.folder / "log" / "slurmd"), **settings}
+        self.config.write_text("\n".join([
+            *(f"{name}={value}" for name, value in lines.items()),
+            f"NodeName={self.name} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=100000 State=UNKNOWN {node}",
+            *(f"{line} Nodes={self.name} MaxTime=INFINITE State=UP" for line in partitions)]) + "\n")
+
+    # --- life ------------------------------------------------------------------------------
+
+    def start(self) -> SlurmCluster:
+        munge = self.folder / "munge"
+        self._run("munged", "--foreground", f"--key-file={munge / 'key'}", f"--socket={munge / 'socket'}",
+                  f"--pid-file={munge / 'pid'}", f"--log-file={munge / 'log'}", f"--seed-file={munge / 'seed'}",
+                  user="munge")
+        self._wait("munged listens", (munge / "socket").exists)
+        self.start_controller()
+        self._run("slurmd", "-D")
+        self._wait("the node takes jobs", lambda: "idle" in self.command("sinfo", "-h", "-o", "%t", check=False))
+        return self
+
+    def start_controller(self) -> None:
+        self._run("slurmctld", "-D")
+        self._wait("the controller answers", lambda: " is UP" in self.command("scontrol", "ping", check=False))
+
+    def stop_controller(self) -> None:
+        self._end("slurmctld")
+
+    def stop(self) -> None:
+        try:
+            self.command("scancel", "--user=root", check=False)
+            self._wait("all jobs have ended", lambda: not self.command("squeue", "-h", check=False).strip())
+        finally:
+            for name in reversed(list(self._processes)):
+                self._end(name)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> SlurmCluster:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self, program: str, *arguments: str, **more: Any) -> None:
+        path = shutil.which(program, path=_PATH)
+        assert path is not None
+        with (self.folder / "log" / f"{program}.out").open("ab") as log:
+            self._processes[program] = subprocess.Popen(
+                [path, *arguments], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, cwd="/", **more)
+
+    def _end(self, name: str) -> None:
+        process = self._processes.pop(name, None)
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _wait(self, what: str, condition: Any) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            ended = [name for name, process in self._processes.items() if process.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                raise AssertionError(f"not true: {what} ({', '.join(ended)} ended)\n{self._logs()}")
+            time.sleep(0.05)
+
+    def _logs(self) -> str:
+        return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}"
+                         for path in sorted((self.folder / "log").iterdir()))
+
+    # --- what it is asked and told ---------------------------------------------------------
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": _PATH, "SLURM_CONF": str(self.config), "HOME": os.environ.get("HOME", "/root")}
+
+    def command(self, *command: str, check: bool = True) -> str:
+        """What one of Slurm's commands printed."""
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False,
+                              timeout=PATIENCE)
+        assert done.returncode == 0 or not check, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def job_names(self) -> list[str]:
+        """Names of jobs that have not ended."""
+        return self.command("squeue", "-h", "-o", "%j").split()
+
+    def job_id(self, name: str) -> str:
+        """Of the job of that name, ended or not; "" where there is none."""
+        return self.command("squeue", "-h", "--states=all", f"--name={name}", "-o", "%A").strip()

@@ -1,0 +1,80 @@
+"""What squeue and sacct print about jobs, as rows. Pure functions; both are asked for times in seconds since 1970."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: For squeue --Format: each field as long as it is, with a bar behind it. The reason is last, it may be any text.
+QUEUE_FORMAT = "JobID:|,State:|,RestartCnt:|,exit_code:|,StartTime:|,EndTime:|,NodeList:|,Name:|,Reason:|"
+#: For sacct --parsable2 --format.
+ACCOUNT_FORMAT = "JobIDRaw,State,ExitCode,Start,End,NodeList,JobName"
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One job as Slurm shows it."""
+
+    job_id: str
+    #: In capitals and without what Slurm adds behind it ("by 1000").
+    state: str
+    name: str
+    reason: str = ""
+    restarts: int = 0
+    exit_code: int | None = None
+    signal: int = 0
+    #: Seconds since 1970; None where it has not started or ended. Of a job that runs, ``end`` is when it must.
+    start: float | None = None
+    end: float | None = None
+    node: str = ""
+
+
+def queue_rows(text: str) -> list[JobRow]:
+    """From squeue's output. Lines that are no rows (a site's banner, a warning) are left out."""
+    rows = []
+    for line in text.splitlines():
+        parts = line.split("|", 8)
+        if len(parts) != 9 or not parts[0].strip().isdigit():
+            continue
+        job_id, state, restarts, status, start, end, nodes, name, reason = (part.strip() for part in parts)
+        code, signal = _wait_status(status)
+        rows.append(JobRow(job_id, _state(state), name, reason.rstrip("|"), _number(restarts), code, signal,
+                           _seconds(start), _seconds(end), _node(nodes)))
+    return rows
+
+
+def account_rows(text: str) -> list[JobRow]:
+    """From sacct's output."""
+    rows = []
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split("|", 6)]
+        if len(parts) != 7 or not parts[0].isdigit():
+            continue
+        job_id, state, status, start, end, nodes, name = parts
+        code, _, signal = status.partition(":")
+        rows.append(JobRow(job_id, _state(state), name, "", 0, int(code) if code.isdigit() else None, _number(signal),
+                           _seconds(start), _seconds(end), _node(nodes)))
+    return rows
+
+
+def _state(text: str) -> str:
+    return text.split()[0].rstrip("+").upper() if text.split() else ""
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _wait_status(text: str) -> tuple[int | None, int]:
+    """squeue shows the status as wait() gives it; newer versions as code:signal."""
+    code, colon, signal = text.partition(":")
+    if colon:
+        return (int(code) if code.isdigit() else None), _number(signal)
+    return (int(text) >> 8, int(text) & 0x7F) if text.isdigit() else (None, 0)
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isdigit() and int(text) > 0 else None
+
+
+def _node(text: str) -> str:
+    return "" if text.lower().startswith(("none", "(null)", "n/a")) else text

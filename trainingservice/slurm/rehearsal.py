@@ -1,0 +1,122 @@
+"""Tries what a job will need: the commands, the folder, what the experiment asks for, and with a job a compute node."""
+
+from __future__ import annotations
+
+import shlex
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from trainingservice.base import RehearsalFinding
+from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.reach_probe import PROBE, PROBED_PATH
+from trainingservice.shared_folder import TOP, SharedFolder
+from trainingservice.slurm.commands import SlurmCommands
+from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
+from trainingservice.slurm.job_script import lines_of_options, prepared, sbatch_options
+from trainingservice.slurm.states import observed
+from trainingservice.storage_rehearsal import rehearse_storage
+from trainingservice.trial_job_status import TrialJobStatus
+
+#: Seconds for each question before a launch, and otherwise.
+QUICK, PATIENT = 2.0, 20.0
+#: Seconds that the job of a rehearsal may wait and run.
+JOB_DEADLINE = 45.0
+_ASK_EVERY = 1.0
+_PYTHON, _REACHED, _UNREACHED = "nniweb-python ", "nniweb-reached ", "nniweb-unreached "
+
+
+def rehearse_cluster(slurm: SlurmCommands, settings: SlurmClusterSettings, storage: SharedFolder,
+                     options: SlurmTrialOptions | None, public_urls: Callable[[], tuple[str, ...]], *,
+                     quick: bool) -> list[RehearsalFinding]:
+    """All findings, good ones too. ``options``: of the experiment that is to be launched."""
+    findings: list[RehearsalFinding] = []
+    try:
+        for finding in _cluster(slurm, options or SlurmTrialOptions(), QUICK if quick else PATIENT):
+            findings.append(finding)  # noqa: PERF402  those before an error count
+        findings += rehearse_storage(storage)
+        if not quick and not any(finding.blocks for finding in findings):
+            findings += _with_a_job(slurm, settings, storage, options or SlurmTrialOptions(), public_urls())
+    except TrainingServiceError as error:
+        findings.append(RehearsalFinding("connection", False, str(error), temporary=isinstance(error, TemporaryError)))
+    return findings
+
+
+def _cluster(slurm: SlurmCommands, options: SlurmTrialOptions, timeout: float) -> Iterator[RehearsalFinding]:
+    version = slurm.version(timeout)
+    slurm.ping(timeout)
+    yield RehearsalFinding("connection", True, f"Slurm answers on {slurm.host.name} ({version}); jobs are those of "
+                                               f"user {slurm.user()}.")
+    try:
+        slurm.would_take(sbatch_options(options, None), f"#!/bin/sh\n{lines_of_options(options)}:\n", timeout)
+    except PermanentError as error:
+        yield RehearsalFinding("rights", False, str(error))
+    else:
+        yield RehearsalFinding("rights", True, "Slurm takes jobs such as this experiment's.")
+    if timeout == QUICK:
+        return
+    slurm.accounts(["1"])
+    wait = slurm.setting("KillWait")
+    kept = ("It keeps accounts, so ends of jobs can be looked up later." if slurm.keeps_accounts else
+            "It keeps no accounts (no slurmdbd): how a job ended is read from its folder, and from the queue while "
+            "that shows it.")
+    yield RehearsalFinding("accounts", True, f"{kept} A trial that is stopped has {wait or 'some time'} (KillWait) to "
+                                             "end by itself.")
+
+
+def _with_a_job(slurm: SlurmCommands, settings: SlurmClusterSettings, storage: SharedFolder,
+                options: SlurmTrialOptions, urls: tuple[str, ...]) -> Iterator[RehearsalFinding]:
+    """Run a small job like a trial's, and look at what it left in the folder."""
+    name = f"nniweb-rehearsal-{uuid.uuid4().hex[:8]}"
+    output = Path(settings.working_folder) / TOP / f".{name}"
+    job_id = slurm.submit([f"--job-name={name}", f"--output={output}", f"--chdir={output.parent}", "--no-requeue",
+                           *sbatch_options(options, None)], _script(options, urls))
+    try:
+        yield from _outcome(slurm, storage, name, output)
+    finally:
+        slurm.cancel(job_id)
+        storage.remove(output)
+
+
+def _script(options: SlurmTrialOptions, urls: tuple[str, ...]) -> str:
+    probe = ""
+    if urls:
+        command = shlex.join(["-I", "-c", PROBE, PROBED_PATH, *urls])
+        probe = (f'nniweb_said=$("$nniweb_python" {command} 2>&1) && echo "{_REACHED}$nniweb_said" || '
+                 f'echo "{_UNREACHED}$(echo "$nniweb_said" | tail -n 1)"\n')
+    end = f'echo "{_PYTHON}$nniweb_python on $(uname -n)"\n'
+    return f"#!/bin/sh\n{lines_of_options(options)}{prepared(options)}{probe}{end}"
+
+
+def _outcome(slurm: SlurmCommands, storage: SharedFolder, name: str, output: Path) -> Iterator[RehearsalFinding]:
+    deadline = time.monotonic() + JOB_DEADLINE
+    while True:
+        rows = [row for row in slurm.queue(name) if row.name == name]
+        seen = observed(rows[0]) if rows else None
+        text = storage.read(output) or ""
+        if _PYTHON in text or (seen is not None and seen.status.is_end and (text or time.monotonic() > deadline)):
+            break
+        if time.monotonic() > deadline:
+            waits = seen is not None and seen.status is TrialJobStatus.WAITING
+            why = seen.message if seen is not None else "Slurm does not show it."
+            yield RehearsalFinding("trial", waits, f"A job that does nothing has not run through within "
+                                                   f"{JOB_DEADLINE:.0f} s, so nothing is known of the nodes. {why}",
+                                   temporary=True)
+            return
+        time.sleep(_ASK_EVERY)
+    lines = text.splitlines()
+    ran = next((line.removeprefix(_PYTHON) for line in lines if line.startswith(_PYTHON)), "")
+    if not ran:
+        said = " ".join(text.split())[-300:] or (
+            f"it left nothing in {output.parent}; see that the nodes have this folder under this path")
+        yield RehearsalFinding("trial", False, f"A job that does nothing failed: {seen.message if seen else ''} {said}")
+        return
+    yield RehearsalFinding("trial", True, f"A job that does nothing ran through; keepers run under {ran}.")
+    reached = next((line.removeprefix(_REACHED) for line in lines if line.startswith(_REACHED)), "")
+    refused = next((line.removeprefix(_UNREACHED) for line in lines if line.startswith(_UNREACHED)), "")
+    if reached:
+        yield RehearsalFinding("way_home", True, f"Reports come straight from the node: it has {reached}.")
+    else:
+        why = refused or "no address of the server is known to other machines (NNIWEB_PUBLIC_URL)"
+        yield RehearsalFinding("way_home", True, f"Reports are fetched from workingFolder: {why}.")

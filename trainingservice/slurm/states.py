@@ -1,0 +1,109 @@
+"""What Slurm says of a job, as an observation. Pure functions.
+
+Source: the job states of Slurm's manual pages squeue and sacct. A state that is not known here says nothing about the
+trial's end: unknown is not dead.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+from trainingservice.job_record import Observation
+from trainingservice.slurm.queue_rows import JobRow
+from trainingservice.slurm.reasons import why_it_waits
+from trainingservice.trial_job_status import TrialJobStatus
+
+#: It is in the queue, or about to start. State -> why it waits; "" where squeue's reason says it.
+_WAITING = {
+    "PENDING": "",
+    "CONFIGURING": "Its node is being made ready (Slurm: CONFIGURING).",
+    "REQUEUED": "Slurm queues it again.",
+    "REQUEUE_FED": "Slurm queues it again, on another cluster of the federation.",
+    "REQUEUE_HOLD": "Slurm queued it again and holds it; scontrol release lets it go.",
+    "SPECIAL_EXIT": "Slurm queued it again and holds it after its exit code; scontrol release lets it go.",
+    "RESV_DEL_HOLD": "Its reservation was deleted, so Slurm holds it; scontrol release lets it go.",
+    "POWER_UP_NODE": "Its node is being switched on.",
+}
+#: Something of it may run. State -> what to say; "" for nothing.
+_RUNNING = {
+    "RUNNING": "",
+    "COMPLETING": "",
+    "STAGE_OUT": "",
+    "SIGNALING": "",
+    "RESIZING": "",
+    "SUSPENDED": "It is suspended on the cluster: its processes stand still until Slurm lets them go on.",
+    "STOPPED": "It was stopped on the cluster (SIGSTOP): its processes stand still until somebody lets them go on.",
+}
+#: Ends that are not the command's doing, of which its keeper cannot know. State -> (status, why).
+_TAKEN = {
+    "TIMEOUT": (TrialJobStatus.FAILED,
+                "Slurm ended the job at its time limit; set a longer timeLimit, or let the trial do less."),
+    "OUT_OF_MEMORY": (TrialJobStatus.FAILED,
+                      "The job used more memory than it had asked for, and Slurm or the kernel ended it; set a larger "
+                      "trialMemorySize."),
+    "NODE_FAIL": (TrialJobStatus.FAILED, "The job's node failed, or Slurm lost sight of it."),
+    "BOOT_FAIL": (TrialJobStatus.FAILED, "The job's node could not be started."),
+    "LAUNCH_FAILED": (TrialJobStatus.FAILED, "Slurm could not launch the job on its node."),
+    "RECONFIG_FAIL": (TrialJobStatus.FAILED, "The job's node could not be configured for it."),
+    "DEADLINE": (TrialJobStatus.FAILED, "The job could not end before its deadline, so Slurm removed it."),
+    "PREEMPTED": (TrialJobStatus.SYS_CANCELED, "Slurm ended the job to make room for another one (preemption)."),
+    "REVOKED": (TrialJobStatus.SYS_CANCELED, "The job was started on another cluster of the federation instead."),
+}
+#: Why a job that its keeper did not get to run failed, where squeue tells.
+_LAUNCH_REASONS = {
+    "JobLaunchFailure": "Slurm could not launch it on its node",
+    "BadConstraints": "no node has what it asks for",
+    "SystemFailure": "Slurm itself, a file system or the network has failed",
+    "InvalidAccount": "the cluster does not know its account",
+}
+
+
+def observed(row: JobRow) -> Observation:
+    """What a row says, without what the trial's keeper left."""
+    if row.state in _WAITING:
+        return Observation(TrialJobStatus.WAITING, message=_WAITING[row.state] or why_it_waits(row.reason))
+    if row.state in _RUNNING:
+        return Observation(TrialJobStatus.RUNNING, message=_RUNNING[row.state], start_time=row.start, machine=row.node)
+    end = _end(row)
+    if end is None:
+        return Observation(TrialJobStatus.UNKNOWN, message=f"Slurm shows the job in a state that is not known here "
+                                                           f"({row.state or 'none'}).")
+    return replace(end, start_time=row.start, end_time=row.end, machine=row.node)
+
+
+def _end(row: JobRow) -> Observation | None:
+    if row.state in _TAKEN:
+        status, why = _TAKEN[row.state]
+        return Observation(status, message=why, cause=why)
+    if row.state == "COMPLETED":
+        return Observation(TrialJobStatus.SUCCEEDED, message="", exit_code=0, ended_by_itself=True)
+    if row.state == "CANCELLED":
+        return Observation(TrialJobStatus.SYS_CANCELED, message="The job was canceled on the cluster by somebody else "
+                                                                "(scancel); rerun the trial if it is still wanted.")
+    if row.state == "FAILED":
+        if row.signal:
+            hint = "; often it had used more memory than it asked for" if row.signal == signal.SIGKILL else ""
+            return Observation(TrialJobStatus.FAILED, message=f"The job was ended by signal {row.signal}{hint}.")
+        why = _LAUNCH_REASONS.get(row.reason, "")
+        return Observation(TrialJobStatus.FAILED, exit_code=row.exit_code, message=(
+            f"The job failed with exit code {row.exit_code}{f', because {why}' if why else ''}."))
+    return None
+
+
+def with_last_word(seen: Observation, told: Observation | None) -> Observation:
+    """An end as Slurm saw it, made better by the keeper's word (``told``; None where it left none).
+
+    A trial that ended by itself ended so, whatever Slurm did to its job a moment later; that Slurm took its memory or
+    its node is said beside it.
+    """
+    if told is None:
+        return seen
+    told = replace(told, machine=seen.machine, platform_state=seen.platform_state,
+                   start_time=told.start_time or seen.start_time, end_time=told.end_time or seen.end_time)
+    if told.status is TrialJobStatus.SUCCEEDED or not seen.cause:
+        was_stopped = told.status is TrialJobStatus.SYS_CANCELED and seen.status is TrialJobStatus.SYS_CANCELED
+        return replace(told, message=seen.message) if was_stopped else told
+    if told.ended_by_itself:
+        return replace(told, message=f"{told.message} {seen.cause}".strip(), cause=seen.cause)
+    return replace(told, status=seen.status, message=seen.message, cause=seen.cause)
