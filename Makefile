@@ -6,7 +6,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # each server and browser of a file is started once.
 PYTEST_JOBS = 3 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench lint packages constraints
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-postgresql  the server's tests on PostgreSQL instead of SQLite"
 	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (40 min)"
 	@echo "make bench        measure what we claim about speed (minutes; on a quiet machine)"
+	@echo "make audit        what is known against the Python packages (asks the Python Package Index)"
 	@echo "make lint         only the linters: ruff, mypy, import-linter"
 	@echo "make screenshots  take the pictures in docs/screenshots from a demo that runs (needs chromium)"
 	@echo "make constraints  write requirements/constraints.txt from what is installed in .venv"
@@ -46,6 +47,9 @@ chaos: packages
 
 bench: packages
 	$(PYTHON_IN_VENV) -m benchmarks
+
+audit: packages
+	$(PYTHON_IN_VENV) scripts/audit.py
 
 constraints:
 	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py constraints

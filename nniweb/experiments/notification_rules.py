@@ -67,6 +67,7 @@ def send_test(rule: NotificationRule) -> NotificationDelivery:
         # the newest says how things are
         rule.deliveries.filter(occasion=Occasion.TEST, state=DeliveryState.WAITING, claimed_until=None).update(
             state=DeliveryState.WITHDRAWN, ended_at=timezone.now(), message="A newer test takes its place.")
+        audit.record("notification.test", rule, rule.owner, to=rule.shown_url)
         return notifications.tell_test(rule, timezone.now())
 
 
@@ -74,9 +75,11 @@ def send_again(delivery: NotificationDelivery) -> None:
     """Try a message again that was given up, from the beginning, with the same delivery id."""
     if not delivery.rule.enabled:
         raise Refused("The notification is switched off; switch it on first.")
-    if not NotificationDelivery.objects.filter(pk=delivery.pk, state=DeliveryState.GIVEN_UP).update(
-            state=DeliveryState.WAITING, due_at=timezone.now(), try_count=0, ended_at=None, message=""):
-        raise Refused("Only a message that was given up can be sent again.")
+    with transaction.atomic():
+        if not NotificationDelivery.objects.filter(pk=delivery.pk, state=DeliveryState.GIVEN_UP).update(
+                state=DeliveryState.WAITING, due_at=timezone.now(), try_count=0, ended_at=None, message=""):
+            raise Refused("Only a message that was given up can be sent again.")
+        audit.record("notification.send-again", delivery.rule, delivery.rule.owner, delivery=str(delivery.public_id))
 
 
 def _read(owner: User, wish: dict[str, Any], rule: NotificationRule | None) -> tuple[dict[str, Any], str]:
