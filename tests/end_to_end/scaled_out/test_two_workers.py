@@ -113,7 +113,11 @@ def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes_up(
     experiment.nothing_is_lost()
     assert sleeper.stop() == 0
     after = installation.writes_of(sleeper)
-    del before["experiments_worker"], after["experiments_worker"]  # that it lives it may say
+    # that it lives it may say, and what it had said of the experiment before it slept belongs into the log
+    del before["experiments_worker"], after["experiments_worker"]
+    lines, revisions = (after.pop(table) - before.pop(table)
+                        for table in ("experiments_logline", "experiments_experiment"))
+    assert revisions <= lines, "lines of the log take a revision, nothing else of the experiment was written"
     assert after == before, "it wrote nothing else after it woke up"
     assert installation.writes_of(other)["experiments_attempt"]
     assert is_traceback_free(sleeper.log()), sleeper.log()
