@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 from django.conf import settings
+from django.db.models import Q
 
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.parsing import parse_experiment_config
@@ -17,11 +18,15 @@ logger = logging.getLogger(__name__)
 
 
 def first_user() -> User:
-    """The first active administrator; on an empty installation ``admin``, made without a password."""
-    found = User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
+    """The first active administrator; where there is none, ``admin`` is made, without a password."""
+    administrators = User.objects.filter(Q(is_superuser=True) | Q(role=Role.ADMIN), is_active=True)
+    found = administrators.order_by("-is_superuser", "pk").first()
     if found is not None:
         return found
-    user = User(username="admin", is_staff=True, is_superuser=True, role=Role.ADMIN)
+    taken = set(User.objects.filter(username__startswith="admin").values_list("username", flat=True))
+    name = next(each for number in range(1, len(taken) + 2)
+                if (each := "admin" if number == 1 else f"admin-{number}") not in taken)
+    user = User(username=name, is_staff=True, is_superuser=True, role=Role.ADMIN)
     user.set_unusable_password()
     user.save()
     return user

@@ -16,7 +16,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         return {"type": "apiKey", "in": "header", "name": "Authorization",
-                "description": "`Token nniweb_...`, as `python manage.py token NAME` prints it."}
+                "description": "`Token nniweb_...`, from the page of one's account or `python manage.py token NAME`."}
 
 
 class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -49,6 +49,7 @@ def by_link(request: HttpRequest, secret: str) -> HttpResponse:
     """Sign the link's person in; the link is used up."""
     user = SignInLink.use(secret)
     if user is None:
+        sign_in_attempts.note_refusal(request, "a sign-in link that is used up, or was never made")
         return render(request, "dashboard/link_expired.html", status=410)
     known_as(user, "sign-in link")
     login(request, user, backend=MODEL_BACKEND)

@@ -66,6 +66,12 @@ def delete_user(user: User) -> None:
         user.delete()
 
 
+def check_administrator_is_left(user: User, *, role: str, is_active: bool) -> None:
+    """Raises Refused where with this role, or without the right to sign in, nobody would administer any more."""
+    if _is_administrator(user) and not (is_active and (user.is_superuser or role == Role.ADMIN)):
+        _another_administrator(user)
+
+
 def _is_administrator(user: User) -> bool:
     return user.is_active and user.is_admin
 

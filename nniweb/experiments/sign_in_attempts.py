@@ -64,6 +64,14 @@ def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_
     note_failure(name, request, known)
 
 
+def note_refusal(request: HttpRequest, reason: str) -> None:
+    """Put down that somebody came by another way than a password and was not let in; five times in the period from
+    one address, so that nobody fills the log.
+    """
+    if wait_before("", request) is None:
+        note_failure("", request, reason=reason)
+
+
 def note_failure(name: str, request: HttpRequest | None, known: User | None = None, reason: str = "") -> None:
     """Put down that somebody could not be signed in. A name is written only where it is somebody's."""
     AuditEntry.objects.create(

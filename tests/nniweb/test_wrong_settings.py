@@ -31,6 +31,12 @@ def serve(data_folder: Path, **variables: str) -> str:
     ("NNIWEB_DEBUG", "perhaps", "NNIWEB_DEBUG must be 1 or 0, not 'perhaps'."),
     ("NNIWEB_REDIS_URL", "redis.example:6379", "NNIWEB_REDIS_URL must begin with redis://"),
     ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is no address of a mail server; write smtp+starttls://"),
+    pytest.param("NNIWEB_OIDC_ISSUER", "http://sso.example", "NNIWEB_OIDC_ISSUER must begin with https://",
+                 marks=pytest.mark.slow),
+    pytest.param("NNIWEB_OIDC_ISSUER", "https://sso.example", "NNIWEB_OIDC_ISSUER is set, but not",
+                 marks=pytest.mark.slow),
+    pytest.param("NNIWEB_OIDC_ROLE", "king", "NNIWEB_OIDC_ROLE must be viewer, member or admin, not 'king'",
+                 marks=pytest.mark.slow),
     ("NNIWEB_HOST", "0.0.0.0", "passwords and tokens would cross the network in the clear. Put a proxy with TLS in"),
     ("NNIWEB_SECRET_KEY_FILE", "/no/such/file", "NNIWEB_SECRET_KEY_FILE names /no/such/file, which cannot be read"),
 ])

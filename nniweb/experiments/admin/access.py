@@ -14,6 +14,9 @@ from nniweb.experiments import audit
 class ForAdministrators:
     """Roles decide, not Django's permissions for single models. What is changed here is in the audit log."""
 
+    #: Not where what removes a row puts it down itself, because it may refuse to.
+    records_deletions = True
+
     def has_module_permission(self, request: HttpRequest) -> bool:
         return is_administrator(request)
 
@@ -39,7 +42,7 @@ class ForAdministrators:
         return super().log_change(request, obj, message)  # type: ignore[misc]
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
-        for obj in queryset:
+        for obj in queryset if self.records_deletions else ():
             audit.record("admin.delete", obj)
         return super().log_deletions(request, queryset)  # type: ignore[misc]
 

@@ -54,6 +54,7 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
     ordering = ["name"]
     autocomplete_fields = ["owner", "group"]
     actions = ["rehearse"]
+    records_deletions = False
     _STATE = ["health", "message", "pinned_host", "lease_holder", "lease_epoch", "lease_expires_at", "secrets_set",
               "public_id", "settings_revision", "created_at"]
 

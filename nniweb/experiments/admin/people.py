@@ -4,7 +4,9 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest
@@ -28,8 +30,41 @@ class IdentityAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-a
     autocomplete_fields = ["user"]
 
 
+class OneByOne:
+    """Each removal is checked (a person's experiments, a group's clusters), and is recorded where it is done."""
+
+    records_deletions = False
+
+    def remove(self, obj: Any) -> None:
+        raise NotImplementedError
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions = super().get_actions(request)  # type: ignore[misc]  # of the ModelAdmin beside it
+        return {name: action for name, action in actions.items() if name != "delete_selected"}
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        try:
+            self.remove(obj)
+        except Refused as refused:
+            messages.error(request, str(refused))
+
+
+class PersonForm(UserChangeForm):  # type: ignore[type-arg]
+    """Somebody administers the installation, whatever is changed."""
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        stored = User.objects.get(pk=self.instance.pk)
+        try:
+            accounts.check_administrator_is_left(stored, role=data.get("role", stored.role),
+                                                 is_active=data.get("is_active", stored.is_active))
+        except Refused as refused:
+            raise ValidationError(str(refused)) from None
+        return data
+
+
 @admin.register(User)
-class UserAdmin(ForAdministrators, DjangoUserAdmin):  # type: ignore[type-arg]
+class UserAdmin(OneByOne, ForAdministrators, DjangoUserAdmin):  # type: ignore[type-arg]
     list_display = ["username", "role", "email", "is_active", "last_login"]
     list_filter = ["role", "is_active", "groups"]
     readonly_fields = ["last_login", "date_joined", "is_superuser"]
@@ -42,7 +77,11 @@ class UserAdmin(ForAdministrators, DjangoUserAdmin):  # type: ignore[type-arg]
     ]
     add_fieldsets = [
         (None, {"classes": ["wide"], "fields": ["username", "role", "usable_password", "password1", "password2"]})]
+    form = PersonForm
     actions = ["make_sign_in_links"]
+
+    def remove(self, obj: User) -> None:
+        accounts.delete_user(obj)
 
     @admin.action(description="Make sign-in links: each works once, within an hour", permissions=["change"])
     def make_sign_in_links(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
@@ -70,12 +109,15 @@ admin.site.unregister(Group)
 
 
 @admin.register(Group)
-class GroupAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
+class GroupAdmin(OneByOne, ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
     """Members see and steer what is shared with the group; who is a member is said at each person."""
 
     fields = ["name"]
     search_fields = ["name"]
     ordering = ["name"]
+
+    def remove(self, obj: Group) -> None:
+        accounts.delete_group(obj)
 
 
 @admin.register(ApiToken)

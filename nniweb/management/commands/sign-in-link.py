@@ -1,4 +1,4 @@
-"""``python manage.py sign-in-link admin``: prints a link that signs somebody in, once, within an hour."""
+"""``python manage.py sign-in-link NAME``: prints a link that signs somebody in, once, within an hour."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from nniweb.experiments import accounts, addresses
 from nniweb.experiments.intents import Refused
+from nniweb.first_start import first_user
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.token import user_named
 from nniweb.management.served_before import require_served_before
@@ -16,12 +17,14 @@ class Command(AskedHere):
             "and where a password was forgotten: another one is chosen on the page of the account.")
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("user", help="user name, such as admin")
+        parser.add_argument("user", nargs="?", help=(
+            "user name; without one it is the first administrator, who is made where there is none yet"))
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()
         try:
-            secret = accounts.make_sign_in_link(user_named(options["user"]))
+            user = user_named(options["user"]) if options["user"] else first_user()
+            secret = accounts.make_sign_in_link(user)
         except Refused as refused:
             raise CommandError(str(refused)) from None
         self.stdout.write(addresses.sign_in_page(secret))

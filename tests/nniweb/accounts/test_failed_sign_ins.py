@@ -67,6 +67,15 @@ def test_many_names_from_one_address_and_one_name_from_many_wait_too(db, many, o
     assert timedelta() < wait <= sign_in_attempts.PERIOD
 
 
+def test_links_that_are_used_up_are_put_down_a_few_times_and_keep_nobody_out(client, max_) -> None:
+    for _ in range(8):
+        assert client.get("/sign-in/used-up/", REMOTE_ADDR="192.0.2.1").status_code == 410
+    rows = list(AuditEntry.objects.filter(action="sign-in.failed"))
+    assert len(rows) == 5
+    assert all("link" in row.details["reason"] for row in rows)
+    assert try_it(client, "max", "a long pass phrase") == 302
+
+
 def test_a_link_signs_in_whoever_has_to_wait(client, max_) -> None:
     for _ in range(6):
         try_it(client, "max")

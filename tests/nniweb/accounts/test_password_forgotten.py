@@ -67,6 +67,13 @@ def test_the_command_prints_a_link_that_works_once(client, max_, settings, tmp_p
     assert AuditEntry.objects.get(action="user.sign-in-link").via.startswith("command sign-in-link by ")
 
 
+def test_the_command_without_a_name_is_for_the_first_administrator_who_is_made_if_need_be(client, db) -> None:
+    out = io.StringIO()
+    call_command("sign-in-link", stdout=out)
+    client.get(re.search(r"/sign-in/\S+", out.getvalue())[0])  # type: ignore[index]
+    assert client.get("/api/v1/account/").json()["is_admin"]
+
+
 def test_the_command_names_who_there_is(db, max_) -> None:
     User.objects.create_user("gone", is_active=False)
     for name in ("mx", "gone"):

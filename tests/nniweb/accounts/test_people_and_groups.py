@@ -2,7 +2,8 @@
 
 from django.contrib.auth.models import Group
 
-from nniweb.experiments.models import Cluster, SignInLink, User
+from nniweb.experiments.models import AuditEntry, Cluster, SignInLink, User
+from nniweb.first_start import first_user
 
 
 def test_a_person_is_made_changed_let_in_and_removed(with_token, rita, vision, client) -> None:
@@ -38,6 +39,26 @@ def test_the_last_administrator_stays_one(with_token, rita) -> None:
         assert "Nobody would be left" in refused.json()["errors"][0]["message"]
     rita.refresh_from_db()
     assert rita.is_admin
+
+
+def test_nor_does_the_admin_take_the_last_administrator_away(browser, rita) -> None:
+    address = f"/admin/experiments/user/{rita.pk}/"
+    page = browser(rita).post(f"{address}change/", {"username": "rita", "role": "member", "is_active": "on"})
+    assert "Nobody would be left" in page.content.decode()
+    page = browser(rita).post(f"{address}delete/", {"post": "yes"}, follow=True)
+    assert "Nobody would be left" in page.content.decode()
+    assert not AuditEntry.objects.filter(action__contains="delete").exists(), "what was refused was not done"
+    rita.refresh_from_db()
+    assert rita.is_admin
+
+
+def test_where_nobody_administers_the_next_start_makes_somebody(max_, rita) -> None:
+    assert first_user() == rita
+    User.objects.filter(pk=rita.pk).update(is_active=False)
+    User.objects.filter(pk=max_.pk).update(username="admin")
+    made = first_user()
+    assert (made.username, made.is_admin, made.has_usable_password()) == ("admin-2", True, False)
+    assert first_user() == made
 
 
 def test_who_has_experiments_that_go_on_is_not_removed(with_token, rita, max_, make_experiment) -> None:
