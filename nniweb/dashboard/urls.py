@@ -57,4 +57,5 @@ urlpatterns = [
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/<slug:public_id>/", notifications.one_notification, name="notification"),
     path("api/docs/", api_pages.api_pages, name="api-pages"),
+    path("api/docs/redoc/", api_pages.api_reference, name="api-reference"),
 ]

@@ -15,7 +15,7 @@ if (typeof SwaggerUIBundle === "undefined") {
   SwaggerUIBundle({
     url: place.dataset.schema,
     domNode: place,
-    deepLinking: true,
+    deepLinking: false, // it would put links into buttons; Redoc has the addresses of single calls
     docExpansion: "list",
     defaultModelsExpandDepth: -1,
     displayRequestDuration: true,

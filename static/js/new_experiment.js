@@ -58,6 +58,15 @@ document.getElementById("config-file")?.addEventListener("change", (event) => {
   input.value = "";
 });
 
+// what misses its place must not take the browser away from what was typed
+for (const kind of /** @type {const} */ (["dragover", "drop"])) {
+  document.addEventListener(kind, (event) => {
+    if (event.defaultPrevented || !event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    if (kind === "drop") say("Drop an experiment file on the text, and code on the field that says so.");
+  });
+}
+
 // --- errors at their places ------------------------------------------------------------------
 
 function clearErrors() {

@@ -30,6 +30,17 @@ def test_a_call_that_changes_something_has_the_token_against_forged_requests(ser
     expect(create.locator(".live-responses-table .response-col_status").last).to_contain_text("400")
 
 
+def test_the_interface_is_described_for_reading_with_nothing_from_elsewhere(server, open_page) -> None:
+    page = open_page(server, "/api/docs/")  # what is fetched from elsewhere, or forbidden by the policy, fails the test
+    page.get_by_role("link", name="Read it (Redoc)").click()
+    page.wait_for_url("**/api/docs/redoc/")
+    reference = page.locator("#reference")
+    expect(reference.get_by_role("heading", name="Launch an experiment")).to_have_count(1)
+    reference.get_by_role("menuitem", name="experiments").first.click()
+    expect(reference.get_by_role("menuitem", name="Launch an experiment")).to_be_visible()
+    assert "unsafe" not in page.request.get(page.url).headers["content-security-policy"]
+
+
 def test_the_policy_has_no_exception_there(server, open_page) -> None:
     page = open_page(server, "/api/docs/")
     policies = [page.request.get(f"{server.url}{path}").headers["content-security-policy"]

@@ -20,6 +20,7 @@ PAGES = {
     "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
     "no such page": "/nowhere/", "sign-in": "/sign-in/",
     "account": "/account/", "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
+    "API": "/api/docs/", "API, for reading": "/api/docs/redoc/",
     **{f"experiment: {title}": "/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
        for name, title in TABS.items()},
 }
@@ -82,7 +83,8 @@ def stops_left(page: Any, count: int) -> set[int]:
     return left
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if "API" in name else ())
+                                  for name in PAGES])
 def test_a_page_can_be_read_and_used_by_everybody(server: RunningServer, open_page: Any, addresses: dict[str, str],
                                                   name: str) -> None:
     page = open_page(server, PAGES[name].format(**addresses), signed_in=name not in OF_STRANGERS)

@@ -150,6 +150,18 @@ def test_the_timeline_shows_who_runs_where_and_who_waits(server: RunningServer, 
     expect(page.page).not_to_have_url(re.compile("begin="))
     expect(one).to_have_count(1)
     expect(two).to_have_count(1)
+    chart.hover()
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -500)
+    page.keyboard.up("Control")
+    expect(page.page).to_have_url(re.compile(r"begin=.*end="))  # zoomed in, where the mouse is
+    zoomed, place = page.url, chart.bounding_box()
+    page.mouse.down()
+    page.mouse.move(place["x"] + place["width"] / 2 - 150, place["y"] + place["height"] / 2, steps=5)
+    page.mouse.up()
+    expect(page.page).not_to_have_url(zoomed)  # dragged to a later part
+    page.get_by_role("button", name="All", exact=True).click()
+    expect(page.page).not_to_have_url(re.compile("begin="))
     chart.click(position=page.wait_for_function(MIDDLE_OF_A_RUNNING_BAR).json_value())
     page.wait_for_url("**/trials/*/")
     expect(page.locator(".headline .status")).to_have_text("RUNNING")

@@ -54,3 +54,19 @@ def test_a_status_among_the_events_has_its_colour_and_other_kinds_have_none(page
         html = page(f"/experiments/{experiment.public_id}/{path}")
         assert '<span class="status RUNNING">RUNNING</span>' in html
         assert '<span class="">launched</span>' in html
+
+
+def test_events_come_in_pages_that_keep_the_filter(page: Page, make_experiment: Make) -> None:
+    experiment = make_experiment()
+    ExperimentEvent.objects.bulk_create(ExperimentEvent(
+        experiment=experiment, at=timezone.now(), kind="changed", message=f"change {number}.") for number in range(130))
+    ExperimentEvent.objects.create(experiment=experiment, at=timezone.now(), kind="launched", message="at last")
+    address = f"/experiments/{experiment.public_id}/events/"
+    first, second = (page(address, kind="changed", page=number) for number in (1, 2))
+    assert "Page 1 of 2" in first
+    assert 'rel="next" href="?kind=changed&amp;page=2"' in first
+    changes = ("change 129.", "change 30.", "change 29.", "change 0.")
+    assert [text in first for text in changes] == [True, True, False, False]
+    assert [text in second for text in changes] == [False, False, True, True]
+    assert "at last" not in first + second
+    assert 'rel="prev" href="?kind=changed&amp;page=1"' in second

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.experiments import intents
-from nniweb.experiments.models import Attempt, ClusterMetadata, Experiment, Trial, TunerEvent
+from nniweb.experiments.models import Attempt, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
 from nniweb.worker import fill_slots, observe_trials, teach_tuner
 from nniweb.worker import runner as runner_module
 from tests.nniweb.worker.conftest import Rig, report
@@ -388,10 +388,12 @@ def test_a_deleted_experiment_is_cleaned_up_on_the_platform_and_gone(rig: Rig) -
     experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
     report(rig.submitted(experiment, 1)[0], 0.1, 0.5)
     rig.until(lambda: status_of(experiment) == "DONE")
+    LogLine.objects.create(experiment=experiment, number=1, at=timezone.now(), level=20, source="worker", message="x")
     intents.delete(experiment)
     rig.until(lambda: not Experiment.objects.exists())
     assert "clean_up_experiment" in rig.service.calls
     assert not Trial.objects.exists()
+    assert not LogLine.objects.exists()
 
 
 def test_a_rounds_work_does_not_grow_with_the_history(rig: Rig) -> None:
