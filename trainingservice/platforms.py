@@ -30,6 +30,7 @@ BUILT_IN: dict[str, str] = {
     "kubeflow": "trainingservice.kubeflow.service:KubeflowTrainingService",
     "kubernetes": "trainingservice.kubernetes.service:KubernetesTrainingService",
     "local": "trainingservice.local.service:LocalTrainingService",
+    "command": "trainingservice.command.service:CommandTrainingService",
     "dlts": "trainingservice.dlts.service:DltsTrainingService",
     "openpai": "trainingservice.openpai.service:OpenPaiTrainingService",
     "remote": "trainingservice.remote.service:RemoteTrainingService",

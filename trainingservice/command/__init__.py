@@ -1,0 +1,1 @@
+"""Any scheduler that has commands to submit, ask and cancel: PBS, LSF, SGE, HTCondor and their like."""

@@ -1,0 +1,104 @@
+"""What a configuration file may say about a scheduler that is used by commands of one's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, StringConstraints, field_validator
+
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.memory_size import Megabytes
+from trainingservice.remote.config import SshLoginSettings
+
+_PATH = re.compile(r"/[^\n\r\0]*")
+#: Text for sh, not only blanks.
+Command = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+
+
+class CommandClusterSettings(ClusterSettings):
+    """The commands, where they are run, and the folder that all machines share."""
+
+    platform_name: ClassVar[str] = "command"
+
+    submit_command: Command = Field(
+        description="Hands over the script $JOB_SCRIPT under the name $JOB_NAME and prints the job's id. It may use "
+                    "$GPUS, $CPUS, $MEMORY_MB and $ARGUMENTS.")
+    status_command: Command = Field(
+        description="Prints a line for each job of $JOB_IDS that the scheduler has: id, state, and if it likes why it "
+                    "waits. With status 0 it vouches for the jobs that it does not name, too: they are gone.")
+    cancel_command: Command = Field(description="Ends the job $JOB_ID. It is not run for a trial that ends by itself.")
+    find_command: Command | None = Field(
+        default=None, description="Prints the ids of jobs named $JOB_NAME, and nothing where there is none. Without it "
+                                  "a trial fails whose submission was not answered.")
+    id_pattern: str = Field(
+        default=r"\d[\w.\[\]-]*", description="Regular expression; its first match in what submitCommand prints (its "
+                                              "first group, where it has one) is the job's id.")
+    waiting_states: tuple[str, ...] = Field(
+        default=("Q", "H", "W", "T", "PEND", "PSUSP", "WAIT", "qw", "hqw", "1", "5"),
+        description="Words by which the scheduler says that a job waits.")
+    running_states: tuple[str, ...] = Field(
+        default=("R", "E", "B", "S", "RUN", "SSUSP", "USUSP", "r", "t", "Rr", "2", "6", "7"),
+        description="Words by which it says that a job runs.")
+    ended_states: tuple[str, ...] = Field(
+        default=("C", "F", "X", "DONE", "EXIT", "ZOMBI", "Eqw", "dr", "3", "4"),
+        description="Words by which it says that a job has ended, or will never run.")
+    working_folder: str = Field(
+        description="Folder for everything of ours on a file system that all machines share, as jobs see it. It must "
+                    "be there already.")
+    mounted_here: Path | None = Field(
+        default=None, description="workingFolder as this server sees it, where that differs. With loginNode, files are "
+                                  "brought through SSH unless this is given.")
+    login_node: SshLoginSettings | None = Field(
+        default=None, description="The machine on which the commands are run, through SSH. Default: this server "
+                                  "itself, as its own user.")
+
+    def borrowed_from_the_server(self) -> str:
+        if self.login_node is None:
+            return "its own user's shell, in which the commands are run"
+        if self.login_node.password is None or self.login_node.proxy_jump is not None:
+            return "its SSH keys and settings"
+        return "its file system" if self.mounted_here is not None else ""
+
+    @field_validator("id_pattern")
+    @classmethod
+    def _is_pattern(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"expected a regular expression: {error}") from None
+        return value
+
+    @field_validator("working_folder", "mounted_here")
+    @classmethod
+    def _is_absolute(cls, value: Path | str | None) -> Path | str | None:
+        if value is not None and not _PATH.fullmatch(str(value)):
+            raise ValueError("expected an absolute path")
+        return value
+
+
+class CommandTrialOptions(TrialOptions):
+    """What one experiment asks of the scheduler."""
+
+    trial_cpu_number: int = Field(default=1, ge=1, description="CPUs of each job: $CPUS.")
+    trial_memory_size: Megabytes | None = Field(
+        default=None, ge=1, description='Memory of each job, megabytes or a size with its unit such as "8gb": '
+                                        "$MEMORY_MB, empty where it is not given.")
+    submit_arguments: str = Field(default="", description="Further words for submitCommand, such as a queue: "
+                                                          "$ARGUMENTS.")
+    prepare_command: str | None = Field(
+        default=None, description="Shell text (sh) that each job runs before anything else: module load python. A job "
+                                  "whose preparation fails does not start its trial.")
+    python_path: str | None = Field(
+        default=None, description="Folder of the python3 that runs the keeper, where it is not on the jobs' PATH.")
+    channel: Literal["auto", "http", "storage"] = Field(
+        default="auto", description="How trials report: by calling this server (http), or through workingFolder "
+                                    "(storage). auto: http where the server has an address for other machines.")
+
+    @field_validator("python_path")
+    @classmethod
+    def _is_absolute(cls, value: str | None) -> str | None:
+        if value is not None and not _PATH.fullmatch(value):
+            raise ValueError("expected an absolute path")
+        return value
