@@ -282,7 +282,7 @@ def _read_keeper(raw: Any) -> contract.KeeperDocument:
     if not isinstance(raw, Mapping):
         raise _unreadable("keeper is missing or not an object")
     version = raw.get("version")
-    if version not in VERSIONS or not _is_int(version):
+    if not _is_int(version) or version not in VERSIONS:
         raise _unreadable(f"keeper.version {str(version)[:20]} is not spoken here; "
                           f"known: {', '.join(map(str, sorted(VERSIONS)))}")
     try:

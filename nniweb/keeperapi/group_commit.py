@@ -154,6 +154,10 @@ class GroupCommit:
             return read_report(waiting.body, waiting.content_encoding, loads=orjson.loads)
         except RefusedReport as error:
             return ingest.Answer(error.status, error.document(self._installation))
+        except Exception:  # a mistake of ours that one sender found: the others in the group must not hear of it
+            logger.exception("a report of job %s cannot be read", waiting.job_name)
+            return ingest.Answer(400, {"installation": self._installation, "error": "unreadable",
+                                       "message": "The server failed to read this report."})
 
     @staticmethod
     def _answer(group: list[_Waiting], answers: list[ingest.Answer]) -> None:
