@@ -1,5 +1,6 @@
 """Logs as JSON: one object a line, with the ids of what was worked on."""
 
+import copy
 import io
 import json
 import logging
@@ -13,10 +14,10 @@ from nniweb.observability.log_ids import log_ids
 
 def logged(write: Any) -> list[dict[str, Any]]:
     """What the configured formatter and filters make of what ``write(logger)`` logs."""
-    config = logging.config.DictConfigurator(settings.LOGGING)
+    config = logging.config.DictConfigurator(copy.deepcopy(settings.LOGGING))  # it takes out of it what it reads
     handler = logging.StreamHandler(stream := io.StringIO())
-    handler.setFormatter(config.configure_formatter(settings.LOGGING["formatters"]["json"]))
-    handler.addFilter(config.configure_filter(settings.LOGGING["filters"]["ids"]))
+    handler.setFormatter(config.configure_formatter(config.config["formatters"]["json"]))
+    handler.addFilter(config.configure_filter(config.config["filters"]["ids"]))
     logger = logging.getLogger("test of logs")
     logger.propagate = False
     logger.addHandler(handler)

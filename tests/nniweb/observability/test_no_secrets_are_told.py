@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import logging
@@ -25,9 +26,9 @@ def secret() -> str:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_what_was_sealed_or_opened_is_struck_out_of_messages_and_tracebacks(form: str, secret: str) -> None:
-    config = logging.config.DictConfigurator(settings.LOGGING)
+    config = logging.config.DictConfigurator(copy.deepcopy(settings.LOGGING))  # it takes out of it what it reads
     handler = logging.StreamHandler(stream := io.StringIO())
-    handler.setFormatter(config.configure_formatter(settings.LOGGING["formatters"][form]))
+    handler.setFormatter(config.configure_formatter(config.config["formatters"][form]))
     logger = logging.getLogger("test of secrets")
     logger.propagate = False
     logger.addHandler(handler)
