@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
 from nniweb.data_folder import DataFolderLocked, ServerLock
+from nniweb.descriptors import raise_limit
 from nniweb.doors.clear_text import why_not_listen
 
 if TYPE_CHECKING:  # when running, loaded after the migration
