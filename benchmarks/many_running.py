@@ -18,6 +18,7 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -33,11 +34,44 @@ INTERVAL = 10.0
 ANSWERED, MEMORY, GROWTH = 0.99, 200.0, 1.5
 
 
+class Connection:
+    """Kept alive, and made again where it broke, as keepers do."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, path: str, body: bytes) -> tuple[int, Any]:
+        """Status and JSON of the answer; asks again where the connection breaks."""
+        while True:
+            try:
+                return await self._post(path, body)
+            except (OSError, asyncio.IncompleteReadError):
+                self.close()
+                await asyncio.sleep(0.5)
+
+    async def _post(self, path: str, body: bytes) -> tuple[int, Any]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+                     f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        status, _, fields = (await reader.readuntil(b"\r\n\r\n")).lower().partition(b"\r\n")
+        length = next(int(field.partition(b":")[2]) for field in fields.split(b"\r\n")
+                      if field.startswith(b"content-length"))
+        return int(status.split()[1]), json.loads(await reader.readexactly(length))
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
 async def keeper(port: int, name: str, begin: float, end: float, answers: list[tuple[float, float]]) -> None:
     """One simulated keeper: reports one metric each INTERVAL; notes when it asked and how long the answer took."""
     loop = asyncio.get_running_loop()
     await asyncio.sleep(begin - loop.time())
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    connection = Connection(port)
     n = 0
     while (due := begin + n * INTERVAL) < end:
         await asyncio.sleep(max(0.0, due - loop.time()))
@@ -47,16 +81,10 @@ async def keeper(port: int, name: str, begin: float, end: float, answers: list[t
                                {"n": n, "at": time.time(), "type": "metric", "kind": "PERIODICAL", "parameter_id": 0,
                                 "sequence": n, "value": "0.5"}]}).encode()
         asked = loop.time()
-        writer.write(f"POST /api/trialkeeper/v1/trials/{name}/reports HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-                     f"Authorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-        head = await reader.readuntil(b"\r\n\r\n")
-        status, _, fields = head.partition(b"\r\n")
-        length = next(int(field.partition(b":")[2]) for field in fields.lower().split(b"\r\n")
-                      if field.startswith(b"content-length"))
-        answer = json.loads(await reader.readexactly(length))
-        if b" 200 " in status and answer["accepted"] == n:
+        status, answer = await connection.post(f"/api/trialkeeper/v1/trials/{name}/reports", body)
+        if status == 200 and answer["accepted"] == n:
             answers.append((due, loop.time() - asked))
-    writer.close()
+    connection.close()
 
 
 async def all_keepers(port: int, names: list[str], seconds: float) -> list[tuple[float, float]]:

@@ -40,6 +40,7 @@ class Command(BaseCommand):
             if why_not := why_not_listen(host, allowed=settings.MAY_BE_REACHED):
                 raise CommandError(why_not)
             _port_must_be_free(host, port)
+            raise_limit()
             self._serve(lock, host, port, nni_port)
         finally:
             lock.release()
