@@ -43,7 +43,7 @@ NOTHING_TO_DO = 82
 #: Seconds between two looks at the trial's files.
 LOOK_EVERY = 0.1
 #: Seconds within which the processes of a job are signaled where a scheduler signals all of them.
-SIGNALS_APART = 0.5
+SIGNALS_APART = 1.0
 #: Seconds a keeper whose trial has ended goes on trying after SIGTERM.
 LAST_TRIES = 10.0
 

@@ -16,6 +16,7 @@ from tests.fakes.azureml_workspace import AzureMlWorkspace
 from tests.fakes.dlts_dashboard import DltsDashboard
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.openpai_cluster import OpenPaiCluster
+from tests.fakes.slurm_cluster import SlurmCluster
 from tests.fakes.ssh_machine import SshMachine
 from tests.fakes.unkind_http_proxy import UnkindHttpProxy
 from trainingservice.testing.processes import is_alive
@@ -64,6 +65,12 @@ def azureml(folder: Path, ends: ExitStack) -> Platform:
         {"REQUESTS_CA_BUNDLE": str(workspace.authority)}
 
 
+def slurm(folder: Path, ends: ExitStack) -> Platform:
+    cluster = ends.enter_context(SlurmCluster())
+    folder.mkdir()
+    return {"platform": "slurm", "workingFolder": str(folder)}, {"SLURM_CONF": str(cluster.config)}
+
+
 @pytest.fixture
 def ends(tmp_path: Path) -> Iterator[ExitStack]:
     with ExitStack() as stack:
@@ -72,7 +79,8 @@ def ends(tmp_path: Path) -> Iterator[ExitStack]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.slow
-@pytest.mark.parametrize("platform", [remote, kubernetes, openpai, dlts, azureml], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("platform", [remote, kubernetes, openpai, dlts, azureml, slurm],
+                         ids=lambda make: make.__name__)
 def test_running_trials_are_found_again_after_the_server_was_killed(
         make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack,
         platform: Callable[[Path, ExitStack], Platform]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -99,6 +100,13 @@ class SlurmCluster:
 
     def stop_controller(self) -> None:
         self._end("slurmctld")
+
+    def freeze_controller(self) -> None:
+        """It takes connections and what is sent, and answers nothing until ``thaw_controller``."""
+        self._processes["slurmctld"].send_signal(signal.SIGSTOP)
+
+    def thaw_controller(self) -> None:
+        self._processes["slurmctld"].send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         try:

@@ -33,7 +33,7 @@ def rehearse_cluster(slurm: SlurmCommands, settings: SlurmClusterSettings, stora
     """All findings, good ones too. ``options``: of the experiment that is to be launched."""
     findings: list[RehearsalFinding] = []
     try:
-        for finding in _cluster(slurm, options or SlurmTrialOptions(), QUICK if quick else PATIENT):
+        for finding in _cluster(slurm, options or SlurmTrialOptions(), quick):
             findings.append(finding)  # noqa: PERF402  those before an error count
         findings += rehearse_storage(storage)
         if not quick and not any(finding.blocks for finding in findings):
@@ -43,7 +43,8 @@ def rehearse_cluster(slurm: SlurmCommands, settings: SlurmClusterSettings, stora
     return findings
 
 
-def _cluster(slurm: SlurmCommands, options: SlurmTrialOptions, timeout: float) -> Iterator[RehearsalFinding]:
+def _cluster(slurm: SlurmCommands, options: SlurmTrialOptions, quick: bool) -> Iterator[RehearsalFinding]:
+    timeout = QUICK if quick else PATIENT
     version = slurm.version(timeout)
     slurm.ping(timeout)
     yield RehearsalFinding("connection", True, f"Slurm answers on {slurm.host.name} ({version}); jobs are those of "
@@ -54,7 +55,7 @@ def _cluster(slurm: SlurmCommands, options: SlurmTrialOptions, timeout: float) -
         yield RehearsalFinding("rights", False, str(error))
     else:
         yield RehearsalFinding("rights", True, "Slurm takes jobs such as this experiment's.")
-    if timeout == QUICK:
+    if quick:
         return
     slurm.accounts(["1"])
     wait = slurm.setting("KillWait")

@@ -101,6 +101,9 @@ def with_last_word(seen: Observation, told: Observation | None) -> Observation:
         return seen
     told = replace(told, machine=seen.machine, platform_state=seen.platform_state,
                    start_time=told.start_time or seen.start_time, end_time=told.end_time or seen.end_time)
+    if seen.status is TrialJobStatus.SYS_CANCELED and told.status is TrialJobStatus.FAILED and told.exit_code is None:
+        # the signal that ended its job met the trial first
+        return replace(told, status=seen.status, message=seen.message, cause=seen.cause, ended_by_itself=False)
     if told.status is TrialJobStatus.SUCCEEDED or not seen.cause:
         was_stopped = told.status is TrialJobStatus.SYS_CANCELED and seen.status is TrialJobStatus.SYS_CANCELED
         return replace(told, message=seen.message) if was_stopped else told

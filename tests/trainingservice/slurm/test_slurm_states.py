@@ -137,6 +137,11 @@ def test_a_scancel_by_somebody_else_says_so():
     assert "somebody else" in (seen.message or "")
 
 
+def test_a_trial_that_met_the_signal_before_its_keeper_was_canceled_all_the_same():
+    seen = with_last_word(observed(row_in("CANCELLED")), told(TrialJobStatus.FAILED, ended_by_itself=True))
+    assert (seen.status, seen.ended_by_itself) == (TrialJobStatus.SYS_CANCELED, False)
+
+
 def test_without_a_last_word_slurm_s_own_stays():
     seen = observed(row_in("FAILED", exit_code=69))
     assert with_last_word(seen, None) == replace(seen)
