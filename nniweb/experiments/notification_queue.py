@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from nniweb.experiments.exact_text import printable
-from nniweb.experiments.models import NotificationDelivery
+from nniweb.experiments.models import NotificationDelivery, NotificationRule
 from nniweb.experiments.models.notification import DeliveryState
 
 #: How long one try may take, in seconds, and how long the others leave a claimed message alone.
@@ -27,6 +27,8 @@ LONGEST_ASKED_PAUSE = 3600
 KEPT_TRIES, LONGEST_ANSWER = 10, 500
 #: How long ended messages are kept for looking at.
 KEEP_ENDED = timedelta(days=30)
+#: Why a message of a rule that is off is withdrawn.
+SWITCHED_OFF = "The notification was switched off."
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def note_try(delivery: NotificationDelivery, worker_id: str, outcome: Try, at: d
                               "claimed_until": None}
     if outcome.delivered:
         fields |= {"state": DeliveryState.DELIVERED, "ended_at": at, "message": ""}
+    elif not NotificationRule.objects.filter(pk=delivery.rule_id, enabled=True).exists():
+        fields |= {"state": DeliveryState.WITHDRAWN, "ended_at": at, "message": SWITCHED_OFF}
     elif outcome.hopeless or delivery.try_count >= len(PAUSES):
         why = "" if outcome.hopeless else f"It was tried {delivery.try_count + 1} times. "
         fields |= {"state": DeliveryState.GIVEN_UP, "ended_at": at, "message": printable(why + outcome.answer)}

@@ -13,6 +13,7 @@ from nniweb.experiments import audit, notifications
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
+from nniweb.experiments.notification_queue import SWITCHED_OFF
 from nniweb.experiments.sealing import seal
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
@@ -45,7 +46,7 @@ def change_rule(rule: NotificationRule, wish: Mapping[str, Any]) -> None:
         audit.record("notification.change", rule, rule.owner, to=rule.shown_url, changed=sorted(wish))
         if not rule.enabled:
             rule.deliveries.filter(state=DeliveryState.WAITING, claimed_until=None).update(
-                state=DeliveryState.WITHDRAWN, ended_at=timezone.now(), message="The notification was switched off.")
+                state=DeliveryState.WITHDRAWN, ended_at=timezone.now(), message=SWITCHED_OFF)
 
 
 def delete_rule(rule: NotificationRule) -> None:

@@ -15,7 +15,15 @@ from django.utils import timezone
 from nniweb.experiments.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.models import NotificationDelivery
 from nniweb.experiments.models.notification import Channel
-from nniweb.experiments.notification_queue import SEND_SECONDS, Try, claim, forget_ended, note_try, withdraw
+from nniweb.experiments.notification_queue import (
+    SEND_SECONDS,
+    SWITCHED_OFF,
+    Try,
+    claim,
+    forget_ended,
+    note_try,
+    withdraw,
+)
 from nniweb.experiments.sealing import CannotOpen, unseal
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
@@ -131,7 +139,7 @@ def reason_not_to_send(delivery: NotificationDelivery) -> str:
     if not owner.is_active:
         return "The account was closed."
     if not delivery.rule.enabled:
-        return "The notification was switched off."
+        return SWITCHED_OFF
     experiment = delivery.experiment
     if experiment is not None and experiment.deleted_at is None and not visible_experiments(owner).filter(
             pk=experiment.pk).exists():

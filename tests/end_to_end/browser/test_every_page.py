@@ -19,6 +19,7 @@ PAGES = {
     "new experiment, field by field": "/new/?way=fields", "new experiment, from a template": "/new/?template=sketch",
     "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
     "no such page": "/nowhere/", "sign-in": "/sign-in/",
+    "notifications": "/notifications/", "notification": "/notifications/{rule}/",
     "account": "/account/", "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
     "API": "/api/docs/", "API, for reading": "/api/docs/redoc/",
     **{f"experiment: {title}": "/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
@@ -47,7 +48,8 @@ def addresses(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -
 
     rows = server.wait_until(wanted, what="one trial succeeded, one failed, one runs")
     cluster = server.get("clusters/")["results"][0]["id"]
-    yield {"experiment": trials.experiment, "trial": rows[0]["id"], "cluster": cluster}
+    rule = server.post("notifications/", {"channel": "webhook", "url": "https://hook.example/", "enabled": False})
+    yield {"experiment": trials.experiment, "trial": rows[0]["id"], "cluster": cluster, "rule": rule["id"]}
     trials.tell(2, "end")
 
 

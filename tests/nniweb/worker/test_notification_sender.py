@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
 from nniweb.experiments.notification_queue import CLAIM_SECONDS, PAUSES, claim, forget_ended
-from nniweb.experiments.notification_rules import create_rule, send_again, send_test
+from nniweb.experiments.notification_rules import change_rule, create_rule, send_again, send_test
 from nniweb.experiments.transitions import move_experiment
 from nniweb.experiments.webhook_address import read_webhook_url
 from nniweb.mail_settings import mail_settings
@@ -296,6 +296,19 @@ def test_a_long_answer_is_cut_and_no_log_has_a_secret(rule: NotificationRule, re
     assert SECRET not in caplog.text
     assert "key=k" not in caplog.text
     assert "key=k" not in repr(rule) + str(rule) + repr(delivery)
+
+
+def test_what_is_switched_off_while_it_is_being_sent_is_not_tried_again(rule: NotificationRule,
+                                                                      receiver: WebhookReceiver) -> None:
+    receiver.script(Answer(500, "busy"))
+    send_test(rule)
+    [delivery] = claim("worker", 10, ())
+    change_rule(rule, {"enabled": False})
+    delivery.rule.enabled = True  # as it was when the worker looked
+    NotificationSender("worker").send_one(delivery)
+    assert len(receiver.requests) == 1
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.message) == ("withdrawn", "The notification was switched off.")
 
 
 def test_who_may_not_see_it_any_more_is_not_told(admin: User, receiver: WebhookReceiver,
