@@ -18,6 +18,9 @@ from trainingservice.remote.sftp_disk import SftpDisk
 from trainingservice.submit_host.disk import Disk
 from trainingservice.submit_host.host import TIMEOUT, Finished, NotRun, Unanswered
 
+#: Seconds for each step of making a connection, where the caller is not in more of a hurry.
+CONNECT_TIMEOUT = 15.0
+
 
 class LoginNode:
     """One connection, made when it is needed and made anew when it broke; after a failure not at once."""
@@ -41,8 +44,11 @@ class LoginNode:
         connection = self._connection
         return connection.note if connection is not None else ""
 
-    def connection(self) -> Connection:
-        """The living connection. Raises MachineProblem with the reason why there is none, at once between two tries."""
+    def connection(self, timeout: float = CONNECT_TIMEOUT) -> Connection:
+        """The living connection. Raises MachineProblem with the reason why there is none, at once between two tries.
+
+        ``timeout``: seconds for each step of making one.
+        """
         with self._lock:
             if self._closed:
                 raise MachineProblem(f"The connection to {self.name} was closed.")
@@ -54,7 +60,7 @@ class LoginNode:
                 self._connection.close()
                 self._connection = None
             try:
-                self._connection = connect(self._settings, self._keys)
+                self._connection = connect(self._settings, self._keys, timeout)
             except Exception as error:
                 self._problem = as_problem(error, self.name)
                 pauses = RECONNECT_AFTER_REFUSAL if self._problem.needs_person else RECONNECT
@@ -68,7 +74,8 @@ class LoginNode:
         line = command if isinstance(command, str) else shlex.join(command)
         try:
             # whichever shell the user has there, the text is sh's
-            status, output, errors = self.connection().run(f"exec /bin/sh -c {shlex.quote(line)}", text, timeout)
+            connection = self.connection(min(timeout, CONNECT_TIMEOUT))
+            status, output, errors = connection.run(f"exec /bin/sh -c {shlex.quote(line)}", text, timeout)
         except SessionBroke as error:
             raise Unanswered(str(error)) from error
         except MachineProblem as error:

@@ -26,6 +26,10 @@ _NOTHING_TO_CANCEL = ("invalid job id", "already completing or completed", "alre
                       "can not be altered now", "job is pending", "not running")
 
 
+class NoProgram(TemporaryError):
+    """A command of Slurm is not there: a person has to install it, or to say where it is."""
+
+
 class SlurmCommands:
     """All methods may be called from any thread. Raise TemporaryError with a sentence where Slurm cannot be asked."""
 
@@ -154,8 +158,7 @@ class SlurmCommands:
             raise TemporaryError(f"Slurm does not answer on {self.host.name}: {done.said}")
         return done
 
-    def _no_program(self, name: str) -> TemporaryError:
+    def _no_program(self, name: str) -> NoProgram:
         where = f"in {self._folder} on {self.host.name}" if self._folder else f"on the PATH of {self.host.name}"
-        return TemporaryError(f"There is no command {name} {where}. Install Slurm's client programs there, give "
-                              "loginNode a machine that has them, or name their folder in programFolder.",
-                              retry_after=60.0)
+        return NoProgram(f"There is no command {name} {where}. Install Slurm's client programs there, give loginNode a "
+                         "machine that has them, or name their folder in programFolder.", retry_after=60.0)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: For squeue --Format: each field as long as it is, with a bar behind it. The reason is last, it may be any text.
-QUEUE_FORMAT = "JobID:|,State:|,RestartCnt:|,exit_code:|,StartTime:|,EndTime:|,NodeList:|,Name:|,Reason:|"
+#: For squeue --Format: fields with a bar behind each, so wide that nothing is cut off (some versions cut at 20
+#: characters otherwise). The reason is last, it may be any text.
+QUEUE_FORMAT = ("JobID:24|,State:24|,RestartCnt:12|,exit_code:16|,StartTime:24|,EndTime:24|,NodeList:64|,Name:64|,"
+                "Reason:160|")
 #: For sacct --parsable2 --format.
 ACCOUNT_FORMAT = "JobIDRaw,State,ExitCode,Start,End,NodeList,JobName"
 
@@ -37,7 +39,7 @@ def queue_rows(text: str) -> list[JobRow]:
             continue
         job_id, state, restarts, status, start, end, nodes, name, reason = (part.strip() for part in parts)
         code, signal = _wait_status(status)
-        rows.append(JobRow(job_id, _state(state), name, reason.rstrip("|"), _number(restarts), code, signal,
+        rows.append(JobRow(job_id, _state(state), name, reason.rstrip("| "), _number(restarts), code, signal,
                            _seconds(start), _seconds(end), _node(nodes)))
     return rows
 

@@ -12,7 +12,7 @@ from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.reach_probe import PROBE, PROBED_PATH
 from trainingservice.shared_folder import TOP, SharedFolder
-from trainingservice.slurm.commands import SlurmCommands
+from trainingservice.slurm.commands import NoProgram, SlurmCommands
 from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
 from trainingservice.slurm.job_script import lines_of_options, prepared, sbatch_options
 from trainingservice.slurm.states import observed
@@ -39,7 +39,11 @@ def rehearse_cluster(slurm: SlurmCommands, settings: SlurmClusterSettings, stora
         if not quick and not any(finding.blocks for finding in findings):
             findings += _with_a_job(slurm, settings, storage, options or SlurmTrialOptions(), public_urls())
     except TrainingServiceError as error:
-        findings.append(RehearsalFinding("connection", False, str(error), temporary=isinstance(error, TemporaryError)))
+        # of a login node: "login" or "host_key" where that is what fails, and whether somebody has to mend it
+        check = str(getattr(error.__cause__, "check", "connection"))
+        lasts = isinstance(error, NoProgram) or getattr(error.__cause__, "needs_person", False)
+        findings.append(RehearsalFinding(check, False, str(error),
+                                         temporary=isinstance(error, TemporaryError) and not lasts))
     return findings
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fakes.ssh_machine import SshMachine
+from trainingservice.base import ServiceContext
 from trainingservice.slurm import rehearsal
-from trainingservice.slurm.config import SlurmTrialOptions
+from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
 from trainingservice.slurm.service import SlurmTrainingService
 
 
@@ -26,11 +28,12 @@ def rehearse(bench, monkeypatch):
 
 
 def test_before_a_launch_nothing_is_started_and_all_is_well(rehearse, cluster):
+    before = cluster.command("squeue", "-h", "--states=all", "-o", "%A")
     found = rehearse()
     assert all(finding.ok for finding in found.values())
     assert {"connection", "rights", "folder"} <= set(found)
     assert "user root" in found["connection"].message
-    assert cluster.command("squeue", "-h", "--states=all") == ""
+    assert cluster.command("squeue", "-h", "--states=all", "-o", "%A") == before
 
 
 def test_what_slurm_would_not_take_is_told_in_its_words(rehearse):
@@ -47,8 +50,20 @@ def test_a_folder_that_is_not_there_is_named(rehearse):
 
 def test_programs_that_are_not_there_are_named(rehearse):
     finding = rehearse(program_folder="/opt/no-slurm")["connection"]
-    assert not finding.ok
+    assert finding.blocks
     assert "There is no command sbatch in /opt/no-slurm" in finding.message
+
+
+def test_a_login_node_that_is_not_the_one_that_was_meant_blocks_a_launch(tmp_path):
+    with SshMachine(tmp_path / "login") as machine:
+        login = machine.login().model_copy(update={"host_key": f"SHA256:{'A' * 43}"})
+        service = SlurmTrainingService(SlurmClusterSettings(working_folder="/home/ada/nniweb", login_node=login),
+                                       ServiceContext(cluster_id="test", state_folder=tmp_path / "state"))
+        try:
+            [finding] = service.rehearse()
+        finally:
+            service.close()
+    assert (finding.check, finding.blocks) == ("host_key", True)
 
 
 @pytest.mark.slow
