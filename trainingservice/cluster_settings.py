@@ -82,6 +82,10 @@ class TrialOptions(SettingsModel):
         """Whether each trial has a copy of the code although the platform would let it run in the folder itself."""
         return False
 
+    def gpus_of_a_trial(self, gpu_number: int | None) -> int:
+        """How many GPUs one trial asks for in all, where trialGpuNumber is ``gpu_number``."""
+        return gpu_number or 0
+
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         """Of a file with sharedStorage: what to write instead where jobs will certainly have nothing at its
         remoteMountPoint, a sentence; "" where they have it, or may."""

@@ -29,6 +29,7 @@ from trainingservice.errors import TemporaryError, TrainingServiceError, Unknown
 from trainingservice.job_record import JobRecord, Observation, Stage
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -396,11 +397,17 @@ class PollingTrainingService(TrainingService):
         return min(60.0, max(0.0, min(due, default=float("inf")) - self._monotonic()))
 
     def _drain_queue(self) -> None:
-        """Try each job of the queue that is due once; those that were tried longest ago first."""
+        """Try each job of the queue that is due once. The experiment with the fewest jobs on the platform goes first,
+        counted anew after each start; of one experiment those that were tried longest ago.
+        """
         now = self._monotonic()
         with self._lock:
             due = [record for record in self._jobs.values() if record.stage is Stage.QUEUED and record.next_try <= now]
-        for record in sorted(due, key=lambda record: record.tried_at):  # stable: then by submission
+            turns: Turns[JobRecord] = Turns(record.detail.form.experiment_id for record in self._jobs.values()
+                                            if record.stage in (Stage.STARTING, Stage.SUBMITTED))
+        for waiting in sorted(due, key=lambda record: record.tried_at):  # stable: then by submission
+            turns.add(waiting.detail.form.experiment_id, waiting)
+        while (record := turns.next()) is not None:
             with self._lock:
                 if self._closed.is_set() or self._no_start_before > self._monotonic():
                     return
@@ -408,6 +415,8 @@ class PollingTrainingService(TrainingService):
                     continue
                 record.stage = Stage.STARTING
             self._start(record)
+            if record.stage is Stage.SUBMITTED:
+                turns.started(record.detail.form.experiment_id)
             if any(other.stop_due is not None for other in list(self._jobs.values())):
                 self._carry_out_stops()  # a long queue does not hold back a cancel
 

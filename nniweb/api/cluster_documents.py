@@ -70,6 +70,9 @@ class ClusterSerializer(serializers.Serializer[Any]):
     is_private = serializers.BooleanField(help_text="For its owner alone.")
     pinned_host = serializers.CharField(help_text="The only host whose worker drives it; \"\" for any.")
     enabled = serializers.BooleanField()
+    max_trials = serializers.IntegerField(
+        allow_null=True, help_text="Trials at a time, of all its experiments together, which take turns; null: no "
+                                   "limit of this server's.")
     health = serializers.ChoiceField(choices=Cluster.Health.choices)
     message = serializers.CharField()
     machines = MachineSerializer(many=True)
@@ -117,6 +120,9 @@ class ClusterChangesSerializer(StrictSerializer):
     name = ClusterNameField(required=False)
     settings = serializers.DictField(required=False)
     enabled = serializers.BooleanField(required=False)
+    max_trials = serializers.IntegerField(
+        required=False, allow_null=True, min_value=0, max_value=2**31 - 1,
+        help_text="Trials at a time, of all its experiments together, which take turns; null: no limit.")
     group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, required=False)
     owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False,
                                          help_text="For administrators.")

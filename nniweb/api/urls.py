@@ -24,6 +24,7 @@ from nniweb.api import (
     notifications,
     parameter_analysis,
     platforms,
+    quotas,
     schema,  # noqa: F401  # importing it is what makes it known
     tokens,
     trial_attempts,
@@ -109,6 +110,8 @@ urlpatterns = [
     path("users/<int:user_id>/actions/sign-in-link/", users.UserSignInLinkView.as_view()),
     path("groups/", groups.GroupsView.as_view()),
     path("groups/<int:group_id>/", groups.GroupView.as_view()),
+    path("quotas/", quotas.QuotasView.as_view()),
+    path("quotas/<int:quota_id>/", quotas.QuotaView.as_view()),
     path("audit/", audit_log.AuditView.as_view()),
     path("workers/", workers.WorkersView.as_view()),
     re_path("", NothingHereView.as_view()),

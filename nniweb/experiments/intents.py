@@ -19,6 +19,7 @@ from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
+from nniweb.experiments.quotas import why_no_experiment_more
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.transitions import end_unsubmitted, move_experiment, want_of_trials
@@ -75,6 +76,7 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
         if experiment.is_finished and (reason := limit_reached(experiment, now)) \
                 and not Trial.objects.unfinished().filter(experiment=experiment).exists():
             raise Refused(f"{reason} Raise the limit, then the experiment goes on by itself.")
+        _must_have_room(experiment)
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
@@ -148,6 +150,7 @@ def change(experiment: Experiment, changes: dict[str, Any], actor: User | None =
         resting = (ExperimentStatus.DONE, ExperimentStatus.NO_MORE_TRIAL)
         if experiment.status in resting and experiment.target == ExperimentTarget.RUN \
                 and not limit_reached(experiment, now):
+            _must_have_room(experiment)
             move_experiment(experiment, ExperimentStatus.RUNNING, now, message="", actor=actor)
         return experiment
 
@@ -168,6 +171,8 @@ def share(experiment: Experiment, group: Group | None, actor: User | None = None
     with transaction.atomic():
         experiment, _ = _locked(experiment)
         if experiment.group != group:
+            if group is not None and not experiment.is_finished and (reason := why_no_experiment_more(None, group)):
+                raise Refused(reason, "group")
             Experiment.objects.filter(pk=experiment.pk).update(group=group)
             _note(experiment, timezone.now(), "shared", f"With {group.name}." if group else "With nobody.", actor)
             audit.record("experiment.share", experiment, actor, group=group.name if group else None)
@@ -224,6 +229,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         _must_take_trials(experiment)
         if reason := limit_reached(experiment, now):
             raise Refused(f"{reason} Raise the limit before submitting another trial.")
+        _must_have_room(experiment)
         trial = Trial.objects.create(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
@@ -235,6 +241,12 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
         audit.record("trial.rerun" if rerun_of else "trial.submit", trial, actor, experiment=experiment.public_id)
         return trial
+
+
+def _must_have_room(experiment: Experiment) -> None:
+    """One that has ended goes on only where quotas allow one more."""
+    if experiment.is_finished and (reason := why_no_experiment_more(experiment.owner, experiment.group)):
+        raise Refused(reason)
 
 
 def _must_take_trials(experiment: Experiment) -> None:
@@ -328,6 +340,7 @@ def rerun_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User |
 
 def _must_take_reruns(experiment: Experiment) -> None:
     _must_take_trials(experiment)
+    _must_have_room(experiment)
     now = timezone.now()
     if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
         raise Refused(f"{limit_reached(experiment, now)} Raise the limit before submitting another trial.")

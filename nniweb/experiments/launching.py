@@ -24,6 +24,7 @@ from nniweb.experiments.git_source import GitSource
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.quotas import why_no_experiment_more, why_not_so_many_gpus
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.sealing import seal
 from nniweb.experiments.service_factory import build_service, state_folder
@@ -98,6 +99,8 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     platform = load_platform(found.platform if found else _section(settings).platform)
     options = _options(settings, platform)
     may_use(platform, options, owner)
+    with transaction.atomic():
+        _check_quotas(options, settings, owner)
     _may_run_in_the_server(settings, owner)
     _way_home(platform, settings, found)
     section = None if found else _section(settings)
@@ -122,6 +125,7 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) -
     checked = check(parsed, owner, code)
     archive = _keep_code(checked.platform, checked.options, parsed.settings, code)
     with transaction.atomic():
+        _check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
         cluster = _stored(checked, owner)
         return _create(parsed, owner, cluster, checked.options, code, archive)
 
@@ -164,6 +168,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         failed_trials=dict(settings.failed_trials),
         trial_options=without_secrets(options),
         trial_gpu_number=settings.trial_gpu_number,
+        gpus_of_a_trial=options.gpus_of_a_trial(settings.trial_gpu_number),
         code_folder="" if code or settings.trial_code_directory is None else str(settings.trial_code_directory),
         code=archive, code_git=code.source.document() if isinstance(code, GitCode) else None,
         code_git_token=seal(code.token) if isinstance(code, GitCode) and code.token else None,
@@ -352,6 +357,15 @@ def _code_size(platform: type[TrainingService], options: TrialOptions, settings:
     except TrainingServiceError as error:
         raise Refused(str(error), "trialCodeDirectory") from None
     return CodeSize(len(files), sum(entry.size for entry in files))
+
+
+def _check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User) -> None:
+    """Whether quotas leave room for one more experiment. In a transaction. Raises Refused."""
+    group = _group_of(owner)
+    if reason := why_no_experiment_more(owner, group):
+        raise Refused(reason)
+    if reason := why_not_so_many_gpus(owner, group, options.gpus_of_a_trial(settings.trial_gpu_number)):
+        raise Refused(reason, "trialGpuNumber")
 
 
 def _keep_code(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings,

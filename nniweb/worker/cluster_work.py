@@ -10,6 +10,7 @@ from django.utils import timezone
 from nniweb.worker.fetch_code import CodeFetches
 from nniweb.worker.lease import Lease
 from nniweb.worker.service_host import ServiceHost
+from nniweb.worker.shares import Shares
 from nniweb.worker.tuner_desk import TunerDesk
 from trainingservice.base import TrainingService
 
@@ -36,6 +37,8 @@ class ClusterWork:
     fetches: CodeFetches
     now: Callable[[], datetime] = timezone.now
     monotonic: Callable[[], float] = time.monotonic
+    #: Who may start how much, as this round knows it; None until it is asked.
+    shares: Shares | None = None
     #: Attempts whose submission is under way (primary keys).
     submitting: set[int] = field(default_factory=set)
     #: Attempt -> monotonic time before which it is not submitted again.

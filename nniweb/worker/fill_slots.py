@@ -26,6 +26,7 @@ from nniweb.experiments.tuner_events import append_events
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.log_words import trials_in_words
+from nniweb.worker.shares import STARTING, Shares, room_now
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
@@ -35,8 +36,6 @@ logger = ExperimentLogger(__name__)
 
 #: New trials asked for and made in one go: keeps transactions short where concurrency is large.
 MOST_AT_ONCE = 50
-#: Experiments in these go on: waiting trials are handed over. In all others nothing is started.
-STARTING = (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.NO_MORE_TRIAL)
 #: How a trial begins to say that its experiment keeps it waiting.
 HELD = "The experiment is"
 #: Pauses before an attempt is submitted again, in seconds.
@@ -54,15 +53,37 @@ def fill_slots(work: ClusterWork, experiment: Experiment) -> None:
         _set_message(work, experiment, "")  # the platform is back
     starts = experiment.target == ExperimentTarget.RUN and experiment.status in STARTING
     if starts:
-        free = experiment.trial_concurrency - _occupied(experiment)
-        if free > 0:
-            free -= _start_waiting(work, experiment, min(free, MOST_AT_ONCE))
-        if free > 0 and experiment.status == ExperimentStatus.RUNNING:
-            # one that ended since the step before: what is asked next shall follow from its result, too
-            free -= Trial.objects.not_taught().filter(experiment=experiment).count()
-        if free > 0 and experiment.status == ExperimentStatus.RUNNING:
-            _ask(work, experiment, free)
+        _start_what_may(work, experiment)
     _submit(work, experiment, starts)
+
+
+def _start_what_may(work: ClusterWork, experiment: Experiment) -> None:
+    free = experiment.trial_concurrency - _occupied(experiment)
+    if free <= 0:
+        return
+    if work.shares is None:
+        work.shares = Shares.of_round(experiment.cluster)
+    room = work.shares.room(experiment, free)
+    started = _start_waiting(work, experiment, min(room.count, MOST_AT_ONCE))
+    more = room.count - started
+    if room.reason:
+        # one trial may wait for room, so that it can say for what; more would be asked for before earlier results
+        more += not _say_what_they_wait_for(work, experiment, room.reason)
+    if experiment.status == ExperimentStatus.RUNNING and more > 0:
+        # one that ended since the step before: what is asked next shall follow from its result, too
+        more -= Trial.objects.not_taught().filter(experiment=experiment).count()
+        if more > 0:
+            _ask(work, experiment, more)
+
+
+def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: str) -> bool:
+    """Have the trials that wait say so. Whether there are any."""
+    messages = set(_waiting(experiment).values_list("message", flat=True).distinct())
+    if messages - {reason}:
+        with work.lease.transaction():
+            pks = list(_waiting(experiment).exclude(message=reason).values_list("pk", flat=True))
+            Trial.objects.filter(pk__in=pks).update(message=reason, revision=next_revision(experiment.pk))
+    return bool(messages)
 
 
 def _occupied(experiment: Experiment) -> int:
@@ -77,15 +98,25 @@ def _waiting(experiment: Experiment) -> Any:
 
 
 def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
-    """Trials people queued come first, in their order."""
+    """Trials people queued come first, in their order; and those that waited for room."""
+    if most <= 0:
+        return 0
     trials = list(_waiting(experiment).order_by("sequence_id")[:most])
     if trials:
         with work.lease.transaction():
             revision = next_revision(experiment.pk)
+            trials = trials[:room_now(experiment, len(trials)).count]
             Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(message="", revision=revision)
             _make_attempts(work, trials)
+        _note_started(work, experiment, len(trials))
+    if trials:
         logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
     return len(trials)
+
+
+def _note_started(work: ClusterWork, experiment: Experiment, number: int) -> None:
+    if work.shares is not None:
+        work.shares.started(experiment, number)
 
 
 def _make_attempts(work: ClusterWork, trials: Sequence[Trial]) -> None:
@@ -114,7 +145,7 @@ def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[st
     now = work.now()
     with work.lease.transaction():
         revision = next_revision(experiment_pk)
-        experiment = Experiment.objects.defer("config", "config_text").get(pk=experiment_pk)
+        experiment = Experiment.objects.defer("config", "config_text").select_related("cluster").get(pk=experiment_pk)
         if experiment.status != ExperimentStatus.RUNNING or experiment.target != ExperimentTarget.RUN:
             work.tuners.forget(experiment_pk)  # it counts these as asked: it is rebuilt from the events when needed
             return
@@ -123,10 +154,12 @@ def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[st
             if room < len(parameters):
                 parameters = parameters[:room]
                 work.tuners.forget(experiment_pk)
+        may_start = room_now(experiment, len(parameters))
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
         trials = Trial.objects.bulk_create(
             Trial(experiment=experiment, sequence_id=first_sequence + index, ask_number=first_ask + index,
-                  created_at=now, revision=revision) for index in range(len(parameters)))
+                  created_at=now, revision=revision, message="" if index < may_start.count else may_start.reason)
+            for index in range(len(parameters)))
         TrialParameters.objects.bulk_create(
             TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number, value=value)
             for trial, value in zip(trials, parameters, strict=True))
@@ -135,10 +168,11 @@ def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[st
                                    for index, value in enumerate(parameters)], now)
         Experiment.objects.filter(pk=experiment_pk).update(
             next_sequence_id=first_sequence + len(parameters), next_ask=first_ask + len(parameters))
-        _make_attempts(work, trials)
+        _make_attempts(work, trials[:may_start.count])
         if exhausted:
             move_experiment(experiment, ExperimentStatus.TUNER_NO_MORE_TRIAL, now,
                             message="The tuner has no further parameters to try.")
+    _note_started(work, experiment, min(may_start.count, len(trials)))
     work.tuners.recorded(experiment_pk, len(trials))
     if trials:
         logger.info("the tuner proposed %s", trials_in_words([trial.sequence_id for trial in trials]))

@@ -132,6 +132,7 @@ class ClusterRunner:
     def round(self, only: set[int] | None = None) -> None:
         """One round over the cluster's experiments (``only``: those with these primary keys)."""
         work = self.work
+        work.shares = None
         work.host.look_after()
         work.host.collect()
         work.tuners.collect()

@@ -161,6 +161,12 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
         except ValueError:  # the template cannot be read: said by the check before a launch
             return self
 
+    def gpus_of_a_trial(self, gpu_number: int | None) -> int:
+        try:
+            return super().gpus_of_a_trial(gpu_number)
+        except ValueError:  # the template cannot be read: said by the check before a launch
+            return gpu_number or 0
+
     def own_command(self) -> str:
         try:
             return super().own_command()

@@ -193,6 +193,10 @@ class KubernetesTrialOptions(TrialOptions):
         reporting = next(iter(self.roles().values()), None)
         return (reporting.command or "") if reporting is not None else ""
 
+    def gpus_of_a_trial(self, gpu_number: int | None) -> int:
+        of_a_pod = [(role.replicas, role.gpu_number) for role in self.roles().values()]
+        return sum(pods * (gpu_number or 0 if gpus is None else gpus) for pods, gpus in of_a_pod)
+
     def with_gpus(self, gpu_number: int | None) -> Self:
         return self.model_copy(update={name: _filled(getattr(self, name), gpu_number)
                                        for name in type(self).model_fields})

@@ -33,7 +33,7 @@ class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Cluster
-        fields = ["name", "platform", "settings", "owner", "group", "is_private", "enabled"]
+        fields = ["name", "platform", "settings", "owner", "group", "is_private", "enabled", "max_trials"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -59,7 +59,7 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
               "public_id", "settings_revision", "created_at"]
 
     def get_fieldsets(self, request: HttpRequest, obj: Cluster | None = None) -> Any:
-        own = [(None, {"fields": ["name", "platform", "enabled", "settings"]}),
+        own = [(None, {"fields": ["name", "platform", "enabled", "max_trials", "settings"]}),
                ("For whom", {"fields": ["is_private", "owner", "group"]})]
         return [*own, ("State", {"fields": self._STATE})] if obj else own
 
@@ -107,8 +107,8 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
             made = clusters.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=owner,
                                            is_private=wish["is_private"], group=wish["group"],
                                            host=socket.gethostname())
-            if not wish["enabled"]:
-                clusters.change_cluster(made, {"enabled": False})
+            if not wish["enabled"] or wish["max_trials"] is not None:
+                clusters.change_cluster(made, {"enabled": wish["enabled"], "max_trials": wish["max_trials"]})
             obj.pk, obj.public_id, obj.settings = made.pk, made.public_id, made.settings
             return
         if "settings" in form.changed_data:

@@ -6,13 +6,14 @@ from .cluster import Cluster, ClusterMetadata, Machine
 from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
+from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .trial import Attempt, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment",
-    "ExperimentEvent", "LogLine", "Machine", "Metric", "NotificationDelivery", "NotificationRule",
+    "ExperimentEvent", "LogLine", "Machine", "Metric", "NotificationDelivery", "NotificationRule", "Quota",
     "ResourceReading", "SignInLink", "SingleSignOnIdentity", "Trial", "TrialEvent", "TrialFile", "TrialOutput",
     "TrialParameters", "TunerEvent", "User", "Worker",
 ]

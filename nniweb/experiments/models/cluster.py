@@ -28,6 +28,10 @@ class Cluster(models.Model):
     #: Only a worker on this host may drive it ("" = any).
     pinned_host = models.CharField(max_length=255, blank=True)
     enabled = models.BooleanField(default=True)
+    #: None: as many as its experiments' own limits allow.
+    max_trials = models.PositiveIntegerField(
+        "trials at a time", null=True, blank=True,
+        help_text="Of all experiments together, which then take turns. Empty: no limit of this server's.")
     created_at = models.DateTimeField(auto_now_add=True)
     #: Grows with each change of settings or metadata, so that the host notices.
     settings_revision = models.PositiveIntegerField(default=0, editable=False)

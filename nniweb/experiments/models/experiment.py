@@ -84,6 +84,8 @@ class Experiment(models.Model):
     trial_command = models.TextField()
     trial_options = models.JSONField(default=dict)
     trial_gpu_number = models.PositiveIntegerField(null=True)
+    #: GPUs that one trial asks for, over all its pods: what counts towards quotas.
+    gpus_of_a_trial = models.PositiveIntegerField(default=0)
     #: The user's folder on this server, where there is one.
     code_folder = models.TextField(blank=True)
     code = models.ForeignKey(CodeArchive, models.PROTECT, null=True)

@@ -16,6 +16,7 @@ from nniweb.experiments.models import (
     Experiment,
     NotificationDelivery,
     NotificationRule,
+    Quota,
     SingleSignOnIdentity,
     TrialFile,
     User,
@@ -85,10 +86,12 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
     rule = NotificationRule.objects.create(owner=people["member"], channel="webhook", created_at=now)
     message = NotificationDelivery.objects.create(rule=rule, occasion="test", body="{}", state="given_up", ended_at=now,
                                                   created_at=now, planned_at=now, due_at=now)
+    quota = Quota.objects.create(user=people["member"], max_trials=5)
     return World(people, attempt, {
         "experiment_id": experiment.public_id, "trial_id": trial.public_id, "cluster_id": experiment.cluster.public_id,
         "file_id": kept.pk, "key": "nothing", "secret": "used-up", "name": "stdout", "first": 0, "last": 1,
         "path": "nowhere", "task": "x", "app_label": "experiments", "url": "nowhere", "content_type_id": 1,
         "job": attempt.job_name, "rule_id": rule.public_id, "delivery_id": message.public_id,
+        "quota_id": quota.pk,
         "user_id": people["member"].pk, "group_id": ours.pk, "token_id": token.pk,  # type: ignore[union-attr]
         "uidb64": "nobody", "token": "used-up"})
