@@ -32,7 +32,7 @@ def test_its_pages_work_under_the_strict_policy(server, open_page, experiment, p
 
 def test_a_cluster_is_rehearsed_changed_and_found_on_its_own_page(server, open_page, experiment) -> None:
     page = open_page(server, "/")
-    page.get_by_role("link", name="Admin").click()
+    page.get_by_role("link", name="Admin", exact=True).click()
     page.get_by_role("link", name="Clusters", exact=True).first.click()
     page.locator("input.action-select").first.check()
     page.locator("select[name=action]").select_option("rehearse")
