@@ -195,6 +195,8 @@ def test_a_trial_is_canceled_and_run_again_on_its_own_page(server: RunningServer
     page = open_page(server, f"/experiments/{trials.experiment}/trials/")
     expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
     row(page, 0).locator("a").click()
+    page.wait_for_url(re.compile(r"/trials/\w{12}/$"))
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")  # the buttons do something from then on
     status, why, dialog = page.locator(".headline .status"), page.locator("#why"), page.get_by_role("dialog")
     expect(status).to_have_text("RUNNING")
     expect(why).to_be_hidden()
