@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Min, Q
 from django.db.models.functions import Now
 
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import NotificationDelivery, NotificationRule
 from nniweb.experiments.models.notification import DeliveryState
 
-#: How long one try may take, in seconds, and how long the others leave a claimed message alone.
+#: How long a webhook may take to answer, in seconds.
 SEND_SECONDS = 20.0
-CLAIM_SECONDS = 60.0
+#: How long the others leave a claimed message alone, in seconds: longer than the slowest mail server takes, each of
+#: whose answers may come late (``mail_settings.PATIENCE``). Claims of a worker that is known to be dead end at once.
+CLAIM_SECONDS = 180.0
 #: Pauses after the first, second ... try that failed, in seconds; after the last of them a message is given up.
 PAUSES = (10, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600)
 #: A receiver may ask for a longer pause (Retry-After), up to this, in seconds.
@@ -54,12 +56,27 @@ def claim(worker_id: str, most: int, busy_rules: Collection[int]) -> list[Notifi
     """
     free = Q(claimed_until=None) | Q(claimed_until__lt=Now())
     due = NotificationDelivery.objects.filter(free, state=DeliveryState.WAITING, due_at__lte=Now())
-    first: dict[int, int] = {}
-    for pk, rule in due.exclude(rule__in=busy_rules).order_by("due_at", "pk").values_list("pk", "rule")[:most * 20]:
-        first.setdefault(rule, pk)
-    claimed = [pk for pk in list(first.values())[:most] if due.filter(pk=pk).update(
-        claimed_by=worker_id, claimed_until=Now() + timedelta(seconds=CLAIM_SECONDS))]
+    rules = due.exclude(rule__in=busy_rules).order_by().values_list("rule").annotate(first=Min("due_at")).order_by(
+        "first")[:most]
+    claimed = []
+    for rule, _ in rules:
+        pk = due.filter(rule=rule).order_by("due_at", "pk").values_list("pk", flat=True).first()
+        if pk is not None and due.filter(pk=pk).update(
+                claimed_by=worker_id, claimed_until=Now() + timedelta(seconds=CLAIM_SECONDS)):
+            claimed.append(pk)
     return list(NotificationDelivery.objects.filter(pk__in=claimed).select_related("rule__owner", "experiment"))
+
+
+def claimants(worker_id: str) -> list[str]:
+    """The other workers that have claimed something and not said how it went."""
+    claimed = NotificationDelivery.objects.filter(state=DeliveryState.WAITING, claimed_until__isnull=False)
+    return list(claimed.exclude(claimed_by=worker_id).order_by().values_list("claimed_by", flat=True).distinct())
+
+
+def free_claims_of(worker_id: str) -> None:
+    """What this worker had in hand, which is dead, may be claimed at once."""
+    NotificationDelivery.objects.filter(state=DeliveryState.WAITING, claimed_by=worker_id).update(
+        claimed_by="", claimed_until=None)
 
 
 def note_try(delivery: NotificationDelivery, worker_id: str, outcome: Try, at: datetime) -> None:

@@ -55,7 +55,7 @@ class Lease:
         """
         free = Q(lease_holder="") | Q(lease_expires_at=None) | Q(lease_expires_at__lt=Now()) | Q(
             lease_expires_at__gt=Now() + timedelta(seconds=2 * LEASE_SECONDS))
-        if cluster.lease_holder and _is_dead_here(cluster.lease_holder):
+        if cluster.lease_holder and is_dead_here(cluster.lease_holder):
             free |= Q(lease_holder=cluster.lease_holder)
         taken = Cluster.objects.filter(free, pk=cluster.pk, lease_epoch=cluster.lease_epoch).update(
             lease_holder=worker_id, lease_epoch=F("lease_epoch") + 1,
@@ -95,6 +95,7 @@ class Lease:
         return Cluster.objects.filter(pk=self.cluster_pk, lease_holder=self.worker_id, lease_epoch=self.epoch)
 
 
-def _is_dead_here(worker_id: str) -> bool:
+def is_dead_here(worker_id: str) -> bool:
+    """Whether this worker is known to be dead: its process was one of this host, and has gone. One query."""
     worker = Worker.objects.filter(pk=worker_id).first()
     return worker is not None and not is_alive_here(worker.host, worker.pid, worker.pid_started)

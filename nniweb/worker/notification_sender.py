@@ -20,7 +20,9 @@ from nniweb.experiments.notification_queue import (
     SWITCHED_OFF,
     Try,
     claim,
+    claimants,
     forget_ended,
+    free_claims_of,
     note_try,
     withdraw,
 )
@@ -29,6 +31,7 @@ from nniweb.experiments.visibility import visible_experiments
 from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
 from nniweb.outage_logs import first_line
 from nniweb.worker.call_threads import CallThreads
+from nniweb.worker.lease import is_dead_here
 from nniweb.worker.notification_mail import send_mail
 from nniweb.worker.webhook_call import CallFailed, post
 
@@ -89,6 +92,9 @@ class NotificationSender:
 
     def look(self) -> int:
         """Claim what is due and hand it to the threads that send; how many that were."""
+        for other in claimants(self._worker_id):
+            if is_dead_here(other):
+                free_claims_of(other)
         with self._guard:
             busy = set(self._busy_rules)
         found = claim(self._worker_id, AT_ONCE - len(busy), busy) if len(busy) < AT_ONCE else []

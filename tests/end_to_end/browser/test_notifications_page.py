@@ -82,7 +82,7 @@ def test_what_is_wrong_with_an_address_is_said(server: RunningServer, open_page:
 @pytest.mark.timeout(300)
 def test_a_message_that_was_under_way_when_the_server_was_killed_comes_again_with_the_same_id(
         tmp_path: Path, receiver: WebhookReceiver) -> None:
-    """Kills a server while the receiver has the message and has not answered; its claim ends after a minute."""
+    """The server is killed while the receiver has the message and has not answered."""
     server = RunningServer(tmp_path / "data", {"NNIWEB_WEBHOOK_PRIVATE_ADDRESSES": "1"}).start()
     try:
         rule = server.post("notifications/", {"channel": "webhook", "url": receiver.address})

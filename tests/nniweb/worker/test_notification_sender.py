@@ -7,6 +7,7 @@ import json
 import logging
 import smtplib
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from aiosmtpd.handlers import Message
 from django.db import connection
 from django.utils import timezone
 
-from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
+from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User, Worker
 from nniweb.experiments.notification_queue import CLAIM_SECONDS, PAUSES, claim, forget_ended
 from nniweb.experiments.notification_rules import change_rule, create_rule, send_again, send_test
 from nniweb.experiments.transitions import move_experiment
@@ -27,6 +28,7 @@ from nniweb.experiments.webhook_address import read_webhook_url
 from nniweb.mail_settings import mail_settings
 from nniweb.worker import webhook_call
 from nniweb.worker.notification_sender import NotificationSender
+from nniweb.worker.process_identity import host_name
 from nniweb.worker.webhook_call import CallFailed, post
 from tests.fakes.http_double import Answer
 from tests.fakes.tls_certificate import make_certificate
@@ -169,6 +171,32 @@ def test_what_a_dead_worker_had_in_hand_is_sent_by_another_one_with_the_same_id(
     sender.stop()
     sender.join(30)
     assert [request.headers["X-NNIWeb-Delivery"] for request in receiver.requests] == [str(delivery.public_id)]
+
+
+@THREADS
+def test_what_a_worker_of_this_host_had_in_hand_is_sent_at_once_when_its_process_has_gone(
+        rule: NotificationRule, receiver: WebhookReceiver) -> None:
+    now = timezone.now()
+    with subprocess.Popen(["true"]) as gone:
+        pid = gone.pid
+    Worker.objects.create(id="killed", host=host_name(), pid=pid, pid_started="0", started_at=now, heard_at=now)
+    send_test(rule)
+    assert len(claim("killed", 10, ())) == 1
+    sender = NotificationSender("alive")
+    assert sender.look() == 1
+    until(lambda: NotificationDelivery.objects.get().state == "delivered")
+    sender.stop()
+    sender.join(30)
+
+
+def test_one_receiver_of_many_messages_does_not_stand_before_the_others(admin: User, rule: NotificationRule) -> None:
+    earlier = timezone.now() - timedelta(minutes=1)
+    NotificationDelivery.objects.bulk_create(
+        NotificationDelivery(rule=rule, occasion="test", body="{}", created_at=earlier, planned_at=earlier,
+                             due_at=earlier) for _ in range(200))
+    other = send_test(webhook(admin, "http://127.0.0.1:9/"))
+    claimed = claim("worker", 4, ())
+    assert [delivery.rule_id for delivery in claimed] == [rule.pk, other.rule_id]
 
 
 def test_who_lost_its_claim_writes_nothing(rule: NotificationRule, receiver: WebhookReceiver) -> None:
