@@ -3,9 +3,10 @@
     .venv/bin/python benchmarks/dashboard.py [10000x100 ...]
 
 Fills a database, serves it, and opens the pages in Debian's chromium: time until chart and table stand
-there (first visit, nothing cached), bytes transferred, time to sort and to filter the table of trials,
-and the longest task on the page's main thread while 1,000 metrics a second arrive (250 running trials,
-each reporting four). Every figure is printed beside the limit stated below; ends with 1 above any.
+there (first visit, nothing cached), bytes transferred, time to sort and to filter the table of trials (in
+the open page, and by a link), and the longest task on the page's main thread and the frames it gets while
+1,000 metrics a second arrive (250 running trials, each reporting four). Every figure is printed beside its
+limit, as stated below; ends with 1 above any. How long a metric takes to the page: live_latency.py.
 
 What others needed for the like with 10,000 trials of 100 results on two cores: NNI's overview 2.9 s and
 27 MB, its trial page 4.0 s and 28 MB; Optuna Dashboard's list of trials 3.4 s and 20 MB.
@@ -33,6 +34,10 @@ from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
 
 #: Trials x intermediate results -> seconds of the first view, of a filter or another order.
 SIZES = {(10_000, 100): (1.0, 0.3), (100_000, 10): (2.0, 2.0)}
+#: Seconds until all trials stand across their parameters, and until what matters is worked out beside it.
+PARAMETERS, IMPORTANCE = 2.0, 10.0
+#: Frames a second that changes cost the page at most, however many there are.
+MOST_FRAMES = 4.0
 #: Most bytes of the first view, nothing cached.
 MOST_BYTES = 1_000_000
 #: Longest task on the main thread while changes pour in, in seconds.
@@ -60,6 +65,43 @@ TABLE = """() => new Promise((done) => {
     };
     look();
 })"""
+#: The same for lines across all parameters.
+ACROSS = """() => new Promise((done) => {
+    const look = () => {
+        const drawn = document.querySelector("#parallel-chart canvas") && document.querySelector("#chosen tbody tr");
+        requestAnimationFrame(drawn ? () => done(performance.now()) : look);
+    };
+    look();
+})"""
+#: The same for the table of what matters.
+MATTERS = """() => new Promise((done) => {
+    const look = () => requestAnimationFrame(
+        document.querySelector("#importance:not([hidden]) tbody tr") ? () => done(performance.now()) : look);
+    look();
+})"""
+#: The same for the curve of one trial, and what it wrote.
+CURVE = """() => new Promise((done) => {
+    const look = () => requestAnimationFrame(
+        document.querySelector("#metric-chart canvas") ? () => done(performance.now()) : look);
+    look();
+})"""
+#: Resolves with the milliseconds from asking for another table, in the open page, until it stands there.
+ANOTHER_TABLE = """([filter, heading]) => new Promise((done) => {
+    const before = document.getElementById("trials-table");
+    const began = performance.now();
+    const look = () => requestAnimationFrame(
+        document.getElementById("trials-table") === before ? look : () => done(performance.now() - began));
+    if (heading) [...before.querySelectorAll("th a")].find((link) => link.textContent === heading).click();
+    else {
+        const form = document.getElementById("trial-filter");
+        form.elements.filter.value = filter;
+        form.requestSubmit();
+    }
+    look();
+})"""
+#: Filters as people type them, and what they are called in the report.
+FILTERS = {"status and number": "status = FAILED and lr < 0.01", "a word of a parameter": "act = tanh and result > 0.9",
+           "text anywhere": "such", "nothing fits": "lr > 5"}
 WATCH_TASKS = """() => {
     window.longest = 0;
     new PerformanceObserver((list) => list.getEntries().forEach((task) => {
@@ -76,7 +118,7 @@ class Verdicts:
 
     def say(self, what: str, figure: float, limit: float, unit: str) -> None:
         self.above += figure > limit
-        print(f"  {what:58} {figure:10.3f} {unit}  {figure / limit:5.2f} x the limit of {limit:g} {unit}")
+        print(f"  {what:58} {figure:8.3f} {unit:4} limit {limit:6.3f} {unit:4} {figure / limit:5.2f} x it", flush=True)
 
 
 class Burst:
@@ -113,46 +155,93 @@ class Burst:
         return METRICS * self.reports / seconds
 
 
+class Measured:
+    """One browser in front of one filled server."""
+
+    def __init__(self, server: RunningServer, trials: SimulatedTrials, browser: Any, verdicts: Verdicts,
+                 limits: tuple[float, float]) -> None:
+        self._first_view, self._another_table = limits
+        self._trials, self._verdicts = trials, verdicts
+        self._address = f"/experiments/{trials.experiment}/"
+        self._context = browser.new_context(base_url=server.url)
+        self._page = self._context.new_page()
+        #: What came over websockets.
+        self._frames: list[Any] = []
+        self._page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: self._frames.append(frame)))
+        self._page.goto(sign_in_link(server))
+
+    def close(self) -> None:
+        self._context.close()
+
+    def _say(self, what: str, milliseconds: float, limit: float) -> None:
+        self._verdicts.say(what, milliseconds / 1000, limit, "s")
+
+    def first_views(self) -> None:
+        """Nothing cached: neither in the browser nor, of this experiment, on the server."""
+        for name, path, ready in (("overview", "", DRAWN), ("trials", "trials/", TABLE)):
+            self._page.goto("/sign-in/")
+            session = self._context.new_cdp_session(self._page)
+            session.send("Network.enable")
+            session.send("Network.clearBrowserCache")
+            sizes: list[float] = []
+            session.on("Network.loadingFinished", lambda event, sizes=sizes: sizes.append(event["encodedDataLength"]))
+            self._page.goto(self._address + path, wait_until="commit")
+            self._say(f"{name}: first view", self._page.evaluate(ready), self._first_view)
+            self._page.wait_for_load_state("networkidle")
+            self._verdicts.say(f"{name}: transferred", sum(sizes) / 1e6, MOST_BYTES / 1e6, "MB")
+            session.detach()
+        self._page.goto(f"{self._address}parameters/", wait_until="commit")
+        self._say("hyper-parameters: first view", self._page.evaluate(ACROSS), PARAMETERS)
+        self._say("hyper-parameters: what matters is there", self._page.evaluate(MATTERS), IMPORTANCE)
+        self._page.goto(f"{self._address}parameters/", wait_until="commit")
+        self._say("hyper-parameters: opened again", self._page.evaluate(ACROSS), self._first_view)
+        self._page.goto(f"/trials/{self._trials.one_finished}/", wait_until="commit")
+        self._say("a trial: first view", self._page.evaluate(CURVE), self._first_view)
+
+    def other_tables(self) -> None:
+        self._page.goto(f"{self._address}trials/")
+        self._page.wait_for_selector("#live[data-state=live]")
+        for heading in ("Result", "Duration", "lr"):
+            self._say(f"trials: sorted by {heading}, in the page", self._page.evaluate(ANOTHER_TABLE, ["", heading]),
+                      self._another_table)
+        for what, words in FILTERS.items():
+            self._say(f"trials: filtered, {what}, in the page", self._page.evaluate(ANOTHER_TABLE, [words, ""]),
+                      self._another_table)
+        for what, query in (("by result", "order=-final_value"), ("by duration", "order=-duration"),
+                            ("status", "status=FAILED"), ("text in parameters", "q=tanh")):
+            self._page.goto(f"{self._address}trials/?{query}", wait_until="commit")
+            self._say(f"trials: {what}, by a link", self._page.evaluate(TABLE), self._another_table)
+
+    def bursts(self) -> None:
+        for name, path, ready in (("overview", "", DRAWN), ("trials", "trials/", TABLE)):
+            self._page.goto(self._address + path)
+            self._page.evaluate(ready)
+            self._page.wait_for_selector('#live[data-state="live"]')
+            self._page.wait_for_timeout(1000)
+            self._page.evaluate(WATCH_TASKS)
+            self._frames.clear()
+            burst = Burst(self._trials)
+            self._page.wait_for_timeout(BURST * 1000)
+            longest, heard = self._page.evaluate("window.longest"), len(self._frames)
+            rate = burst.stop()
+            self._verdicts.say(f"{name}: frames a second while {rate:.0f} metrics/s arrive", heard / BURST, MOST_FRAMES,
+                               "1/s")
+            self._say(f"{name}: longest task meanwhile", longest, LONGEST_TASK)
+
+
 def measure(count: int, curve: int, folder: Path, browser: Any, verdicts: Verdicts) -> None:
-    first_view, sorting = SIZES.get((count, curve), (1.0, 0.3))
     server = RunningServer(folder / "data")
     try:
         server.start()
         began = time.monotonic()
         trials = SimulatedTrials(server, finished=count, curve=curve, running=RUNNING)
         print(f"{count} trials of {curve} intermediate results (filled in {time.monotonic() - began:.0f} s), "
-              f"load {os.getloadavg()[0]:.1f}")
-        context = browser.new_context(base_url=server.url)
-        page = context.new_page()
-        page.goto(sign_in_link(server))
-        for name, path, ready in (("overview", "", DRAWN), ("trials", "trials/", TABLE)):
-            page.goto("/sign-in/")
-            session = context.new_cdp_session(page)
-            session.send("Network.enable")
-            session.send("Network.clearBrowserCache")
-            sizes: list[float] = []
-            session.on("Network.loadingFinished", lambda event, sizes=sizes: sizes.append(event["encodedDataLength"]))
-            page.goto(f"/experiments/{trials.experiment}/{path}", wait_until="commit")
-            verdicts.say(f"{name}: first view", page.evaluate(ready) / 1000, first_view, "s")
-            page.wait_for_load_state("networkidle")
-            verdicts.say(f"{name}: transferred", sum(sizes) / 1e6, MOST_BYTES / 1e6, "MB")
-            session.detach()
-        for what, query in (("by result", "order=-final_value"), ("by duration", "order=-duration"),
-                            ("status", "status=FAILED"), ("text in parameters", "q=tanh")):
-            page.goto(f"/experiments/{trials.experiment}/trials/?{query}", wait_until="commit")
-            verdicts.say(f"trials: {what}", page.evaluate(TABLE) / 1000, sorting, "s")
-        for name, path, ready in (("overview", "", DRAWN), ("trials", "trials/", TABLE)):
-            page.goto(f"/experiments/{trials.experiment}/{path}")
-            page.evaluate(ready)
-            page.wait_for_selector('#live[data-state="live"]')
-            page.wait_for_timeout(1000)
-            page.evaluate(WATCH_TASKS)
-            burst = Burst(trials)
-            page.wait_for_timeout(BURST * 1000)
-            longest = page.evaluate("window.longest") / 1000
-            rate = burst.stop()
-            verdicts.say(f"{name}: longest task while {rate:.0f} metrics/s arrive", longest, LONGEST_TASK, "s")
-        context.close()
+              f"load {os.getloadavg()[0]:.1f}", flush=True)
+        measured = Measured(server, trials, browser, verdicts, SIZES.get((count, curve), (1.0, 0.3)))
+        measured.first_views()
+        measured.other_tables()
+        measured.bursts()
+        measured.close()
     finally:
         server.close()
 

@@ -53,7 +53,7 @@ def trial(number):
                  ended_at=started + timedelta(seconds=chance.lognormvariate(3, 0.5)), revision=1,
                  intermediate_count=curve, latest_number=None if failed else chance.random())
 
-made = []
+made, ended = [], [""]
 with transaction.atomic():
     for first in range(0, finished + running, 2000):
         trials = Trial.objects.bulk_create(
@@ -69,6 +69,7 @@ with transaction.atomic():
             duration=(one.ended_at - one.started_at).total_seconds() if one.ended_at else None,
             token_hashes=[hash_of(token)]) for one in trials])
         made += [one.public_id for one in trials if not one.ended_at]
+        ended = [one.public_id for one in trials if one.ended_at][:1] or ended
         rows = [(attempt.pk, step + 1, "PERIODICAL", "0", step, str(value), value, now, now, 1)
                 for attempt in attempts if attempt.ended_at for step in range(curve)
                 for value in [1 - 1 / (2 + step) + chance.random() / 20]]
@@ -76,7 +77,7 @@ with transaction.atomic():
             cursor.executemany(
                 f"INSERT INTO {Metric._meta.db_table} (attempt_id, n, kind, parameter_id, sequence, value, number,"
                 " recorded_at, received_at, revision) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)", rows)
-print(json.dumps([experiment.public_id, made]))
+print(json.dumps([experiment.public_id, made, ended[0]]))
 """
 
 
@@ -93,7 +94,9 @@ class SimulatedTrials:
         assert made.returncode == 0, made.stderr
         self.experiment: str
         self.running: list[str]
-        self.experiment, self.running = json.loads(made.stdout)
+        #: Id of a trial that has ended; "" where none has.
+        self.one_finished: str
+        self.experiment, self.running, self.one_finished = json.loads(made.stdout)
         self._entries: dict[str, int] = {}
 
     def report(self, job_name: str, values: list[float], session: requests.Session | None = None) -> None:
