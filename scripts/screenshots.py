@@ -1,4 +1,6 @@
-"""Takes the pictures in docs/screenshots from a running demo: ``make screenshots``.
+"""Takes the pictures in docs/screenshots from a running demo: ``make screenshots``, or of some pages alone:
+
+    .venv/bin/python scripts/screenshots.py trial cluster
 
 Starts a server of its own in a temporary data folder, waits until the demo and the quadratic example have
 something to show, and takes every page in both themes at the width of a desk and of a phone. Needs Debian's
@@ -60,7 +62,7 @@ def take_all(server: RunningServer, browser: Browser) -> None:
     address = f"experiments/{demo['id']}/"
     print("Waiting for the demo's first trials ...", flush=True)
     # it must not end before the last picture
-    server.patch(address, {"max_trial_number": 60})
+    server.patch(address, {"max_trial_number": 300})
     server.wait_until(lambda: server.get(address)["progress"]["ended"] >= ENDED, 240, f"{ENDED} trials have ended")
     trial = next(row for row in server.get(f"{address}trials/")["results"] if row["status"] == "SUCCEEDED")
     [cluster] = server.get("clusters/")["results"]
@@ -85,11 +87,17 @@ def take_all(server: RunningServer, browser: Browser) -> None:
         "experiment-log": (f"/{address}log/", live),
         "experiment-config": (f"/{address}config/", live),
         "experiment-events": (f"/{address}events/?trials=true", live),
+        "notifications": ("/notifications/", still),
+        "api": ("/api/docs/", lambda page: page.locator("#api .opblock").first.wait_for()),
+        "api-reference": ("/api/docs/redoc/", lambda page: page.locator("#reference h1").first.wait_for()),
     }
+    if unknown := [name for name in sys.argv[1:] if name not in pages]:
+        raise SystemExit(f"There is no page {', '.join(unknown)}; there are {', '.join(pages)}.")
     session = sign_in(server, browser)
     server.post("tokens/", {"name": "notebook", "scope": "change"})
     server.post("groups/", {"name": "vision", "members": ["admin"]})
-    for name, (path, prepare) in pages.items():
+    for name in sys.argv[1:] or pages:
+        path, prepare = pages[name]
         for window, (width, height) in WINDOWS.items():
             for theme in ("light", "dark"):
                 context = browser.new_context(base_url=server.url, viewport={"width": width, "height": height},
@@ -150,7 +158,7 @@ def checked(page: Page, code: Path) -> None:
 
 def rehearsed(page: Page) -> None:
     page.get_by_role("button", name="Rehearse").click()
-    page.locator("#findings li").first.wait_for()
+    page.get_by_text("checks are good").wait_for()
 
 
 if __name__ == "__main__":

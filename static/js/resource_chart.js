@@ -6,6 +6,8 @@ import { showText } from "./status.js";
 
 /** Points kept while readings come; beyond, every second one is dropped, as on the server. */
 const MOST_READINGS = 400;
+/** Milliseconds drawn before and after a reading that is the only one. */
+const ALONE = 10_000;
 /** Custom properties of the lines, in turn. */
 const COLOURS = ["--chart-point", "--chart-best", "--chart-failed", "--chart-running"];
 
@@ -94,6 +96,9 @@ export class ResourceChart {
    */
   chart(words, lines, scale = {}) {
     const few = this.readings.length < 60;
+    const times = this.readings.map((reading) => new Date(reading.at).getTime());
+    // of a single moment the library would draw days
+    const room = times[0] === times[times.length - 1] ? ALONE : 0;
     return {
       grid: { left: 8, right: 16, top: lines.length > 1 ? 30 : 12, bottom: 4, containLabel: true },
       legend: lines.length > 1 ? { top: 0, left: 0, itemHeight: 8, textStyle: { color: colour("--quiet") } } : undefined,
@@ -102,11 +107,11 @@ export class ResourceChart {
         textStyle: { color: colour("--ink"), fontSize: 12 },
         valueFormatter: (/** @type {any} */ value) => (typeof value === "number" ? words(value) : "–"),
       },
-      xAxis: axis({ type: "time", splitLine: { show: false }, axisLabel: { color: colour("--quiet"), hideOverlap: true, formatter: clock } }),
+      xAxis: axis({ type: "time", min: times[0] - room, max: times[times.length - 1] + room, splitLine: { show: false }, axisLabel: { color: colour("--quiet"), hideOverlap: true, formatter: clock } }),
       yAxis: axis({ type: "value", min: 0, splitNumber: 3, ...scale, axisLabel: { color: colour("--quiet"), formatter: words } }),
       series: lines.map(([name, value], index) => ({
-        name, type: "line", showSymbol: few, symbolSize: 4, symbol: index ? "rect" : "circle", cursor: "default", connectNulls: true,
-        data: this.readings.map((reading) => [new Date(reading.at).getTime(), value(reading) ?? null]),
+        name, type: "line", showSymbol: few, symbolSize: room ? 8 : 4, symbol: index ? "rect" : "circle", cursor: "default", connectNulls: true,
+        data: this.readings.map((reading, place) => [times[place], value(reading) ?? null]),
         lineStyle: { width: 2, color: colour(COLOURS[index % COLOURS.length]), type: index >= COLOURS.length ? "dashed" : "solid" },
         itemStyle: { color: colour(COLOURS[index % COLOURS.length]) },
       })),

@@ -11,6 +11,7 @@ from typing import Any
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.browser.shown_charts import wait_for_chart
 from tests.end_to_end.running_server import RunningServer
 
 #: Set on the page before something shall change; a reload would lose it.
@@ -73,8 +74,16 @@ def test_the_overview_shows_the_best_trials_and_how_long_they_took(server: Runni
     expect(page.locator("#result-chart canvas")).to_be_visible()
     expect(page.locator("#duration-chart canvas")).to_be_visible()
     expect(page.locator("#events")).to_contain_text("launched")
+    expect(page.locator("[data-cell=best_trial]")).to_have_text("trial 1")
     assert not_reloaded(page)
-    page.reload()
+    page.get_by_role("button", name="by time").click()
+    page.get_by_label("logarithmic").check()
+    expect(page.page).to_have_url(re.compile(r"\?axis=time&log=1$"))
+    page.reload()  # a link shows a colleague the same
+    expect(page.get_by_role("button", name="by time")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_label("logarithmic")).to_be_checked()
+    wait_for_chart(page, "#result-chart", lambda option: (option["xAxis"][0]["type"], option["yAxis"][0]["type"]) == (
+        "time", "log"))
     expect(numbers).to_have_text(["1", "0"])
     page.get_by_role("link", name="SUCCEEDED").click()
     expect(page.locator("#trials-table tbody tr")).to_have_count(2)

@@ -204,5 +204,6 @@ def test_compared_trials_are_added_left_out_and_reduced_to_what_differs(server: 
     expect(heads).to_have_count(2)
     expect(act).to_be_hidden()
     page.locator("#log-axis").check()
+    expect(page.page).to_have_url(re.compile("log=1"))
     expect(page.locator("#compare-chart canvas")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is beyond the edge of a phone"
