@@ -29,6 +29,7 @@ from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.sealing import seal
 from nniweb.experiments.service_factory import build_service, state_folder
 from nniweb.experiments.visibility import visible_clusters
+from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.code_archive import code_entries
@@ -331,12 +332,14 @@ def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialO
         finally:
             service.clean_up()
     except TemporaryError as error:  # merely away: the experiment waits and says so
-        return [RehearsalFinding("connection", False, str(error), temporary=True)]
+        return [RehearsalFinding("connection", False, struck_out(str(error)), temporary=True)]
     except TrainingServiceError as error:
-        raise Refused(str(error), "trainingService") from None
+        raise Refused(struck_out(str(error)), "trainingService") from None
     finally:
         if is_draft:
             shutil.rmtree(state_folder(cluster), ignore_errors=True)
+    # a platform may answer a refused log-in with what it was sent
+    findings = [replace(finding, message=struck_out(finding.message)) for finding in findings]
     blocking = [finding for finding in findings if finding.blocks]
     if blocking:
         raise Refused.for_fields([("trainingService", finding.message) for finding in blocking])

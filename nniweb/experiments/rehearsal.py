@@ -1,7 +1,7 @@
 """Rehearsals: does a cluster have all that a trial needs? Asked before launches, by REST and in the admin."""
 
 import socket
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from django.utils import timezone
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.sealing import CannotOpen
 from nniweb.experiments.service_factory import build_service
 from nniweb.experiments.visibility import visible_experiments
+from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.errors import TemporaryError, TrainingServiceError
@@ -31,10 +32,11 @@ def rehearse(cluster: Cluster, user: User) -> list[RehearsalFinding]:
     if cluster.pinned_host not in ("", socket.gethostname()):
         raise OnAnotherHost(f"This cluster is the machine {cluster.pinned_host}; ask the server that runs there.")
     audit.record("cluster.rehearse", cluster, user)
-    findings = _findings(cluster, user)
+    # a platform may answer a refused log-in with what it was sent
+    findings = [replace(finding, message=printable(struck_out(finding.message)))
+                for finding in _findings(cluster, user)]
     Cluster.objects.filter(pk=cluster.pk).update(
-        rehearsal=[{**asdict(finding), "message": printable(finding.message)} for finding in findings],
-        rehearsed_at=timezone.now())
+        rehearsal=[asdict(finding) for finding in findings], rehearsed_at=timezone.now())
     return findings
 
 

@@ -11,6 +11,7 @@ from nniweb.experiments.config.platform_section import parse_stored_section
 from nniweb.experiments.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Cluster
 from nniweb.experiments.sealing import unseal
+from nniweb.observability.masking import learn
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.gpu_slots import GpuBook
 from trainingservice.platforms import load_platform
@@ -33,6 +34,8 @@ def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda jo
              for row in rows if row.key not in (replacing or {})}
     texts.update(replacing or {})
     secrets = {key: text for key, text in texts.items() if key not in platform.metadata_keys}
+    for secret in secrets.values():  # also those of a launch, which are not stored yet
+        learn(secret)
     section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)
     folder = prepare(state_folder(cluster))
     service = platform(section.settings, ServiceContext(

@@ -20,6 +20,7 @@ _PATTERNS = (
 )
 
 
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9+/._~=-]{8,}")
 #: So many secrets are remembered, the latest used.
 MOST_KNOWN = 500
 _known: dict[str, None] = {}
@@ -34,6 +35,17 @@ def learn(secret: str) -> None:
             _known[secret] = None
             if len(_known) > MOST_KNOWN:
                 del _known[next(iter(_known))]
+
+
+def struck_out(text: str) -> str:
+    """``text`` without the secrets that this process has sealed, opened or been given, and without what comes after
+    "Bearer" (of Kubernetes the client alone has read the token). Nothing else of it changes.
+    """
+    with _known_lock:
+        known = sorted(_known, key=len, reverse=True)
+    for secret in known:
+        text = text.replace(secret, MASK)
+    return _BEARER.sub(rf"\1{MASK}", text)
 
 
 def masked_wholly(text: str) -> str:

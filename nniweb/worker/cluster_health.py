@@ -8,6 +8,7 @@ from nniweb.experiments import doorbell
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, Experiment, Machine
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
+from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork
 
 logger = ExperimentLogger(__name__)
@@ -30,6 +31,7 @@ def show(work: ClusterWork) -> None:
         health, message = Cluster.Health.AWAY, work.service.trouble
     else:
         health, message = Cluster.Health.GOOD, ""
+    message = struck_out(message)
     if work.shown_health != (health, message):
         with work.lease.transaction():
             Cluster.objects.filter(pk=work.cluster_pk).update(health=health, message=printable(message))
@@ -49,7 +51,7 @@ def _show_machines(work: ClusterWork) -> None:
             Machine.objects.update_or_create(
                 cluster_id=work.cluster_pk, name=machine.name, defaults={
                     "identity": machine.identity, "gpu_summary": list(machine.gpus), "healthy": machine.healthy,
-                    "message": printable(machine.message), "agent_state": machine.agent_state,
+                    "message": printable(struck_out(machine.message)), "agent_state": machine.agent_state,
                     "way_home": machine.way_home, "seen_at": work.now()})
         Machine.objects.filter(cluster_id=work.cluster_pk).exclude(name__in=[machine.name for machine in machines]
                                                                    ).delete()

@@ -24,6 +24,7 @@ from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt, move_experiment
 from nniweb.experiments.tuner_events import append_events
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
+from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.log_words import trials_in_words
 from nniweb.worker.shares import STARTING, Shares, room_now
@@ -258,7 +259,7 @@ def _submitted(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail) -> N
                 stage=Attempt.Stage.SUBMITTED, submitted_at=now, platform_state=detail.platform_state):
             Trial.objects.filter(pk=attempt.trial_id, submitted_at=None).update(submitted_at=now, revision=revision)
             Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
-                message=printable(detail.message))
+                message=printable(struck_out(detail.message)))
     logger.info("trial %d%s was submitted%s", attempt.trial.sequence_id,
                 f" (attempt {attempt.number})" if attempt.number > 1 else "",
                 f": {detail.message}" if detail.message else "", extra={"trial": attempt.trial.public_id})
@@ -277,12 +278,13 @@ def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceEr
                    error, pause, extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
         Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
-            message=printable(f"{error} It is submitted again in {pause:g} s."),
+            message=printable(f"{struck_out(str(error))} It is submitted again in {pause:g} s."),
             revision=next_revision(attempt.trial.experiment_id))
 
 
 def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
     """The platform will never take it: the trial has failed, with that sentence."""
+    reason = struck_out(reason)
     work.submitting.discard(attempt.pk)
     logger.error("trial %d was refused: %s", attempt.trial.sequence_id, reason,
                  extra={"trial": attempt.trial.public_id})
@@ -292,7 +294,7 @@ def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
 
 
 def _say_why_nothing_starts(work: ClusterWork, experiment: Experiment) -> None:
-    message = printable(work.host.message)
+    message = printable(struck_out(work.host.message))
     if message and experiment.message != message and experiment.status in (
             ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING):
         _set_message(work, experiment, message)
