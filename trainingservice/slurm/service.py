@@ -13,6 +13,7 @@ from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import TemporaryError
 from trainingservice.keeper_channel import keeper_urls
+from trainingservice.keeper_variables import keeper_variables
 from trainingservice.polling import MustWait, Observation, PollingTrainingService
 from trainingservice.shared_folder import SharedFolder
 from trainingservice.slurm.commands import SlurmCommands
@@ -170,11 +171,10 @@ class SlurmTrainingService(PollingTrainingService):
         urls = keeper_urls(form, options.channel)
         keeper, folder = self._channel.prepare(form, self.platform, urls, collect_too=options.channel == "auto",
                                                path=[options.python_path] if options.python_path else [])
-        variables = {contract.ENV_JOB: form.job_name, contract.ENV_FOLDER: folder}
+        variables = keeper_variables(form, folder, urls, token_file=f"{folder}/{TOKEN_FILE}")
         own = self._storage.attempt(form.experiment_id, form.job_name)
         if urls:
             self._storage.write(own / TOKEN_FILE, form.keeper.token)
-            variables |= {contract.ENV_URLS: ",".join(urls), contract.ENV_TOKEN_FILE: f"{folder}/{TOKEN_FILE}"}
             if form.keeper.ca_file is not None:
                 self._storage.write(own / "ca.pem", form.keeper.ca_file.read_text())
                 variables[contract.ENV_CA] = f"{folder}/ca.pem"

@@ -50,6 +50,8 @@ _TAKEN = {
     "PREEMPTED": (TrialJobStatus.SYS_CANCELED, "Slurm ended the job to make room for another one (preemption)."),
     "REVOKED": (TrialJobStatus.SYS_CANCELED, "The job was started on another cluster of the federation instead."),
 }
+#: What Slurm gives as the signal of a job whose output file it cannot open.
+_NO_OUTPUT = 53
 #: Why a job that its keeper did not get to run failed, where squeue tells.
 _LAUNCH_REASONS = {
     "JobLaunchFailure": "Slurm could not launch it on its node",
@@ -82,6 +84,10 @@ def _end(row: JobRow) -> Observation | None:
         return Observation(TrialJobStatus.SYS_CANCELED, message="The job was canceled on the cluster by somebody else "
                                                                 "(scancel); rerun the trial if it is still wanted.")
     if row.state == "FAILED":
+        if row.signal == _NO_OUTPUT:
+            return Observation(TrialJobStatus.FAILED, message=(
+                "Slurm could not write the job's output on its node: the node does not have workingFolder under the "
+                "same path, or the user may not write there."))
         if row.signal:
             hint = "; often it had used more memory than it asked for" if row.signal == signal.SIGKILL else ""
             return Observation(TrialJobStatus.FAILED, message=f"The job was ended by signal {row.signal}{hint}.")

@@ -76,6 +76,7 @@ def test_lines_that_are_no_rows_are_left_out():
     (ENDED["nniweb-preempted"], TrialJobStatus.SYS_CANCELED, "preemption"),
     (ENDED["nniweb-held"], TrialJobStatus.SYS_CANCELED, "scancel"),
     (ENDED["nniweb-timeout2"], TrialJobStatus.RUNNING, ""),
+    (*queue_rows(recorded("queue_without_folder.txt")), TrialJobStatus.FAILED, "does not have workingFolder"),
     (ACCOUNTS["nniweb-nodefail"], TrialJobStatus.FAILED, "node failed"),
     (ACCOUNTS["nniweb-preempted"], TrialJobStatus.SYS_CANCELED, "preemption"),
     (ACCOUNTS["nniweb-canceled"], TrialJobStatus.SYS_CANCELED, "scancel"),
