@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -24,6 +26,7 @@ def test_behind_tls_the_check_of_a_deployment_finds_nothing(tmp_path: Path) -> N
     assert "no issues" in done.stdout
 
 
+@pytest.mark.slow
 def test_without_tls_it_says_what_is_missing(tmp_path: Path) -> None:
     done = check(tmp_path)
     assert done.returncode == 1
