@@ -73,7 +73,6 @@ def take_all(server: RunningServer, browser: Browser) -> None:
         "cluster": (f"/clusters/{cluster['id']}/", rehearsed),
         "new-experiment": ("/new/?template=digits", lambda page: checked(page, code)),
         "experiments": ("/", live),
-        "notifications": ("/notifications/", still),
         "account": ("/account/", still),
         "sign-in": ("/sign-in/", still),
         "clusters": ("/clusters/", live),
