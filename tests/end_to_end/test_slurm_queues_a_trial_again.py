@@ -50,7 +50,7 @@ def test_its_second_run_counts(make_server: Callable[..., RunningServer], tmp_pa
                           "the trial waits for its second attempt")
         assert "Slurm ended the job and queued it again" in trial()["message"]
         assert trial()["latest_number"] is None
-        cluster.command("scontrol", "update", f"jobid={job}", "starttime=now")
+        cluster.let_begin(job)
         server.wait_until(lambda: trial()["latest_number"] == 2, 120, "the second run reports")
         (witness / "go").touch()
         server.wait_for_experiment(experiment, patience=120)

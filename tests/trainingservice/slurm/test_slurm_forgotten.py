@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -13,7 +14,7 @@ from trainingservice.testing.cases.returning import as_stored
 from trainingservice.testing.processes import processes_of
 from trainingservice.trial_job_status import TrialJobStatus
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 SLURM = {"MinJobAge": "2", "KillWait": "2"}
 
@@ -43,8 +44,11 @@ def test_a_job_that_vanished_without_a_word_fails_after_a_while(bench, monkeypat
     bench.wait_for_file(starts)
     detail = bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
     bench.close_service(service)
-    for process in processes_of([form.job_name]):  # as when a node loses its power
-        os.kill(process.pid, signal.SIGKILL)
+    while left := processes_of([form.job_name]):  # as when a node loses its power: nobody sees the others go
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
     bench.wait("Slurm has forgotten it", lambda: is_forgotten(bench, form), patience=120)
     detail = bench.wait_for_status(bench.open_service([as_stored(detail)]), form, TrialJobStatus.FAILED)
     assert "nobody knows how it ended" in detail.message

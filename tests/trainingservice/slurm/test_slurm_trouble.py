@@ -15,7 +15,7 @@ from trainingservice.slurm.service import name_on_cluster
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 #: A controller that stands still is given up soon.
 SLURM = {"MessageTimeout": "3", "KillWait": "2"}
@@ -120,7 +120,7 @@ def test_a_trial_that_slurm_queues_again_waits_and_is_run_from_its_beginning(ben
     bench.server.expect(form, platform="slurm")
     token = bench.server.access_for(form.job_name).token
     (folder_of(bench, form) / "token").write_text(token)
-    cluster.command("scontrol", "update", f"jobid={job}", "starttime=now")
+    cluster.let_begin(job)
     bench.wait("it has begun again", lambda: starts.read_text() == "start\nstart\n", patience=120)
     bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
     go.touch()
