@@ -120,7 +120,7 @@ class NotificationSender:
                            delivery.public_id, first_line(error))
             drop_connection()
         except Exception:
-            logger.exception("notification %s cannot be sent; it is tried again later", delivery.public_id)
+            logger.exception("notification %s: what became of it cannot be written down", delivery.public_id)
         finally:
             with self._guard:
                 self._busy_rules.discard(delivery.rule_id)
@@ -133,7 +133,12 @@ class NotificationSender:
             withdraw(delivery, self._worker_id, why_not, timezone.now())
             return
         give_connection_back()  # the receiver may take its time
-        outcome = send_mail(delivery) if delivery.rule.channel == Channel.EMAIL else send_webhook(delivery)
+        began = time.monotonic()
+        try:
+            outcome = send_mail(delivery) if delivery.rule.channel == Channel.EMAIL else send_webhook(delivery)
+        except Exception:
+            logger.exception("notification %s cannot be sent; it is tried again later", delivery.public_id)
+            outcome = Try(False, "The worker failed at it; its log has the reason.", time.monotonic() - began)
         logger.info("notification %s of %s: %s", delivery.public_id, delivery.rule.public_id,
                     "delivered" if outcome.delivered else outcome.answer)
         note_try(delivery, self._worker_id, outcome, timezone.now())

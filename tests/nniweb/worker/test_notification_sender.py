@@ -26,7 +26,7 @@ from nniweb.experiments.notification_rules import change_rule, create_rule, send
 from nniweb.experiments.transitions import move_experiment
 from nniweb.experiments.webhook_address import read_webhook_url
 from nniweb.mail_settings import mail_settings
-from nniweb.worker import webhook_call
+from nniweb.worker import notification_sender, webhook_call
 from nniweb.worker.notification_sender import NotificationSender
 from nniweb.worker.process_identity import host_name
 from nniweb.worker.webhook_call import CallFailed, post
@@ -324,6 +324,15 @@ def test_a_long_answer_is_cut_and_no_log_has_a_secret(rule: NotificationRule, re
     assert SECRET not in caplog.text
     assert "key=k" not in caplog.text
     assert "key=k" not in repr(rule) + str(rule) + repr(delivery)
+
+
+def test_an_error_that_nobody_foresaw_is_a_try_like_others(rule: NotificationRule, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(notification_sender, "post", lambda *_, **__: 1 / 0)
+    send_test(rule)
+    delivery = send_due()
+    assert (delivery.state, delivery.try_count) == ("waiting", 1)
+    assert delivery.tries[0]["answer"] == "The worker failed at it; its log has the reason."
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_what_is_switched_off_while_it_is_being_sent_is_not_tried_again(rule: NotificationRule,
