@@ -94,6 +94,12 @@ class SlurmTrialOptions(TrialOptions):
                                     "(storage). auto: each calls the server where it can, and what does not arrive so "
                                     "is fetched from the folder.")
 
+    def gpus_of_a_trial(self, gpu_number: int | None) -> int:
+        if self.gres is None:
+            return gpu_number or 0
+        asked = [part.split(":") for part in self.gres.split(",")]
+        return sum(int(words[-1]) if words[-1].isdigit() else 1 for words in asked if words[0] == "gpu")
+
     @field_validator("time_limit")
     @classmethod
     def _is_time(cls, value: str | None) -> str | None:
