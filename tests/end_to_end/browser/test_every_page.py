@@ -21,7 +21,7 @@ PAGES = {
     "no such page": "/nowhere/", "sign-in": "/sign-in/",
     "notifications": "/notifications/", "notification": "/notifications/{rule}/",
     "account": "/account/", "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
-    "API": "/api/docs/", "API, for reading": "/api/docs/redoc/", "notifications": "/notifications/",
+    "API": "/api/docs/", "API, for reading": "/api/docs/redoc/",
     **{f"experiment: {title}": "/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
        for name, title in TABS.items()},
 }
