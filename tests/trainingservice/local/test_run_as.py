@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,7 @@ from trainingservice.local import os_user
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import machine
 
 LOOKS_AROUND = """
 import json, os, pathlib, sys
@@ -40,8 +44,31 @@ def user():
         pytest.skip("needs root: machines of their own, other users, small disks")
     name = f"nr{uuid.uuid4().hex[:8]}"
     subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True, capture_output=True)
-    yield pwd.getpwnam(name)
+    made = pwd.getpwnam(name)
+    yield made
+    deadline = time.monotonic() + 60
+    while processes := processes_of(made.pw_uid):  # a keeper ends a moment after its trial
+        if time.monotonic() > deadline:
+            for pid in processes:
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
     subprocess.run(["userdel", "--force", "--remove", name], check=True, capture_output=True)
+
+
+def processes_of(user_id: int) -> list[int]:
+    """The processes of a user that are no zombies."""
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == user_id and machine.process_start_time(int(name)):
+                found.append(int(name))
+    return found
+
+
+@pytest.fixture
+def bench(user, bench):
+    """Closed before the user is removed: its agents run as that user."""
+    return bench
 
 
 @pytest.fixture(params=["root", "sudo"])
