@@ -14,6 +14,7 @@ import threading
 from importlib.metadata import entry_points
 
 from trainingservice.base import TrainingService
+from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.errors import PermanentError
 
 logger = logging.getLogger(__name__)
@@ -77,15 +78,20 @@ def unregister(name: str) -> None:
 
 def platform_names() -> list[str]:
     """The names of all platforms that can be used here, sorted. Broken ones are logged and left out."""
-    names = []
+    broken = broken_platforms()
+    return [name for name in sorted(_targets()) if name not in broken]
+
+
+def broken_platforms() -> dict[str, str]:
+    """The platforms that are registered and cannot be used: name -> why, and what to do. They are logged, too."""
+    reasons: dict[str, str] = {}
     for name in sorted(_targets()):
         try:
             load_platform(name)
         except BrokenPlatform as error:
+            reasons[name] = str(error)
             _warn_once(str(error))
-        else:
-            names.append(name)
-    return names
+    return reasons
 
 
 def load_platform(name: str) -> type[TrainingService]:
@@ -148,7 +154,9 @@ def _load(name: str, target: str) -> type[TrainingService]:
     except AttributeError as error:
         raise BrokenPlatform(f"Platform {name!r} is registered as {target!r}, but module {module_name!r} has no "
                              f"{class_name!r}; correct the registration.") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module that calls sys.exit() must not end the server
         raise BrokenPlatform(f"Platform {name!r} ({target}) cannot be imported: {type(error).__name__}: {error}. "
                              "Ask its author, or remove the package.") from error
     _check(name, target, platform)
@@ -166,3 +174,29 @@ def _check(name: str, target: str, platform: object) -> None:
     if inspect.isabstract(platform) or forgotten:
         raise BrokenPlatform(f"Platform {name!r}: {target} does not define {', '.join(forgotten)}; "
                              "its author must add what is missing.")
+    wrong = [f"{attribute} is {getattr(platform, attribute)!r}, not {what}" for attribute, (kind, what)
+             in _ATTRIBUTES.items() if not _is_of(getattr(platform, attribute), kind)]
+    if wrong:
+        raise BrokenPlatform(f"Platform {name!r}: of {target}, {'; '.join(wrong)}; its author must correct that.")
+    try:
+        for model in (platform.settings_model, platform.options_model):
+            model.model_json_schema()
+    except Exception as error:
+        raise BrokenPlatform(f"Platform {name!r}: {target} has settings that cannot be described "
+                             f"({type(error).__name__}: {' '.join(str(error).split())[:300]}); its author must choose "
+                             "fields of other types.") from error
+
+
+def _is_of(value: object, kind: type) -> bool:
+    return isinstance(value, type) and issubclass(value, kind) if issubclass(kind, SettingsModel) \
+        else isinstance(value, kind)
+
+
+#: Attributes of a platform's class that the host reads before there is an object: of which type they must be, in words.
+_ATTRIBUTES: dict[str, tuple[type, str]] = {
+    "platform": (str, "a text"), "settings_model": (ClusterSettings, "a subclass of ClusterSettings"),
+    "options_model": (TrialOptions, "a subclass of TrialOptions"), "shares_code_folder": (bool, "True or False"),
+    "ships_code": (bool, "True or False"), "needs_public_url": (bool, "True or False"),
+    "pinned_to_host": (bool, "True or False"), "suspends_jobs": (bool, "True or False"),
+    "metadata_keys": (dict, "a dictionary"), "secret_metadata_keys": (frozenset, "a frozenset"),
+    "metadata_changeable_while_running": (frozenset, "a frozenset")}

@@ -1,5 +1,6 @@
 """Platforms that are installed: what they need to be told, and how they differ."""
 
+from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -8,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from nniweb.experiments.config.field_description import describe
 from trainingservice.base import TrainingService
 from trainingservice.platforms import ALIASES, load_platform, platform_names
 
@@ -19,6 +21,22 @@ class MetadataKeySerializer(serializers.Serializer[Any]):
     changeable_while_running = serializers.BooleanField()
 
 
+class PlatformFieldSerializer(serializers.Serializer[Any]):
+    """A field of a platform's section in experiment files, for forms."""
+
+    name = serializers.CharField(help_text="As files have it; loginNode.host and machineList[].host lie in others.")
+    of_cluster = serializers.BooleanField(help_text="It says which cluster; else what one experiment asks of it.")
+    type = serializers.CharField(help_text="In words.")
+    kind = serializers.ChoiceField(["boolean", "integer", "number", "choice", "secret", "text", "json"],
+                                   help_text="What a form has for it; json for all that is not plain.")
+    is_required = serializers.BooleanField()
+    default = serializers.JSONField(allow_null=True)
+    choices = serializers.ListField(child=serializers.CharField())
+    description = serializers.CharField(allow_blank=True)
+    is_secret = serializers.BooleanField()
+    is_inner = serializers.BooleanField(help_text="It lies in a group or a list that has a field of its own.")
+
+
 class PlatformSerializer(serializers.Serializer[Any]):
     """A platform."""
 
@@ -26,10 +44,12 @@ class PlatformSerializer(serializers.Serializer[Any]):
     aliases = serializers.ListField(child=serializers.CharField(), help_text="Other names in experiment files.")
     settings_schema = serializers.DictField(help_text="JSON Schema of a cluster's settings; secrets are writeOnly.")
     options_schema = serializers.DictField(help_text="JSON Schema of an experiment's options for its trials.")
+    fields_of_section = PlatformFieldSerializer(many=True, help_text="Both of these, as a form needs them.")
     metadata = MetadataKeySerializer(many=True)
     shares_code_folder = serializers.BooleanField(help_text="Trials run in the user's own folder.")
     ships_code = serializers.BooleanField(help_text="Code is packed and sent, so its size is limited.")
     needs_public_url = serializers.BooleanField(help_text="Trials must be able to call this server.")
+    suspends_jobs = serializers.BooleanField(help_text="A running trial may be suspended there, and run anew later.")
     pinned_to_host = serializers.BooleanField(help_text="It is the server's own machine; for those with that right.")
     multi_phase = serializers.BooleanField(
         allow_null=True, help_text="A running trial can be given further parameters; null where that depends on the "
@@ -43,16 +63,25 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
         "aliases": sorted(alias for alias, name in ALIASES.items() if name == platform.platform),
         "settings_schema": platform.settings_model.model_json_schema(),
         "options_schema": platform.options_model.model_json_schema(),
+        "fields_of_section": section_fields(platform),
         "metadata": [{"key": key, "meaning": meaning, "is_secret": key in platform.secret_metadata_keys,
                       "changeable_while_running": key in platform.metadata_changeable_while_running}
                      for key, meaning in sorted(platform.metadata_keys.items())],
         "shares_code_folder": platform.shares_code_folder,
         "ships_code": platform.ships_code,
         "needs_public_url": platform.needs_public_url,
+        "suspends_jobs": platform.suspends_jobs,
         "pinned_to_host": platform.pinned_to_host,
         "multi_phase": _is_multi_phase(platform),
         "reuse_mode_meaning": platform.settings_model.reuse_mode_meaning,
     }
+
+
+def section_fields(platform: type[TrainingService]) -> list[dict[str, Any]]:
+    """The fields that a file's trainingService section may have beside platform."""
+    return [{**asdict(field), "of_cluster": of_cluster}
+            for model, of_cluster in ((platform.settings_model, True), (platform.options_model, False))
+            for field in describe(model)]
 
 
 def _is_multi_phase(platform: type[TrainingService]) -> bool | None:

@@ -19,7 +19,7 @@ from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Tri
 from nniweb.experiments.visibility import may_change_cluster, visible_clusters, visible_experiments
 from nniweb.experiments.worker_presence import alive_workers
 from trainingservice.errors import TrainingServiceError
-from trainingservice.platforms import load_platform
+from trainingservice.platforms import broken_platforms, load_platform
 
 #: Trials that a cluster's page lists.
 SHOWN_TRIALS = 50
@@ -42,7 +42,8 @@ def clusters(request: HttpRequest) -> HttpResponse:
                      "held": sum(gpu.is_held for gpu in gpus), "strip": GpuStrip(gpus[:MOST_IN_STRIP]),
                      "beyond": max(0, len(gpus) - MOST_IN_STRIP), "reason": reasons.get(cluster.pk, ""),
                      "usable": sum(machine.healthy for machine in cluster.machines.all())})
-    return render(request, "dashboard/clusters.html", {"rows": rows, "now": timezone.now()})
+    return render(request, "dashboard/clusters.html", {
+        "rows": rows, "now": timezone.now(), "broken": broken_platforms()})
 
 
 @require_GET

@@ -10,6 +10,7 @@ from django.views import View
 from nniweb.api.launch_check import check_document
 from nniweb.api.launch_code import CODE_FIELDS
 from nniweb.api.launch_request import checked_form, from_form
+from nniweb.api.platforms import section_fields
 from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone
 from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.launching import launch
@@ -19,6 +20,7 @@ from nniweb.tuning.algorithms import ASSESSORS, TUNERS
 from nniweb.tuning.search_space_parser import ALL_TYPES
 from trainingservice.code_archive import MAX_BYTES, MAX_FILES
 from trainingservice.ignore_rules import IGNORE_FILE
+from trainingservice.platforms import load_platform, platform_names
 
 #: Fields of the form besides the config's text, and what people call them.
 FIELDS = {"base_directory": "Code folder", "code": "Code", "code_of": "Code", "cluster": "Cluster",
@@ -95,6 +97,7 @@ class NewExperiment(View):
             "code_from": _code_from(given, user), "kept": kept, "templates": launch_templates().values(),
             "earlier": _earlier(user), "clusters": _clusters(user), "tuners": _algorithms(TUNERS),
             "assessors": _algorithms(ASSESSORS), "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
+            "platforms": {name: section_fields(load_platform(name)) for name in platform_names()},
             "limits": {"files": MAX_FILES, "bytes": MAX_BYTES, "ignore": IGNORE_FILE}})
 
 

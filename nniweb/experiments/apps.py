@@ -6,4 +6,4 @@ class ExperimentsConfig(AppConfig):
     verbose_name = "Experiments"
 
     def ready(self) -> None:
-        from nniweb.experiments import data_folder_check, sign_in_attempts  # noqa: F401  # importing connects them
+        from nniweb.experiments import checks  # noqa: F401  registers itself

@@ -6,6 +6,7 @@
 
 import { startCode, putCode, chooseWay, CannotPack } from "./new_experiment/code_source.js";
 import { settled, startFields } from "./new_experiment/config_fields.js";
+import { startPlatformFields } from "./new_experiment/platform_fields.js";
 import { clearMarks, goToLine, mark, mayReplace, setText, startEditor, takeFile, text } from "./new_experiment/editor.js";
 import { showSpaceError, startSpace } from "./new_experiment/search_space.js";
 
@@ -264,5 +265,6 @@ for (const part of /** @type {NodeListOf<HTMLElement>} */ (document.querySelecto
 startEditor(say);
 startCode();
 startSpace(searchSpaceOfFile);
+startPlatformFields();
 startFields();
 showErrors();

@@ -5,16 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import types
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, SecretStr
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic import BaseModel
 
 from nniweb.experiments.config.document import (
     INHERITABLE,
@@ -23,8 +16,8 @@ from nniweb.experiments.config.document import (
     FailedTrialsDocument,
     RetryDocument,
 )
-from nniweb.experiments.config.durations import parse_duration
-from nniweb.experiments.config.field_walk import file_key, leaf_types
+from nniweb.experiments.config.field_description import default_words, inner_models, keys_of, type_words
+from nniweb.experiments.config.field_walk import file_key
 from nniweb.experiments.config.v1_conversion import V1_CLASS_FILES, V1_DROPPED, V1_FIELDS
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS, Algorithm
 from trainingservice.base import TrainingService
@@ -65,7 +58,7 @@ def render() -> str:
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
         "## retry\n\n" + _table(RetryDocument, {}, ""),
         "## failedTrials\n\n" + _table(FailedTrialsDocument, {}, ""),
-        "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in _keys(SharedStorage)}, ""),
+        "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in keys_of(SharedStorage)}, ""),
         *(_platform(name, load_platform(name)) for name in sorted(BUILT_IN)),
         "## v1 fields without a counterpart\n\n| v1 | what it means here |\n| --- | --- |\n"
         + "".join(f"| `{v1}` | {meaning} |\n" for v1, meaning in V1_DROPPED.items()),
@@ -84,7 +77,8 @@ def _algorithms(kind: str, known: tuple[Algorithm, ...]) -> str:
     text = f"| {kind} | classArgs | optimize_mode if not given |\n| --- | --- | --- |\n"
     for algorithm in known:
         names = ", ".join((algorithm.name, *algorithm.aliases))
-        arguments = "; ".join(f"`{name}`: {_type(field)}" for name, field in algorithm.class_args.model_fields.items())
+        arguments = "; ".join(f"`{name}`: {type_words(field)}"
+                              for name, field in algorithm.class_args.model_fields.items())
         text += f"| {names} | {_cell(arguments)} | {algorithm.default_optimize_mode or 'maximize'} |\n"
     return text
 
@@ -98,7 +92,7 @@ def _platform(name: str, platform: type[TrainingService]) -> str:
     rows = "".join(_rows(model, v1, "") for model in models)
     text = (f"## trainingService: platform: {name}{also}\n\n{HEAD}"
             f"| `platform` | `trainingServicePlatform` | text | required | Always `{name}`. |\n{rows}")
-    if not any("reuseMode" in _keys(model) for model in models):
+    if not any("reuseMode" in keys_of(model) for model in models):
         text += f"| `reuseMode` | | true or false | - | Accepted; {platform.settings_model.reuse_mode_meaning}. |\n"
     for v1_name, meaning in dropped.items():
         text += f"| - | `{v1_name}` | | | {meaning} |\n"
@@ -117,65 +111,16 @@ def _rows(model: type[BaseModel], v1: dict[str, str], prefix: str) -> str:
     for name, field in model.model_fields.items():
         key = prefix + file_key(name, field)
         v1_names = ", ".join(f"`{old}`" for old, new in v1.items() if new == key or new == f"/{key}")
-        text += (f"| `{key}` | {v1_names} | {_cell(_type(field))} | {_cell(_default(field))} "
+        text += (f"| `{key}` | {v1_names} | {_cell(type_words(field))} | {_cell(default_words(field))} "
                  f"| {_cell(field.description or '')} |\n")
         if model is not ExperimentDocument:
-            for suffix, inner in _inner_models(field.annotation):
+            for suffix, inner in inner_models(field.annotation):
                 text += _rows(inner, v1, f"{key}{suffix}.")
     return text
 
 
-def _keys(model: type[BaseModel]) -> list[str]:
-    return [file_key(name, field) for name, field in model.model_fields.items()]
-
-
-def _inner_models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
-    for leaf in leaf_types(annotation):
-        if isinstance(leaf, type) and issubclass(leaf, BaseModel):
-            yield "", leaf
-        elif get_origin(leaf) in (list, tuple):
-            for argument in get_args(leaf):
-                if isinstance(argument, type) and issubclass(argument, BaseModel):
-                    yield "[]", argument
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    default = field.get_default(call_default_factory=True, validated_data={})
-    if default is None or default is PydanticUndefined:
-        return "-"
-    return f"`{json.dumps(default, default=str)}`"
-
-
-def _type(field: FieldInfo) -> str:
-    return _type_text(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
-
-
-def _type_text(annotation: Any) -> str:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        if any(isinstance(part, BeforeValidator) and part.func is parse_duration for part in arguments[1:]):
-            return "duration"
-        return _type_text(arguments[0])
-    if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_type_text(part) for part in arguments if part is not type(None)))
-    if origin is Literal:
-        return ", ".join(str(part) for part in arguments)
-    if origin in (list, tuple, set, frozenset):
-        inner = _type_text(arguments[0])
-        return f"list of {inner}s" if inner.endswith(("number", "path")) else f"list of {inner}"
-    if isinstance(annotation, type):
-        for kind, words in ((bool, "true or false"), (int, "whole number"), (float, "number"),
-                            (SecretStr, "text (secret)"), (str, "text"), (Path, "path"), (BaseModel, "group of fields"),
-                            (dict, "group of fields")):
-            if issubclass(annotation, kind):
-                return words
-    return "group of fields" if origin is dict else "any value"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,143 @@
+"""What is shown of platforms: a stranger's gets its page and its form for free, a broken one says why."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from nniweb.experiments.checks import platforms_can_be_used
+from nniweb.experiments.models import User
+from nniweb.experiments.models.account import Role
+from trainingservice import platforms
+
+STRANGER = """
+from pydantic import Field, SecretStr
+from typing import ClassVar, Literal
+from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
+from trainingservice.testing.misbehaving import DocileTrainingService
+
+class Door(SettingsModel):
+    number: int = 7
+
+class Settings(ClusterSettings):
+    platform_name: ClassVar[str] = "stranger"
+    address: str = Field(description="Where it answers.")
+    password: SecretStr = Field(default="geheim", description="Opens it.")
+    door: Door | None = None
+
+class Options(TrialOptions):
+    speed: Literal["slow", "fast"] = "slow"
+    share: float = Field(default=0.5, description="How much of it.")
+    polite: bool = True
+
+class Platform(DocileTrainingService):
+    platform = "stranger"
+    settings_model = Settings
+    options_model = Options
+    suspends_jobs = True
+"""
+
+
+@pytest.fixture
+def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Registers a platform whose module has this text."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(platforms, "_registered", {})
+    monkeypatch.setattr(platforms, "_loaded", {})
+    monkeypatch.setattr(platforms, "_warned", set())
+
+    def make(name: str, text: str) -> None:
+        (tmp_path / f"plugged_{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, f"plugged_{name}", raising=False)
+        platforms.register(name, f"plugged_{name}:Platform")
+
+    yield make
+    for name in [name for name in sys.modules if name.startswith("plugged_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def member(db) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_user("ada", role=Role.MEMBER))
+    return client
+
+
+def test_a_strangers_platform_is_described_from_its_models(plug_in, member: Client) -> None:
+    plug_in("stranger", STRANGER)
+    [found] = [each for each in member.get("/api/v1/platforms/").json() if each["name"] == "stranger"]
+    fields = {field["name"]: field for field in found["fields_of_section"]}
+    assert list(fields) == ["address", "password", "door", "door.number", "speed", "share", "polite"]
+    assert {name: (field["kind"], field["default"], field["is_required"], field["of_cluster"], field["is_inner"])
+            for name, field in fields.items()} == {
+        "address": ("text", None, True, True, False), "password": ("secret", None, False, True, False),
+        "door": ("json", None, False, True, False), "door.number": ("integer", 7, False, True, True),
+        "speed": ("choice", "slow", False, False, False), "share": ("number", 0.5, False, False, False),
+        "polite": ("boolean", True, False, False, False)}
+    assert fields["speed"]["choices"] == ["slow", "fast"]
+    assert fields["password"]["is_secret"]
+    assert found["suspends_jobs"]
+    assert "geheim" not in json.dumps(found["fields_of_section"])
+
+
+def test_a_strangers_platform_has_a_place_on_the_page_and_in_the_form(plug_in, member: Client) -> None:
+    plug_in("stranger", STRANGER)
+    page = member.get("/platforms/").content.decode()
+    section = page[page.index('id="stranger"'):].partition("</section>")[0]
+    for words in ("door.number", "Where it answers.", "text (secret)", "suspended there"):
+        assert words in section
+    form = member.get("/new/").content.decode()
+    data = re.search(r'<script id="platform-forms" type="application/json">(.*?)</script>', form)
+    assert data is not None
+    assert [field["name"] for field in json.loads(data[1])["stranger"]][:2] == ["address", "password"]
+    assert "<option>stranger</option>" in form
+
+
+BROKEN = {
+    "import error": ("import a_library_that_is_nowhere\n", "a_library_that_is_nowhere"),
+    "exception on import": ("raise RuntimeError('half finished')\n", "half finished"),
+    "exit on import": ("import sys\nsys.exit(3)\n", "cannot be imported: SystemExit"),
+    "no class": ("", "has no &#x27;Platform&#x27;"),
+    "no service": ("class Platform: ...\n", "not a subclass"),
+    "missing method": (STRANGER + "Platform.__abstractmethods__ = frozenset({'run'})\n", "does not define run"),
+    "wrong type": (STRANGER.replace("settings_model = Settings", "settings_model = dict"),
+                   "not a subclass of ClusterSettings"),
+    "wrong word": (STRANGER.replace("suspends_jobs = True", "suspends_jobs = 'yes'"), "not True or False"),
+    "settings without description": (STRANGER.replace("door: Door | None = None", "door: object = object()").replace(
+        "from typing", "from collections.abc import Callable\nfrom typing").replace("door: object = object()",
+        "door: Callable[[], None] = print"), "cannot be described"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_plug_in_harms_nobody_and_is_shown_with_its_reason(plug_in, member: Client, kind: str) -> None:
+    text, reason = BROKEN[kind]
+    plug_in("stranger", STRANGER)
+    plug_in("broken", text)
+    page = member.get("/clusters/").content.decode()
+    [said] = re.findall(r'<p class="notice error" data-broken="(\w+)">(.*?)</p>', page)
+    assert said[0] == "broken"
+    assert reason in said[1]
+    assert member.get("/platforms/").status_code == member.get("/new/").status_code == 200
+    names = [each["name"] for each in member.get("/api/v1/platforms/").json()]
+    assert "stranger" in names
+    assert "local" in names
+    assert "broken" not in names
+    [warning] = platforms_can_be_used()
+    assert (warning.id, str(warning.obj)) == ("nniweb.W001", "platform broken")
+    assert reason.replace("&#x27;", "'") in warning.msg
+
+
+def test_manage_check_tells_of_a_broken_platform_and_goes_on(plug_in, capsys) -> None:
+    plug_in("broken", "raise RuntimeError('half finished')\n")
+    call_command("check")
+    assert "(nniweb.W001) Platform 'broken'" in "".join(capsys.readouterr())
+
+
+def test_without_broken_platforms_nothing_is_said(plug_in, member: Client) -> None:
+    assert "data-broken" not in member.get("/clusters/").content.decode()
+    assert platforms_can_be_used() == []
