@@ -10,6 +10,7 @@ from nniweb.experiments.models import Cluster, Experiment, Machine
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork
+from trainingservice.base import MachineDetail
 
 logger = ExperimentLogger(__name__)
 
@@ -22,13 +23,20 @@ def show(work: ClusterWork) -> None:
         return
     work.next_health_look = work.monotonic() + LOOK_SECONDS
     slow = work.host.slow_calls()
+    service = work.service
+    trouble = "" if service is None else work.host.ask("trouble", lambda: service.trouble, "")
+    none: list[MachineDetail] = []
+    machines = none if service is None else work.host.ask("list_machines", service.list_machines, none)
+    faults = list(work.host.faults.values())
     if work.service is None:
         health = Cluster.Health.BAD if work.host.needs_person else Cluster.Health.AWAY
         message = work.host.message
     elif slow:
         health, message = Cluster.Health.AWAY, " ".join(slow[:3])
-    elif work.service.trouble:
-        health, message = Cluster.Health.AWAY, work.service.trouble
+    elif faults:
+        health, message = Cluster.Health.AWAY, faults[0]
+    elif trouble:
+        health, message = Cluster.Health.AWAY, trouble
     else:
         health, message = Cluster.Health.GOOD, ""
     message = struck_out(message)
@@ -39,11 +47,21 @@ def show(work: ClusterWork) -> None:
         _log(work, health, message)
         work.shown_health = (health, message)
     if work.service is not None:
-        _show_machines(work)
+        _show_machines(work, machines)
 
 
-def _show_machines(work: ClusterWork) -> None:
-    machines = work.service.list_machines() if work.service is not None else []
+def show_hanging(work: ClusterWork) -> None:
+    """For another thread, while a round of the cluster hangs in a question to the platform: the cluster says so."""
+    slow = work.host.slow_calls()
+    if not slow:
+        return
+    with work.lease.transaction():
+        Cluster.objects.filter(pk=work.cluster_pk).update(health=Cluster.Health.AWAY, message=printable(slow[0]))
+        _ring(work)
+    work.shown_health = None  # the round thread says what is so when it goes on
+
+
+def _show_machines(work: ClusterWork, machines: list[MachineDetail]) -> None:
     if machines == work.shown_machines:
         return
     with work.lease.transaction():

@@ -64,21 +64,22 @@ def _look(work: ClusterWork, service: TrainingService, changed: Collection[str])
     full = now >= work.next_full_look
     details: Sequence[TrialJobDetail]
     if full:
-        details = service.list_trial_jobs()
+        details = work.host.ask("list_trial_jobs", service.list_trial_jobs, [])
     else:
-        details = [detail for name in changed if (detail := _detail(service, name)) is not None]
+        details = [detail for name in changed if (detail := _detail(work, service, name)) is not None]
     for start in range(0, len(details), CHUNK):
         _take(work, details[start: start + CHUNK])
     if full:
+        work.host.faults.pop("get_trial_job", None)  # nothing rings any more of what it failed on, perhaps
         _show_silence(work)
         _enforce_time_limits(work)
         work.drains_loaded = False
         work.next_full_look = now + FULL_LOOK_SECONDS  # only now: a look that could not be written is taken again
 
 
-def _detail(service: TrainingService, name: str) -> TrialJobDetail | None:
+def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobDetail | None:
     try:
-        return service.get_trial_job(name)
+        return work.host.ask("get_trial_job", lambda: service.get_trial_job(name), None)
     except UnknownTrialJob:
         return None
 
@@ -153,7 +154,7 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
         if attempt.trial.status != TrialJobStatus.RUNNING:
             attempt_started(attempt, now, revision=revision)
     elif _has_been_suspended(attempt, detail):
-        now_said = _detail(work.service, attempt.job_name) if work.service is not None else None
+        now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.suspended:  # else its next run may have begun meanwhile
             attempt_suspended(attempt, now, revision=revision, message=detail.message)
     elif attempt.trial.status == TrialJobStatus.RUNNING and not attempt.journal_id:

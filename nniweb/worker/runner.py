@@ -29,7 +29,7 @@ from nniweb.worker.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.fetch_code import CodeFetches, code_is_there
 from nniweb.worker.lease import Lease, LeaseLost
 from nniweb.worker.resumed_jobs import resumed_jobs, submit_unseen_again
-from nniweb.worker.service_host import ServiceHost
+from nniweb.worker.service_host import SLOW_CALL_SECONDS, ServiceHost
 from nniweb.worker.tuner_desk import TunerDesk
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError
@@ -53,6 +53,8 @@ class ClusterRunner:
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.set)
         tuners = TunerDesk(tuner_client, self._wake.set, self._fail_experiment, self._stop_early)
         self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.set))
+        #: When the round that is going on began (monotonic); None between rounds.
+        self._round_began: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
 
     def start(self) -> None:
@@ -131,6 +133,19 @@ class ClusterRunner:
 
     def round(self, only: set[int] | None = None) -> None:
         """One round over the cluster's experiments (``only``: those with these primary keys)."""
+        self._round_began = time.monotonic()
+        try:
+            self._one_round(only)
+        finally:
+            self._round_began = None
+
+    def show_hanging(self) -> None:
+        """For another thread: if a round hangs in a question to the platform, the cluster's page says so."""
+        began = self._round_began
+        if began is not None and time.monotonic() - began > SLOW_CALL_SECONDS:
+            cluster_health.show_hanging(self.work)
+
+    def _one_round(self, only: set[int] | None) -> None:
         work = self.work
         work.shares = None
         work.host.look_after()

@@ -17,7 +17,7 @@ from django.db import close_old_connections, connection
 from nniweb.observability.log_ids import log_ids, with_ids_of_now
 from nniweb.worker.call_threads import CallThreads
 from trainingservice.base import TrainingService
-from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.errors import TemporaryError, TrainingServiceError, UnknownTrialJob
 from trainingservice.trial_job import ResumedJob
 
 logger = logging.getLogger(__name__)
@@ -55,6 +55,8 @@ class ServiceHost:
         self._closed = False
         self._changed: set[str] = set()
         self._started_at = 0.0
+        #: What went wrong in questions that should be answered from memory: question -> a sentence.
+        self.faults: dict[str, str] = {}
         #: Why there is no service, a sentence; "" while there is one.
         self.message = "The service of this cluster is being started."
         #: Whether the reason is one that only a person can mend.
@@ -85,6 +87,33 @@ class ServiceHost:
         with its traceback and handed on as TemporaryError.
         """
         self._submit(what, function, done, failed)
+
+    def ask(self, what: str, question: Callable[[], T], otherwise: T) -> T:
+        """A question that the service answers from memory, put in the round itself.
+
+        An error is a defect of the platform: it is logged once, kept in ``faults`` until the question is answered,
+        and ``otherwise`` is the answer. UnknownTrialJob is passed on. One that never returns is among ``slow_calls``,
+        which another thread shows.
+        """
+        with self._guard:
+            self._call_number += 1
+            number = self._call_number
+            self._calls[number] = (self._monotonic(), what)
+        try:
+            answer = question()
+        except UnknownTrialJob:
+            raise
+        except Exception as error:
+            sentence = f"The platform's code failed in {what} ({type(error).__name__}: {error}); see the log."
+            if self.faults.get(what) != sentence:
+                logger.exception("cluster %s: the platform's code failed in %s", self._name, what)
+            self.faults[what] = sentence
+            return otherwise
+        finally:
+            with self._guard:
+                self._calls.pop(number, None)
+        self.faults.pop(what, None)
+        return answer
 
     def collect(self) -> int:
         """Run what finished calls left for the round; returns how many."""
@@ -181,6 +210,7 @@ class ServiceHost:
             self._clean_up(service)
             return
         self._service, self.message, self.needs_person = service, "", False
+        self.faults.clear()
         self._started_at = self._monotonic()
         threading.Thread(target=self._run, args=[service], name=f"service-{self._name}", daemon=True).start()
 

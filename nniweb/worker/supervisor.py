@@ -208,6 +208,7 @@ class Supervisor:
             try:
                 if runner.is_alive:
                     runner.lease.renew()
+                    runner.show_hanging()
             except LeaseLost:
                 runner.stop()
             except DatabaseError as error:

@@ -1,10 +1,13 @@
 """A platform that goes wrong marks its cluster; it never stops the worker and never harms another cluster."""
 
+import threading
+
 import pytest
+from django.db import connection
 
 from nniweb.experiments import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
-from nniweb.worker import service_host
+from nniweb.worker import runner, service_host
 from tests.nniweb.worker.conftest import report
 from trainingservice.testing import misbehaving
 from trainingservice.trial_job_status import TrialJobStatus
@@ -63,6 +66,70 @@ def test_a_service_whose_run_dies_is_built_again_and_keeps_its_trials(make_rig) 
         rig.skip(60)
     assert Trial.objects.filter(experiment=experiment).count() == 1
     assert trial_of(experiment).status == "WAITING"
+
+
+@pytest.mark.parametrize("question", ["list_trial_jobs", "get_trial_job", "list_machines", "trouble"])
+def test_a_defect_in_an_answer_from_memory_is_shown_on_its_cluster_until_it_is_mended(make_rig, question: str) -> None:
+    failing, sound = make_rig(), make_rig()
+    stuck, fine = failing.experiment(trial_concurrency=1), sound.experiment(trial_concurrency=1)
+    [trial] = failing.submitted(stuck, 1)
+
+    def fail(*_: object) -> None:
+        raise KeyError("no such row")
+
+    setattr(type(failing.service), question, property(fail) if question == "trouble" else fail)
+    name = trial.attempts.get().job_name
+    failing.until(lambda: failing.skip(3) or failing.runner.work.host._note_change(name)
+                  or question in Cluster.objects.get(pk=failing.cluster.pk).message)
+    cluster = Cluster.objects.get(pk=failing.cluster.pk)
+    assert cluster.health == "away"
+    assert f"The platform's code failed in {question} (KeyError: 'no such row'); see the log." == cluster.message
+    sound.submitted(fine, 1)
+    assert trial_of(stuck).status == "WAITING"
+    delattr(type(failing.service), question)
+    failing.until(lambda: failing.skip(31) or Cluster.objects.get(pk=failing.cluster.pk).health == "good")
+    report(trial, 0.5)
+    failing.until(lambda: trial_of(stuck).status == "SUCCEEDED")
+
+
+def test_a_round_that_hangs_in_an_answer_from_memory_is_seen_by_another_thread(make_rig, monkeypatch) -> None:
+    rig = make_rig()
+    rig.submitted(rig.experiment(trial_concurrency=1), 1)
+    rig.skip(31)
+    rig.until(lambda: Cluster.objects.get(pk=rig.cluster.pk).health == "good")
+    hanging, released = threading.Event(), threading.Event()
+
+    def hang(_: object) -> list[object]:
+        hanging.set()
+        released.wait(60)
+        return []
+
+    monkeypatch.setattr(type(rig.service), "list_machines", hang)
+    rig.skip(31)
+
+    def one_round() -> None:
+        try:
+            rig.runner.round()
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=one_round)
+    thread.start()
+    try:
+        assert hanging.wait(60)
+        rig.runner.show_hanging()
+        assert Cluster.objects.get(pk=rig.cluster.pk).health == "good", "it is not yet long"
+        for module in (service_host, runner):
+            monkeypatch.setattr(module, "SLOW_CALL_SECONDS", -1.0)
+        rig.runner.show_hanging()
+        cluster = Cluster.objects.get(pk=rig.cluster.pk)
+        assert (cluster.health, "A call to the platform (list_machines) has not returned" in cluster.message) == \
+            ("away", True)
+    finally:
+        monkeypatch.undo()
+        released.set()
+        thread.join(60)
+    rig.until(lambda: rig.skip(3) or Cluster.objects.get(pk=rig.cluster.pk).health == "good")
 
 
 @pytest.mark.parametrize("stage", ["construction", "resume_trial_jobs"])
