@@ -19,7 +19,7 @@ PAGES = {
     "new experiment, field by field": "/new/?way=fields", "new experiment, from a template": "/new/?template=sketch",
     "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
     "no such page": "/nowhere/", "sign-in": "/sign-in/",
-    "notifications": "/notifications/", "notification": "/notifications/{rule}/",
+    "platforms": "/platforms/", "notifications": "/notifications/", "notification": "/notifications/{rule}/",
     "account": "/account/", "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
     "API": "/api/docs/", "API, for reading": "/api/docs/redoc/",
     **{f"experiment: {title}": "/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
