@@ -169,7 +169,7 @@ def test_it_is_read_over_rest_by_administrators(with_token, rita, max_) -> None:
 #: What is posted because it is long.
 CHANGES_NOTHING = {"experiments_check", "config_fields", "search_space_sample", "trials_check_parameters"}
 #: Operation -> the action it leaves. A new one of these things fails until somebody has decided.
-THINGS = ("experiments", "trials", "clusters", "tokens", "users", "groups", "notifications")
+THINGS = ("experiments", "trials", "clusters", "tokens", "users", "groups", "notifications", "quotas")
 ACTIONS = {
     "experiments_create": "experiment.launch", "experiments_change": "experiment.change",
     "experiments_delete": "experiment.delete", "experiments_pause": "experiment.pause",
@@ -184,6 +184,7 @@ ACTIONS = {
     "tokens_create": "token.create", "tokens_delete": "token.remove", "users_create": "user.create",
     "users_change": "user.change", "users_delete": "user.delete", "users_sign_in_link": "user.sign-in-link",
     "groups_create": "group.create", "groups_change": "group.change", "groups_delete": "group.delete",
+    "quotas_create": "quota.create", "quotas_change": "quota.change", "quotas_delete": "quota.delete",
     "notifications_create": "notification.create", "notifications_change": "notification.change",
     "notifications_delete": "notification.delete", "notifications_test": "notification.test",
     "notifications_deliveries_send_again": "notification.send-again",
