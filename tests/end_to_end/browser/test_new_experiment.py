@@ -435,3 +435,26 @@ def test_nothing_is_wider_than_the_page(server, open_page, width, way) -> None:
     page = open_page(server, f"/new/?{way}", width=width)
     expect(page.locator("#space")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.slow
+def test_each_platform_has_a_form_made_of_its_config_models(server, open_page) -> None:
+    page = open_page(server, "/new/?way=fields")
+    text = page.locator("#config")
+    choice = page.get_by_label("Platform of its own")
+    expect(choice).to_be_enabled()
+    choice.select_option("slurm")
+    expect(text).to_have_value(re.compile(r"trainingService:\n  platform: slurm\n"))
+    page.get_by_label("workingFolder", exact=True).fill("/home/ada/nniweb")
+    page.get_by_label("workingFolder", exact=True).press("Tab")
+    expect(text).to_have_value(re.compile(r"\n  workingFolder: /home/ada/nniweb\n"))
+    page.get_by_label("requeue", exact=True).select_option("true")
+    expect(text).to_have_value(re.compile(r"\n  requeue: true\n"))
+    page.get_by_label("trialCpuNumber", exact=True).fill("8")
+    page.get_by_label("trialCpuNumber", exact=True).press("Tab")
+    expect(text).to_have_value(re.compile(r"\n  trialCpuNumber: 8\n"))
+    text.fill((text.input_value()).replace("requeue: true", "requeue: false"))
+    expect(page.get_by_label("requeue", exact=True)).to_have_value("false")
+    choice.select_option("local")
+    expect(page.get_by_label("workingFolder", exact=True)).to_have_count(0)
+    expect(text).not_to_have_value(re.compile("workingFolder"))
