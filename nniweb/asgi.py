@@ -14,6 +14,7 @@ from channels.routing import URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
 
+from nniweb.doors.body_size import not_too_large  # noqa: E402
 from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
 from nniweb.doors.proxies import behind_proxies  # noqa: E402
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
@@ -39,12 +40,13 @@ async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitab
         raise ValueError(f"nothing is served here for connections of type {scope['type']!r}")
 
 
-_guarded = not_in_the_clear(behind_proxies(_routed, settings.TRUSTED_PROXIES), allowed=settings.MAY_BE_REACHED)
+_guarded = not_in_the_clear(behind_proxies(not_too_large(_routed), settings.TRUSTED_PROXIES),
+                            allowed=settings.MAY_BE_REACHED)
 
 
 async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
                       send: Callable[[Any], Awaitable[None]]) -> None:
-    """Everything but the probes, which say nothing worth hiding, passes both doors first."""
+    """Everything but the probes, which say nothing worth hiding, passes the doors first."""
     if scope["type"] == "http" and scope["path"] in probes.PATHS:
         await probes.probe_application(scope, receive, send)
     else:

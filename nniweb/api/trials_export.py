@@ -40,7 +40,8 @@ class ExperimentExportView(generics.GenericAPIView[Experiment]):
         return ExactJSONRenderer(), "application/json"  # of errors; ``format`` is the file's
 
     @extend_schema(operation_id="experiments_export", parameters=[ExportQuery], responses={
-        200: OpenApiResponse(OpenApiTypes.BINARY, "The file."), 400: ErrorsSerializer})
+        (200, "application/json"): OpenApiResponse(OpenApiTypes.OBJECT, "The file."),
+        (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR, "The file."), 400: ErrorsSerializer})
     def get(self, request: Request, experiment_id: str) -> StreamingHttpResponse:
         """Trials as a file: all, those that fit the filters, or chosen ones; in order of sequence.
 

@@ -20,6 +20,7 @@ from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
 from nniweb.keeperapi.report_limits import ReportLimits
+from nniweb.observability import process_figures
 from trainingservice.report_reading import RefusedReport, refuse_by_length
 from trialkeeper import contract
 
@@ -66,6 +67,7 @@ class KeeperApplication:
             token_hash = hash_of(token.strip())
             caller, address = (match[1], token_hash), str((scope.get("client") or [""])[0])
             if seconds := self.limits.seconds_to_wait(caller, address):
+                process_figures.reports.labels("429").inc()
                 raise RefusedReport(429, contract.ERROR_BUSY, "This keeper sends more than its share; it is to come "
                                     f"again in {math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
             counted = _Counting(receive, send)

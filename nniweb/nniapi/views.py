@@ -244,7 +244,8 @@ class TrialFileView(NniView):
         pieces = TrialOutput.objects.filter(attempt__trial=trial, stream=stream).order_by("attempt__number", "offset")
         text = b"".join(bytes(data) for data in pieces.values_list("data", flat=True))
         return HttpResponse(text or f"{name} is empty.".encode(), content_type="text/plain; charset=utf-8",
-                            headers={"X-Content-Type-Options": "nosniff"})
+                            headers={
+            "Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"})
 
 
 class NothingHereView(NniView):

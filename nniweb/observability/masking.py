@@ -55,11 +55,21 @@ def masked_wholly(text: str) -> str:
     return masked(text, known)
 
 
+#: What moves the cursor, colours or turns around what a terminal shows.
+_UNPRINTABLE = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))} | {
+    code: f"\\u{code:04x}" for code in (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+
+
 class MaskingFormatter(logging.Formatter):
-    """Lines of text without secrets, in the traceback as well."""
+    """Lines of text without secrets, in the traceback as well. What others sent cannot act on a terminal, nor pass for
+    a line of its own.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        return masked_wholly(super().format(record))
+        return masked_wholly(super().format(record)).translate(_UNPRINTABLE)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record).replace("\n", "\n    ")
 
 
 def masked(text: str, secrets: Iterable[str] = ()) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from nniweb.observability.log_ids import log_ids
+from nniweb.observability.masking import MaskingFormatter
 
 
 def logged(write: Any) -> list[dict[str, Any]]:
@@ -46,3 +47,11 @@ def test_a_line_is_an_object_with_its_ids_and_its_exception() -> None:
     assert (second["message"], second["cluster"], "experiment" in second) == ("it failed", "farm", False)
     assert "ValueError: of a test" in second["exception"]
     assert "cluster" not in third
+
+
+def test_on_the_console_nothing_that_was_sent_colours_it_or_passes_for_a_line_of_its_own() -> None:
+    record = logging.makeLogRecord({"msg": "a trial said %s", "levelname": "INFO", "name": "nniweb", "args": (
+        "\x1b[31mred\x1b]0;title\x07\r2026-01-01 INFO nniweb: forged\n2026-01-01 INFO nniweb: forged\u202e\x9b",)})
+    line = MaskingFormatter("%(levelname)s %(name)s: %(message)s").format(record)
+    assert line == ("INFO nniweb: a trial said \\x1b[31mred\\x1b]0;title\\x07\\x0d2026-01-01 INFO nniweb: forged\n"
+                    "    2026-01-01 INFO nniweb: forged\\u202e\\x9b")
