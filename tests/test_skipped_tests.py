@@ -49,7 +49,8 @@ def run_tests(folder: Path, *options: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])
+@pytest.mark.parametrize("workers", [pytest.param([], id="alone"),
+                                     pytest.param(["-n", "2"], id="two workers", marks=pytest.mark.slow)])
 def test_skips_are_counted_by_reason(folder: Path, workers: list[str]) -> None:
     status, lines = run_tests(folder, *workers)
     assert status == 0

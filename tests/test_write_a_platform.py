@@ -46,7 +46,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def python(package: Path, *arguments: str, folder: Path) -> str:
     done = subprocess.run([sys.executable, *arguments], cwd=folder, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False, timeout=110,
-                          env={**os.environ, "PYTHONPATH": f"{ROOT}:{package}"})
+                          env={**{name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
+                               "PYTHONPATH": f"{ROOT}:{package}"})
     assert done.returncode == 0, done.stdout
     return done.stdout
 

@@ -26,7 +26,8 @@ def test_an_empty_installation_launches_the_demo_and_it_learns(make_server, most
                       started + 60 - time.monotonic(), "something moves within a minute of the start")
     server.wait_for_experiment(demo["id"], patience=110)
     trials = server.get_all(f"experiments/{demo['id']}/trials/")
-    assert [trial["sequence_id"] for trial in trials] == list(range(most))
+    assert len(trials) >= most, "some may have begun before the limit was set"
+    assert [trial["sequence_id"] for trial in trials] == list(range(len(trials)))
     assert {trial["status"] for trial in trials} == {"SUCCEEDED"}
     assert all(trial["intermediate_count"] > 5 and trial["final_number"] is not None for trial in trials)
     assert max(trial["final_number"] for trial in trials) > 0.9
@@ -34,6 +35,7 @@ def test_an_empty_installation_launches_the_demo_and_it_learns(make_server, most
     assert len(set(curve)) > 3, "a real learning curve"
 
 
+@pytest.mark.slow
 def test_an_installation_with_an_experiment_launches_no_demo(make_server) -> None:
     server = make_server({"NNIWEB_DEMO": "1"})
     quiet = make_server(name="data")

@@ -56,6 +56,7 @@ def test_a_cluster_is_rehearsed_changed_and_found_on_its_own_page(server, open_p
     expect(page.locator("tr", has_text="local_config")).to_contain_text("maxTrialNumPerGpu")
 
 
+@pytest.mark.slow
 def test_a_token_for_a_program_is_shown_once(server, open_page) -> None:
     page = open_page(server, "/admin/experiments/apitoken/add/")
     page.locator(".field-user .select2-selection").click()

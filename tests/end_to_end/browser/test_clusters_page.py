@@ -84,6 +84,7 @@ def test_a_gpu_shows_whose_trial_holds_it_and_the_other_says_why_it_waits(gpu_se
     expect(page.get_by_role("img", name="GPU 0: free, 73 % busy")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_trials_come_and_go_in_the_list_without_a_reload(server, open_page, code) -> None:
     launch(server, code, maxTrialNumber=1)
     page = open_page(server, "/clusters/")
@@ -125,6 +126,7 @@ def test_a_cluster_is_disabled_after_one_question_and_enabled_again(server, open
     assert server.get("clusters/")["results"][0]["enabled"]
 
 
+@pytest.mark.slow
 def test_the_page_says_who_drives_the_cluster_and_which_metadata_it_takes(server, open_page, code) -> None:
     (code / "go").touch()
     server.wait_for_experiment(launch(server, code, maxTrialNumber=1))
@@ -138,8 +140,9 @@ def test_the_page_says_who_drives_the_cluster_and_which_metadata_it_takes(server
 
 
 @pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.slow
 def test_nothing_is_wider_than_the_page(server, open_page, code, width) -> None:
     (code / "go").touch()
     server.wait_for_experiment(launch(server, code, maxTrialNumber=1))
     page = open_cluster(open_page, server, width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)

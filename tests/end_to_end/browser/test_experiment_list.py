@@ -37,6 +37,7 @@ def fruit(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> di
     return ids
 
 
+@pytest.mark.slow
 def test_filters_and_order_stand_in_the_address(server: RunningServer, open_page: Any, fruit: dict[str, str]) -> None:
     page = open_page(server, "/?owner=admin")
     page.get_by_label("Text").fill("an")
@@ -64,7 +65,7 @@ def test_filters_and_order_stand_in_the_address(server: RunningServer, open_page
     page.wait_for_url(lambda address: "status=" not in address)
     page.set_viewport_size({"width": 390, "height": 844})
     expect(row(page, "apple").locator("[data-label='Last change']")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "nothing is beyond the edge of a phone"
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
 
 
 def test_tags_are_put_on_and_taken_off_by_keyboard_and_others_see_it(server: RunningServer, open_page: Any,
@@ -95,6 +96,7 @@ def test_tags_are_put_on_and_taken_off_by_keyboard_and_others_see_it(server: Run
     assert onlooker.evaluate("window.markOfTheTest === true")
 
 
+@pytest.mark.slow
 def test_a_refused_tag_says_why_and_is_not_there(server: RunningServer, open_page: Any, fruit: dict[str, str]) -> None:
     page = open_page(server, "/?q=apple")
     page.allow("status of 400")
@@ -137,6 +139,7 @@ def test_archive_bring_back_and_delete(server: RunningServer, open_page: Any, tm
     assert onlooker.evaluate("window.markOfTheTest === true")
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_said_beside_the_title(server: RunningServer, open_page: Any,
                                                   fruit: dict[str, str]) -> None:
     page = open_page(server, "/?q=banana")
@@ -147,6 +150,7 @@ def test_what_is_refused_is_said_beside_the_title(server: RunningServer, open_pa
     expect(page.locator("#action-error")).to_have_text("It is busy.")
 
 
+@pytest.mark.slow
 def test_the_time_that_is_over_goes_on_while_nothing_is_heard(server: RunningServer, open_page: Any,
                                                               tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, experimentName="melon", maxTrialNumber=2, maxExperimentDuration="1h")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.led_trials import LedTrials
@@ -59,6 +60,7 @@ def test_an_experiment_page_changes_without_being_reloaded(server: RunningServer
     assert not_reloaded(page)
 
 
+@pytest.mark.slow
 def test_the_overview_shows_the_best_trials_and_how_long_they_took(server: RunningServer, open_page: Any,
                                                                    tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
@@ -198,6 +200,7 @@ def test_a_trial_page_shows_output_metrics_and_the_end_as_they_come(server: Runn
     assert not_reloaded(page)
 
 
+@pytest.mark.slow
 def test_a_trial_is_canceled_and_run_again_on_its_own_page(server: RunningServer, open_page: Any,
                                                            tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
@@ -238,6 +241,7 @@ def test_a_trial_is_canceled_and_run_again_on_its_own_page(server: RunningServer
     assert not_reloaded(page)
 
 
+@pytest.mark.slow
 def test_the_list_changes_by_itself_and_is_filtered_by_its_address(server: RunningServer, open_page: Any,
                                                                    tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, experimentName="needle", maxTrialNumber=1)
@@ -281,6 +285,7 @@ def test_a_page_that_was_open_while_the_server_was_away_catches_up(make_server: 
     assert not_reloaded(page)
 
 
+@pytest.mark.slow
 def test_who_is_signed_out_elsewhere_gets_a_link_to_sign_in(make_server: Any, open_page: Any) -> None:
     server = make_server().start()
     page = open_page(server)
@@ -312,6 +317,7 @@ Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id={many} + 10)
 """
 
 
+@pytest.mark.slow
 def test_ten_thousand_trials_open_without_ten_thousand_rows_and_are_paged_and_filtered(
         server: RunningServer, open_page: Callable[..., Any], tmp_path: Path) -> None:
     experiment = LedTrials(server, tmp_path).experiment

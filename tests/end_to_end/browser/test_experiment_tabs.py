@@ -222,7 +222,7 @@ def test_on_a_phone_the_tiles_stand_two_in_a_row(server: RunningServer, open_pag
     expect(page.locator(".tiles > div").first).to_be_visible()
     tops = page.locator(".tiles > div").evaluate_all("tiles => tiles.map((tile) => tile.getBoundingClientRect().top)")
     assert [tops[index] == tops[index + 1] for index in range(0, len(tops) - 1, 2)] == [True] * (len(tops) // 2)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_events_are_filtered_paged_and_live(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_events_are_filtered_paged_and_live(server: RunningServer, open_page: An
     server.patch(f"experiments/{trials.experiment}/", {"description": "of a test"})
     expect(rows.first).to_contain_text("changed by admin")
     assert not_reloaded(page)
-    page.get_by_label("By").select_option("admin")
+    page.locator("select[name=by]").select_option("admin")
     page.wait_for_url("**by=admin*")
     expect(rows).to_have_count(2)
     page.get_by_label("What").select_option("launched")

@@ -88,6 +88,7 @@ def test_curves_are_chosen_by_kind_count_and_number(server: RunningServer, open_
     expect(page.locator("h1")).to_contain_text("33")
 
 
+@pytest.mark.slow
 def test_smoothing_and_axes_stand_in_the_address(server: RunningServer, open_page: Callable[..., Any],
                                                  experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/intermediate/?trials=20", dark=True, width=390)
@@ -105,13 +106,14 @@ def test_smoothing_and_axes_stand_in_the_address(server: RunningServer, open_pag
     page.get_by_label("logarithmic up").check()
     wait_for_chart(page, "#curve-chart", lambda option: option["yAxis"][0]["type"] == "log")
     expect(page.page).to_have_url(re.compile(r"\?trials=20&smooth=0.95&x=time&logx=1&logy=1$"))
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is beyond a phone's edge"
+    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
     page.reload()
     wait_for_chart(page, "#curve-chart", lambda option: option["yAxis"][0]["type"] == "log")
     expect(page.get_by_role("button", name="by time")).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#smoothing-value")).to_have_text("0.95")
 
 
+@pytest.mark.slow
 def test_curves_grow_while_trials_report(server: RunningServer, open_page: Callable[..., Any], tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
     page = open_page(server, f"/experiments/{trials.experiment}/intermediate/?which=latest")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.led_trials import LedTrials
@@ -155,6 +156,7 @@ def test_many_are_chosen_tagged_exported_run_again_and_stopped(server: RunningSe
     expect(page.locator("#counts li[data-status=USER_CANCELED] b")).to_have_text("52")
 
 
+@pytest.mark.slow
 def test_a_choice_survives_what_changes_and_leads_to_trials_side_by_side(server: RunningServer,
                                                                          open_page: Callable[..., Any], tmp_path: Path
                                                                          ) -> None:
@@ -185,6 +187,7 @@ def test_a_choice_survives_what_changes_and_leads_to_trials_side_by_side(server:
     assert page.evaluate("window.markOfTheTest === true")
 
 
+@pytest.mark.slow
 def test_compared_trials_are_added_left_out_and_reduced_to_what_differs(server: RunningServer,
                                                                         open_page: Callable[..., Any]) -> None:
     experiment = filled(server)
@@ -206,4 +209,4 @@ def test_compared_trials_are_added_left_out_and_reduced_to_what_differs(server: 
     page.locator("#log-axis").check()
     expect(page.page).to_have_url(re.compile("log=1"))
     expect(page.locator("#compare-chart canvas")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is beyond the edge of a phone"
+    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")

@@ -136,6 +136,7 @@ def test_a_bundled_example_is_launched_as_it_is(server, open_page) -> None:
     server.wait_for_experiment(page.url.rstrip("/").rpartition("/")[2])
 
 
+@pytest.mark.slow
 def test_what_was_typed_is_not_replaced_without_asking(server, open_page) -> None:
     page = open_page(server, "/new/")
     editor(page).fill("mine: 1")
@@ -147,6 +148,7 @@ def test_what_was_typed_is_not_replaced_without_asking(server, open_page) -> Non
     page.wait_for_url("**/new/?template=quadratic")
 
 
+@pytest.mark.slow
 def test_a_chosen_file_takes_the_place_of_the_text(server, open_page, tmp_path) -> None:
     page = open_page(server, "/new/")
     page.get_by_role("link", name="A config file").click()
@@ -249,6 +251,7 @@ def test_a_folder_that_is_too_much_is_refused_before_it_is_sent(server, open_pag
     expect(page.locator(".errors")).to_contain_text("Name in .nniignore")
 
 
+@pytest.mark.slow
 def test_the_browser_and_the_server_ignore_the_same(server, open_page, tmp_path) -> None:
     texts = {"": "# words\n*.log\n!keep.log\n/top\nbuild/\na/**/z\n**/deep/x\nend/**\n[ab]?.txt\n[!c]q\n\\#hash\n"
                  "\\!bang\ntrail \nspace\\ \nmid/dle\n*.tmp\n",
@@ -309,6 +312,7 @@ def test_an_earlier_experiment_is_where_the_next_one_starts(server, open_page, c
     assert page.get_by_label("Code folder on the server").input_value() == str(code)
 
 
+@pytest.mark.slow
 def test_the_code_of_an_earlier_experiment_is_used_again(server, open_page, code) -> None:
     earlier = server.launch(CONFIG + "  snapshotCode: true\n", code)
     page = open_page(server, f"/new/?clone={earlier}")
@@ -383,6 +387,7 @@ def test_the_search_space_is_edited_as_rows_and_as_json_and_sampled(server, open
     expect(editor(page)).to_have_value(re.compile("opt: {_type: choice"))
 
 
+@pytest.mark.slow
 def test_a_search_space_of_a_file_is_taken_into_the_text(server, open_page) -> None:
     page = open_page(server, "/new/?template=quadratic")
     expect(page.locator("#space-note")).to_contain_text("search_space.json")
@@ -401,6 +406,7 @@ def test_the_v1_form_is_converted_for_the_fields(server, open_page) -> None:
     expect(page.get_by_label("Command of one trial")).to_have_value(re.compile("trial.py"))
 
 
+@pytest.mark.slow
 def test_it_is_a_plain_form_where_there_are_no_scripts(server, open_page, code) -> None:
     session = requests.Session()
     for cookie in open_page(server, "/new/").context.cookies():
@@ -434,7 +440,7 @@ def test_it_is_a_plain_form_where_there_are_no_scripts(server, open_page, code) 
 def test_nothing_is_wider_than_the_page(server, open_page, width, way) -> None:
     page = open_page(server, f"/new/?{way}", width=width)
     expect(page.locator("#space")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
 
 
 @pytest.mark.slow

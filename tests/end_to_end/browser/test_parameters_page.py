@@ -89,6 +89,7 @@ def test_the_parameters_are_drawn_with_a_place_for_what_is_not_used(
     page.wait_for_url("**/trials/*/")
 
 
+@pytest.mark.slow
 def test_the_top_and_a_range_choose_trials_and_stand_in_the_address(
         server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/parameters/")
@@ -115,6 +116,7 @@ def test_the_top_and_a_range_choose_trials_and_stand_in_the_address(
     expect(page.page).to_have_url(re.compile(r"/parameters/$"))
 
 
+@pytest.mark.slow
 def test_ranges_are_chosen_without_a_mouse(server: RunningServer, open_page: Callable[..., Any],
                                            experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/parameters/", width=390)
@@ -139,9 +141,10 @@ def test_ranges_are_chosen_without_a_mouse(server: RunningServer, open_page: Cal
     lr.get_by_label("to").fill("0.1")
     lr.get_by_label("to").press("Tab")
     expect(page.get_by_text("No trial lies in all of these ranges.")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is beyond a phone's edge"
+    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_axes_the_scale_and_the_contours_pair_are_choices_of_the_address(
         server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/parameters/?x=units&y=lr", dark=True)

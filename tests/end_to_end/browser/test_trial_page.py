@@ -30,7 +30,7 @@ def open_trial(server: RunningServer, open_page: Any, trials: LedTrials, number:
 
 def assert_fits_on_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")  # charts follow a moment later
     page.set_viewport_size({"width": 1440, "height": 900})
 
 
@@ -71,6 +71,7 @@ def test_output_is_searched_followed_and_let_go(server: RunningServer, open_page
     assert output.evaluate("pre => pre.scrollHeight - pre.scrollTop - pre.clientHeight < 24")
 
 
+@pytest.mark.slow
 def test_what_was_before_the_end_of_long_output_is_fetched(server: RunningServer, open_page: Any,
                                                            tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
@@ -106,6 +107,7 @@ def test_the_metric_is_drawn_and_its_axis_stands_in_the_address(server: RunningS
     assert_fits_on_a_phone(page)
 
 
+@pytest.mark.slow
 def test_what_it_uses_of_its_machine_is_drawn_as_it_is_read(server: RunningServer, open_page: Any,
                                                             tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
@@ -168,6 +170,7 @@ def test_without_room_for_another_trial_the_form_says_so(server: RunningServer, 
     assert len(server.get(f"experiments/{trials.experiment}/trials/")["results"]) == 1
 
 
+@pytest.mark.slow
 def test_tags_and_the_way_to_the_neighbours(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=2, trialConcurrency=2)
     trial_id(server, trials, 1)
@@ -185,6 +188,7 @@ def test_tags_and_the_way_to_the_neighbours(server: RunningServer, open_page: An
     expect(page.locator("h1")).to_have_text("Trial 0")
 
 
+@pytest.mark.slow
 def test_a_second_attempt_takes_the_place_of_the_first_which_can_still_be_seen(
         server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     # the orders of a trial are read anew by each of its attempts
@@ -209,6 +213,7 @@ def test_a_second_attempt_takes_the_place_of_the_first_which_can_still_be_seen(
     page.wait_for_url(lambda address: "attempt" not in address)
 
 
+@pytest.mark.slow
 def test_kept_files_appear_and_are_downloaded(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1, keepFiles=["orders/0-0"])
     page = open_trial(server, open_page, trials)

@@ -15,7 +15,7 @@ from tests.end_to_end.move.platforms import PLATFORMS
 from tests.end_to_end.running_server import RunningServer
 
 #: The first test waits for all the experiments of this file.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 EXPERIMENT = Path(__file__).parent / "experiment"
 #: With one trial at a time each proposal of TPE follows from the results before it.
@@ -28,7 +28,7 @@ REFERENCE = next(iter(PLATFORMS))
 History = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=[pytest.param("random", marks=pytest.mark.slow), "tpe"])
+@pytest.fixture(scope="module", params=["random", "tpe"])
 def tuner(request: pytest.FixtureRequest) -> str:
     """TPE needs what Random needs, and that results come back in order."""
     return str(request.param)

@@ -17,8 +17,8 @@ from tests.end_to_end.scaled_out.several_processes import Installation, is_trace
 AWAY, BACK = "Redis cannot be reached", "Redis is back"
 #: How long PostgreSQL is away, in seconds; the longer time outlasts the leases.
 AWAY_SECONDS = [
-    pytest.param(2, id="for a moment", marks=pytest.mark.kill_table(
-        "kill -9 of PostgreSQL and of Redis, and their return after 2 s")),
+    pytest.param(2, id="for a moment", marks=[pytest.mark.slow, pytest.mark.kill_table(
+        "kill -9 of PostgreSQL and of Redis, and their return after 2 s")]),
     pytest.param(30, id="for half a minute", marks=[pytest.mark.slow, pytest.mark.kill_table(
         "kill -9 of PostgreSQL and of Redis, and their return after 30 s")])]
 

@@ -82,7 +82,7 @@ def test_a_file_that_is_not_there_gets_a_sentence(tmp_path, admin) -> None:
 
 def test_a_refused_launch_is_told(config, admin) -> None:
     member = User.objects.create_user("alice", role="member")
-    with pytest.raises(CommandError, match="only administrators"):
+    with pytest.raises(CommandError, match="ask an administrator"):
         run(config, "--user", member.username)
 
 

@@ -58,6 +58,7 @@ def test_a_job_that_waits_says_why_and_is_taken_out_of_the_queue_by_a_cancel(ben
     bench.wait("the job has ended", lambda: not os.path.exists(f"/proc/{pid}"))
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_killed_leaves_a_trial_that_failed(bench, scheduler, lasting):
     service = bench.open_service()
     form, starts, go = lasting
@@ -84,6 +85,7 @@ def test_a_scheduler_that_is_away_ends_nothing(bench, scheduler, lasting):
     bench.wait_for_end(service, form)
 
 
+@pytest.mark.slow
 def test_a_preparation_that_fails_is_the_reason_of_the_end(bench, platform, monkeypatch):
     monkeypatch.setattr(platform, "options", lambda: CommandTrialOptions(prepare_command="echo no module; false"))
     message = failed_with(bench, bench.open_service(), bench.form("true"))

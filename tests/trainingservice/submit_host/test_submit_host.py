@@ -44,6 +44,7 @@ def test_a_program_that_is_not_there_is_told_by_its_status(host):
     assert "no-such-scheduler" in finished.errors
 
 
+@pytest.mark.slow
 def test_a_command_that_does_not_answer_may_have_been_obeyed(host, tmp_path):
     witness = tmp_path / "begun"
     began = time.monotonic()
