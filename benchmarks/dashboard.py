@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 import requests  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
+from benchmarks.reporting import Report  # noqa: E402
 from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in_link  # noqa: E402
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
 from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
@@ -110,17 +111,6 @@ WATCH_TASKS = """() => {
 }"""
 
 
-class Verdicts:
-    """Figures beside their limits."""
-
-    def __init__(self) -> None:
-        self.above = 0
-
-    def say(self, what: str, figure: float, limit: float, unit: str) -> None:
-        self.above += figure > limit
-        print(f"  {what:58} {figure:8.3f} {unit:4} limit {limit:6.3f} {unit:4} {figure / limit:5.2f} x it", flush=True)
-
-
 class Burst:
     """All running trials report, each ``REPORTS`` times a second, until ``stop``."""
 
@@ -158,10 +148,11 @@ class Burst:
 class Measured:
     """One browser in front of one filled server."""
 
-    def __init__(self, server: RunningServer, trials: SimulatedTrials, browser: Any, verdicts: Verdicts,
-                 limits: tuple[float, float]) -> None:
-        self._first_view, self._another_table = limits
-        self._trials, self._verdicts = trials, verdicts
+    def __init__(self, server: RunningServer, trials: SimulatedTrials, browser: Any, report: Report,
+                 size: tuple[int, int]) -> None:
+        self._first_view, self._another_table = SIZES.get(size, (1.0, 0.3))
+        self._trials, self._report = trials, report
+        self._size = f"{size[0]:,} x {size[1]}"
         self._address = f"/experiments/{trials.experiment}/"
         self._context = browser.new_context(base_url=server.url)
         self._page = self._context.new_page()
@@ -174,7 +165,7 @@ class Measured:
         self._context.close()
 
     def _say(self, what: str, milliseconds: float, limit: float) -> None:
-        self._verdicts.say(what, milliseconds / 1000, limit, "s")
+        self._report.add(f"{self._size}, {what}", milliseconds / 1000, "s", limit=limit)
 
     def first_views(self) -> None:
         """Nothing cached: neither in the browser nor, of this experiment, on the server."""
@@ -188,7 +179,7 @@ class Measured:
             self._page.goto(self._address + path, wait_until="commit")
             self._say(f"{name}: first view", self._page.evaluate(ready), self._first_view)
             self._page.wait_for_load_state("networkidle")
-            self._verdicts.say(f"{name}: transferred", sum(sizes) / 1e6, MOST_BYTES / 1e6, "MB")
+            self._report.add(f"{self._size}, {name}: transferred", sum(sizes) / 1e6, "MB", limit=MOST_BYTES / 1e6)
             session.detach()
         self._page.goto(f"{self._address}parameters/", wait_until="commit")
         self._say("hyper-parameters: first view", self._page.evaluate(ACROSS), PARAMETERS)
@@ -224,12 +215,12 @@ class Measured:
             self._page.wait_for_timeout(BURST * 1000)
             longest, heard = self._page.evaluate("window.longest"), len(self._frames)
             rate = burst.stop()
-            self._verdicts.say(f"{name}: frames a second while {rate:.0f} metrics/s arrive", heard / BURST, MOST_FRAMES,
-                               "1/s")
+            self._report.add(f"{self._size}, {name}: frames a second while metrics arrive", heard / BURST, "1/s",
+                             limit=MOST_FRAMES, beside=f"{rate:.0f} metrics/s")
             self._say(f"{name}: longest task meanwhile", longest, LONGEST_TASK)
 
 
-def measure(count: int, curve: int, folder: Path, browser: Any, verdicts: Verdicts) -> None:
+def measure(count: int, curve: int, folder: Path, browser: Any, report: Report) -> None:
     server = RunningServer(folder / "data")
     try:
         server.start()
@@ -237,7 +228,7 @@ def measure(count: int, curve: int, folder: Path, browser: Any, verdicts: Verdic
         trials = SimulatedTrials(server, finished=count, curve=curve, running=RUNNING)
         print(f"{count} trials of {curve} intermediate results (filled in {time.monotonic() - began:.0f} s), "
               f"load {os.getloadavg()[0]:.1f}", flush=True)
-        measured = Measured(server, trials, browser, verdicts, SIZES.get((count, curve), (1.0, 0.3)))
+        measured = Measured(server, trials, browser, report, (count, curve))
         measured.first_views()
         measured.other_tables()
         measured.bursts()
@@ -247,15 +238,14 @@ def measure(count: int, curve: int, folder: Path, browser: Any, verdicts: Verdic
 
 
 def main(sizes: list[tuple[int, int]]) -> int:
-    verdicts = Verdicts()
-    print(f"{os.cpu_count()} cores, chromium and server share them")
+    report = Report(__file__)  # chromium and server share the machine
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         for count, curve in sizes:
             with tempfile.TemporaryDirectory() as folder:
-                measure(count, curve, Path(folder), browser, verdicts)
+                measure(count, curve, Path(folder), browser, report)
         browser.close()
-    return 1 if verdicts.above else 0
+    return report.finish()
 
 
 if __name__ == "__main__":
