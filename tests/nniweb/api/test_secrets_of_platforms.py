@@ -8,14 +8,12 @@ from __future__ import annotations
 import io
 import json
 import logging
-import logging.config
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings as configured
 from django.db import connection
 from django.test import Client
 
@@ -24,6 +22,7 @@ from nniweb.experiments.service_factory import build_service
 from tests.fakes.http_double import Answer, HttpDouble, Request
 from tests.fakes.ssh_machine import SshMachine
 from tests.fakes.tls_certificate import make_certificate
+from tests.nniweb.configured_logs import configured_logs
 
 
 class Parrot(HttpDouble):
@@ -50,9 +49,9 @@ def parrot() -> Iterator[Parrot]:
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """All that is logged, by anybody and at any level, as the console would show it."""
-    config = logging.config.DictConfigurator(configured.LOGGING)
+    config = configured_logs()
     handler = logging.StreamHandler(stream := io.StringIO())
-    handler.setFormatter(config.configure_formatter(configured.LOGGING["formatters"]["text"]))
+    handler.setFormatter(config.configure_formatter(config.config["formatters"]["text"]))
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)

@@ -1,21 +1,18 @@
 """Logs as JSON: one object a line, with the ids of what was worked on."""
 
-import copy
 import io
 import json
 import logging
-import logging.config
 from typing import Any
-
-from django.conf import settings
 
 from nniweb.observability.log_ids import log_ids
 from nniweb.observability.masking import MaskingFormatter
+from tests.nniweb.configured_logs import configured_logs
 
 
 def logged(write: Any) -> list[dict[str, Any]]:
     """What the configured formatter and filters make of what ``write(logger)`` logs."""
-    config = logging.config.DictConfigurator(copy.deepcopy(settings.LOGGING))  # it takes out of it what it reads
+    config = configured_logs()
     handler = logging.StreamHandler(stream := io.StringIO())
     handler.setFormatter(config.configure_formatter(config.config["formatters"]["json"]))
     handler.addFilter(config.configure_filter(config.config["filters"]["ids"]))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import logging
-import logging.config
 import sys
 import uuid
 
 import pytest
-from django.conf import settings
 from django.test import RequestFactory
 from django.views.debug import ExceptionReporter, get_exception_reporter_filter
 
 from nniweb.experiments.sealing import seal, unseal
+from tests.nniweb.configured_logs import configured_logs
 
 
 @pytest.fixture
@@ -26,7 +24,7 @@ def secret() -> str:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_what_was_sealed_or_opened_is_struck_out_of_messages_and_tracebacks(form: str, secret: str) -> None:
-    config = logging.config.DictConfigurator(copy.deepcopy(settings.LOGGING))  # it takes out of it what it reads
+    config = configured_logs()
     handler = logging.StreamHandler(stream := io.StringIO())
     handler.setFormatter(config.configure_formatter(config.config["formatters"][form]))
     logger = logging.getLogger("test of secrets")
