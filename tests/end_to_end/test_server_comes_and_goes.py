@@ -35,7 +35,7 @@ def running(server: RunningServer, experiment: str) -> list[dict[str, object]]:
     return server.get(f"experiments/{experiment}/trials/", status="RUNNING")["results"]
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
 def test_running_trials_are_found_again_and_nothing_is_lost_or_doubled(running_server: RunningServer, tmp_path: Path,
                                                                        how: str) -> None:
     server = running_server

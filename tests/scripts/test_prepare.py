@@ -204,6 +204,7 @@ def test_make_constraints_writes_what_is_installed_and_keeps_heading_and_others(
     assert lines[4:] == ["only-elsewhere==3.0"]
 
 
+@pytest.mark.slow
 def test_a_virtual_environment_made_elsewhere_is_made_again(prepared: tuple[SmallCheckout, str]) -> None:
     checkout, _ = prepared
     moved = checkout.folder.with_name("moved")
@@ -226,6 +227,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(prepared: tuple[SmallChec
     assert "Traceback" not in output
 
 
+@pytest.mark.slow
 def test_without_the_demo_its_packages_are_not_installed_and_an_old_npm_is_replaced(tmp_path: Path) -> None:
     checkout = SmallCheckout(tmp_path)
     checkout.install_npm(version="6.14.4")

@@ -31,6 +31,7 @@ class TestScriptedWithQueue(TrainingServiceConformance):
         return ScriptedUnderTest(tmp_path / "platform")
 
 
+@pytest.mark.slow
 class TestScriptedAtOnceWithFetchedJobs(TrainingServiceConformance):
     @pytest.fixture
     def platform(self, tmp_path):

@@ -300,6 +300,7 @@ def test_a_process_that_got_the_number_of_a_dead_trial_is_left_alone(keeper, ser
     assert server.ended["reason"] == "lost"
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_keeper_whose_server_is_away_ends_it_after_its_last_tries(keeper: KeeperRun, server, monkeypatch):
     server.stop()
     process = keeper.start("true", limits={"claim_timeout": 0.1})

@@ -110,6 +110,7 @@ def keeper_of(server: RunningServer, row: dict) -> int:
 
 
 @pytest.mark.kill_table("kill -9 of a trial")
+@pytest.mark.slow
 def test_a_killed_trial_has_failed_with_all_it_reported_and_the_others_go_on(
         running_server: RunningServer, witnessed, tmp_path: Path, seed: int) -> None:
     experiment = witnessed(trials=4, concurrency=4, go=tmp_path / "go")
@@ -185,6 +186,7 @@ def unkind(tmp_path: Path) -> Iterator[Callable[..., tuple[WitnessedExperiment, 
 
 
 @pytest.mark.kill_table("reports arrive twice and in another order")
+@pytest.mark.slow
 def test_reports_that_come_twice_and_in_another_order_count_once(unkind, seed: int) -> None:
     experiment, way = unkind(seed, {"trials": 4, "steps": 60}, doubles=0.4, repeats_older=0.4)
     experiment.nothing_is_lost()

@@ -23,6 +23,7 @@ def launch(web: WebProcess, folder: Path, go: Path) -> WitnessedExperiment:
 
 @pytest.mark.timeout(300)
 @pytest.mark.kill_table("TERM of one of two workers, then kill -9 of the other (PostgreSQL, Redis, two webs)")
+@pytest.mark.slow
 def test_clusters_spread_and_are_handed_over_and_taken_over_while_trials_run(installation: Installation,
                                                                             tmp_path: Path, seed: int) -> None:
     web, other_web = installation.web("web1").start(), installation.web("web2").start()

@@ -21,6 +21,7 @@ def _registered():
         platforms.unregister(name)
 
 
+@pytest.mark.slow
 class TestScriptedWithQueueOnNniweb(ReportsToNniweb, TrainingServiceConformance):
     platform_name = "scripted"
 

@@ -89,6 +89,7 @@ def test_successive_halving_lets_one_of_eta_pass_each_rung() -> None:
     assert stopped_at(assessor, [9.0] * 4, "better") is None
 
 
+@pytest.mark.slow
 def test_wilcoxon_stops_what_is_worse_than_the_best_at_the_same_steps() -> None:
     assessor = make("Wilcoxon", p_threshold=0.1)
     finish(assessor, "best", [float(step) + 10 for step in range(20)])

@@ -204,6 +204,7 @@ def test_a_past_that_is_forgotten_means_one_new_list(bench, cluster, lasting) ->
     assert_whole(bench, form)
 
 
+@pytest.mark.slow
 def test_a_storm_of_410_is_no_storm_of_lists(bench, cluster, lasting, monkeypatch) -> None:
     monkeypatch.setattr(mirror, "PAUSES", (0.2, 30.0))
     service = bench.open_service()

@@ -126,6 +126,7 @@ def test_a_trial_that_waits_for_much_code_says_how_far_it_is(bench, proxy, monke
 
 @pytest.mark.parametrize("how", ["reset", "cut", "stall"])
 @pytest.mark.parametrize("byte", [1, 600, 1200])
+@pytest.mark.slow
 def test_a_break_at_any_byte_of_a_submission_starts_the_trial_once(bench, proxy, byte, how):
     service = bench.open_service()
     code = bench.code({"readme": "x"})

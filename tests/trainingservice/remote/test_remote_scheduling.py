@@ -277,6 +277,7 @@ def test_more_gpus_than_any_machine_has_is_refused_with_what_there_is(bench, mak
     assert "has 2 GPUs" in message
 
 
+@pytest.mark.slow
 def test_a_machine_on_which_three_submissions_fail_is_set_aside_with_the_reason(bench, make_machine, monkeypatch):
     monkeypatch.setattr(machines_module, "SET_ASIDE", (2.0, 2.0))
     broken = make_machine("ada")
