@@ -47,6 +47,7 @@ class RunningServer:
 
     def __init__(self, data_folder: Path, env: Mapping[str, str] | None = None) -> None:
         """``env`` is added to (and wins over) what the server gets; NNIWEB_* of this process are not handed on."""
+        hear_ctrl_c()
         self.data_folder = data_folder
         self.port = free_port()
         self._env = dict(env or {})
@@ -248,6 +249,12 @@ class RunningServer:
             return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
         except OSError:
             return ""
+
+
+def hear_ctrl_c() -> None:
+    """What a shell starts in the background ignores Ctrl-C; servers that are started from there would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def free_port() -> int:
