@@ -201,7 +201,7 @@ class Measured:
         for what, query in (("by result", "order=-final_value"), ("by duration", "order=-duration"),
                             ("status", "status=FAILED"), ("text in parameters", "q=tanh")):
             self._page.goto(f"{self._address}trials/?{query}", wait_until="commit")
-            self._say(f"trials: {what}, by a link", self._page.evaluate(TABLE), self._another_table)
+            self._say(f"trials: {what}, by a link", self._page.evaluate(TABLE), self._first_view)  # a page of its own
 
     def bursts(self) -> None:
         for name, path, ready in (("overview", "", DRAWN), ("trials", "trials/", TABLE)):
