@@ -30,17 +30,22 @@ MOST_WATCHES = 16
 class _Watch:
     """One thing this browser watches."""
 
-    def __init__(self, consumer: "LiveConsumer", topic: str, experiment_pk: int, seen: int,
+    def __init__(self, consumer: "LiveConsumer", topic: str, experiment_pk: int, shared: frames.Shared, seen: int,
                  trial_pk: int | None) -> None:
         self.topic = topic
         self.experiment_pk = experiment_pk
         self.trial_pk = trial_pk
+        self.shared = shared
         self.beat: frames.Beat = (None, None)
         self.seen = seen
         self._consumer = consumer
 
     async def tell(self, frame: frames.Frame | None) -> None:
         await self._consumer.say({"topic": self.topic, **(frame or {"gone": True})})
+
+    async def may_go_on(self) -> bool:
+        person = self._consumer.scope["user"]
+        return bool(await database_sync_to_async(frames.may_go_on)(person, self.experiment_pk))
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no type hints
@@ -78,25 +83,33 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         elif kind == "clusters":
             self._watch_clusters()
         elif kind == "experiment":
-            pk = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
-            await self._watch(topic, pk, since, pk and _reader(frames.experiment_frame, pk))
+            await self._watch_experiment(topic, public_id, since, frames.experiment_frame)
         elif kind == "log":
-            pk = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
-            await self._watch(topic, pk, since, pk and _reader(frames.log_frame, pk))
+            await self._watch_experiment(topic, public_id, since, frames.log_frame)
         elif kind == "trial":
-            found = await database_sync_to_async(frames.may_watch_trial)(self.scope["user"], public_id)
-            await self._watch(topic, found and found[1], since, found and _reader(frames.trial_frame, found[0]),
-                              trial_pk=found and found[0])
+            await self._watch_trial(topic, public_id, since)
         else:
             await self.say({"topic": topic, "error": "there is nothing of this name to watch"})
 
-    async def _watch(self, topic: str, experiment_pk: int | None, since: int, read: Any, *,
-                     trial_pk: int | None = None) -> None:
-        if experiment_pk is None:
+    async def _watch_experiment(self, topic: str, public_id: str, since: int, read: Any) -> None:
+        found = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
+        if found is None:
             await self.say({"topic": topic, "gone": True})
             return
-        watch = self._watches[topic] = _Watch(self, topic, experiment_pk, since, trial_pk)
-        hub().watch(experiment_pk, watch, read)
+        pk, shared = found
+        self._begin(_Watch(self, topic, pk, shared, since, None), _reader(read, pk))
+
+    async def _watch_trial(self, topic: str, public_id: str, since: int) -> None:
+        found = await database_sync_to_async(frames.may_watch_trial)(self.scope["user"], public_id)
+        if found is None:
+            await self.say({"topic": topic, "gone": True})
+            return
+        trial_pk, pk, shared = found
+        self._begin(_Watch(self, topic, pk, shared, since, trial_pk), _reader(frames.trial_frame, trial_pk))
+
+    def _begin(self, watch: _Watch, read: Any) -> None:
+        self._watches[watch.topic] = watch
+        hub().watch(watch.experiment_pk, watch, read)
 
     def _watch_list(self, shown: dict[str, int]) -> None:
         if self._list_task is None:
@@ -105,15 +118,19 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
     async def _follow_list(self, shown: dict[str, int]) -> None:
         changes = hub().watch_list()
         try:
-            pks = await database_sync_to_async(frames.changed_since)(self.scope["user"], shown)
+            pks, gone = await database_sync_to_async(frames.changed_since)(self.scope["user"], shown)
+            listed = shown.keys() - gone
             while True:
-                if not pks:
+                if not pks and not gone:
                     pks = {await changes.get()}
                 while not changes.empty():
                     pks.add(changes.get_nowait())
                 try:
-                    frame = await database_sync_to_async(frames.list_frame)(self.scope["user"], pks)
-                    pks = set()
+                    frame = await database_sync_to_async(frames.list_frame)(self.scope["user"], pks, listed)
+                    frame["gone"] += sorted(gone)
+                    pks, gone = set(), set()
+                    listed.difference_update(frame["gone"])
+                    listed.update(row["id"] for row in frame["experiments"])
                     if frame["experiments"] or frame["gone"]:
                         await self.say({"topic": "experiments", **frame})
                 except Exception:

@@ -1,7 +1,7 @@
 """What changed since a revision, read from the rows. Blocking; called on threads."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from django.db.models import Max, QuerySet
@@ -45,19 +45,31 @@ MOST_METRICS = 2000
 #: At most so many bytes of one stream.
 MOST_OUTPUT = 256 * 1024
 
+#: ``SHARED_WITH`` is for the hub, which takes it out before the frame is sent.
 Frame = dict[str, Any]
+#: Primary keys of owner and group of an experiment: while they stay, who saw it goes on seeing it.
+Shared = tuple[int | None, int | None]
+SHARED_WITH = "shared_with"
 #: Primary keys of the latest reading and the latest kept file of a trial.
 Beat = tuple[int | None, int | None]
 
 
-def may_watch_experiment(user: User, public_id: str) -> int | None:
-    """The experiment's primary key, None where this person sees no such experiment."""
-    return visible_experiments(user).filter(public_id=public_id).values_list("pk", flat=True).first()
+def may_watch_experiment(user: User, public_id: str) -> tuple[int, Shared] | None:
+    """The experiment's primary key and whose it is, None where this person sees no such experiment."""
+    found = visible_experiments(user).filter(public_id=public_id).values_list("pk", "owner_id", "group_id").first()
+    return found and (found[0], found[1:])
 
 
-def may_watch_trial(user: User, public_id: str) -> tuple[int, int] | None:
-    """Primary keys of the trial and its experiment, None where this person sees no such trial."""
-    return visible_trials(user).filter(public_id=public_id).values_list("pk", "experiment_id").first()
+def may_watch_trial(user: User, public_id: str) -> tuple[int, int, Shared] | None:
+    """Primary keys of the trial and its experiment, and whose it is; None where this person sees no such trial."""
+    found = visible_trials(user).filter(public_id=public_id).values_list(
+        "pk", "experiment_id", "experiment__owner_id", "experiment__group_id").first()
+    return found and (found[0], found[1], found[2:])
+
+
+def may_go_on(user: User, experiment_pk: int) -> bool:
+    """Whether this person still sees an experiment that has become somebody else's, or is shared with others now."""
+    return visible_experiments(user).filter(pk=experiment_pk).exists()
 
 
 def revisions_of(experiment_pks: Iterable[int]) -> dict[int, int]:
@@ -75,9 +87,10 @@ def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
     The revision is read before the rows: what commits in between is sent again next time.
     """
     found = Experiment.objects.filter(pk=experiment_pk, deleted_at=None)
-    revision = found.values_list("revision", flat=True).first()
-    if revision is None:
+    now = found.values_list("revision", "owner_id", "group_id").first()
+    if now is None:
         return None
+    revision, shared = now[0], now[1:]
     changed = Trial.objects.filter(experiment=experiment_pk, revision__gt=since).order_by("revision", "pk")
     trials = list(with_details(changed)[: MOST_TRIALS + 1])
     complete = len(trials) <= MOST_TRIALS
@@ -85,19 +98,21 @@ def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
     summary = next(iter(_summary_of(found)), None)
     return {"revision": revision, "since": since, "experiment": summary, "trials": documents, "complete": complete,
             "last_event": last_event(experiment_pk),
-            "trouble": trouble()}
+            "trouble": trouble(), SHARED_WITH: shared}
 
 
 def log_frame(experiment_pk: int, since: int) -> Frame | None:
     """The lines of an experiment's log that were written after ``since``; None where the experiment is gone."""
-    revision = Experiment.objects.filter(pk=experiment_pk, deleted_at=None).values_list("revision", flat=True).first()
-    if revision is None:
+    now = Experiment.objects.filter(pk=experiment_pk, deleted_at=None).values_list(
+        "revision", "owner_id", "group_id").first()
+    if now is None:
         return None
+    revision, shared = now[0], now[1:]
     newer = LogLine.objects.filter(experiment=experiment_pk, revision__gt=since, revision__lte=revision)
     lines = list(newer.order_by("number")[: MOST_LOG_LINES + 1])
     complete = len(lines) <= MOST_LOG_LINES
     return {"revision": revision, "since": since, "lines": LogLineSerializer(lines, many=True).data if complete else [],
-            "complete": complete}
+            "complete": complete, SHARED_WITH: shared}
 
 
 def trial_frame(trial_pk: int, since: int) -> Frame | None:
@@ -105,7 +120,7 @@ def trial_frame(trial_pk: int, since: int) -> Frame | None:
     trial = with_details(Trial.objects.filter(pk=trial_pk, experiment__deleted_at=None)).first()
     if trial is None:
         return None
-    revision = Experiment.objects.values_list("revision", flat=True).get(pk=trial.experiment_id)
+    revision, *shared = Experiment.objects.values_list("revision", "owner_id", "group_id").get(pk=trial.experiment_id)
     newer = {"attempt__trial": trial_pk, "revision__gt": since, "revision__lte": revision}
     metrics = Metric.objects.filter(**newer).select_related("attempt").order_by("attempt", "n")[: MOST_METRICS + 1]
     documents = MetricSerializer(metrics, many=True).data
@@ -118,7 +133,8 @@ def trial_frame(trial_pk: int, since: int) -> Frame | None:
             "trial": TrialSerializer(trial, context={"now": timezone.now()}).data, "advice": advice_documents(trial_pk),
             "metrics": documents if complete else [], "output": output if complete else [], "complete": complete,
             "events": TrialEventSerializer(events, many=True).data, "reading": _last_reading(trial_pk),
-            "files": TrialFileSerializer(files, many=True).data, "next": _next_trial(trial), "trouble": trouble()}
+            "files": TrialFileSerializer(files, many=True).data, "next": _next_trial(trial), "trouble": trouble(),
+            SHARED_WITH: tuple(shared)}
 
 
 def _next_trial(trial: Trial) -> str | None:
@@ -169,18 +185,24 @@ def _output_since(newer: dict[str, Any]) -> list[dict[str, Any]] | None:
     return pieces
 
 
-def list_frame(user: User, experiment_pks: Iterable[int]) -> Frame:
-    """Those of the experiments this person sees, as a list shows them, and the ids of those that are gone."""
+def list_frame(user: User, experiment_pks: Iterable[int], shown: Collection[str]) -> Frame:
+    """Those of the experiments this person sees, as a list shows them, and the ids of those that are gone.
+
+    ``shown``: ids that this person has seen. Of others nobody is told that they are gone: that they were there is not
+    everybody's business.
+    """
     pks = list(experiment_pks)
-    gone = Experiment.objects.filter(pk__in=pks, deleted_at__isnull=False).values_list("public_id", flat=True)
-    return {"experiments": _summary_of(visible_experiments(user).filter(pk__in=pks)), "gone": list(gone),
-            "worker_alive": worker_is_alive(), "trouble": trouble()}
+    rows = _summary_of(visible_experiments(user).filter(pk__in=pks))
+    seen = {row["id"] for row in rows}
+    gone = [public_id for public_id in Experiment.objects.filter(pk__in=pks).values_list("public_id", flat=True)
+            if public_id in shown and public_id not in seen]
+    return {"experiments": rows, "gone": gone, "worker_alive": worker_is_alive(), "trouble": trouble()}
 
 
-def changed_since(user: User, shown: Mapping[str, int]) -> set[int]:
-    """Primary keys of the experiments that are at another revision than the page shows, by public id."""
-    found = Experiment.objects.filter(public_id__in=list(shown)).values_list(
-        "pk", "public_id", "revision", "deleted_at")
-    changed = {pk for pk, public_id, revision, deleted_at in found if deleted_at or revision != shown[public_id]}
-    visible = visible_experiments(user).filter(pk__in=changed).values_list("pk", flat=True)
-    return set(visible) | {pk for pk, _, _, deleted_at in found if deleted_at}
+def changed_since(user: User, shown: Mapping[str, int]) -> tuple[set[int], set[str]]:
+    """Of what a page shows (revisions by id): primary keys of what is at another revision, and ids of what is not there
+    for this person, whether it was deleted, is hidden from them, or never was.
+    """
+    found = list(visible_experiments(user).filter(public_id__in=list(shown)).values_list("pk", "public_id", "revision"))
+    changed = {pk for pk, public_id, revision in found if revision != shown[public_id]}
+    return changed, shown.keys() - {public_id for _, public_id, _ in found}

@@ -41,9 +41,14 @@ class Watcher(Protocol):
     trial_pk: int | None
     #: ``frames.beats_of`` that trial when it was last looked at.
     beat: frames.Beat
+    #: Whose the experiment was when it was last made sure that this watcher sees it.
+    shared: frames.Shared
 
     async def tell(self, frame: frames.Frame | None) -> None:
         """Take a frame (None: the experiment is gone). Must not wait long."""
+
+    async def may_go_on(self) -> bool:
+        """Whether this watcher still sees the experiment, which has changed hands."""
 
 
 @dataclass
@@ -141,9 +146,17 @@ class Hub:
             groups.setdefault((read, watcher.seen), []).append(watcher)
         for (read, since), watchers in groups.items():
             frame = await database_sync_to_async(read)(since)
+            shared: frames.Shared | None = None
             if frame is not None:
                 watched.revision = max(watched.revision, frame["revision"])
+                shared = frame.pop(frames.SHARED_WITH)
             for watcher in watchers:
+                if shared is not None and watcher.shared != shared:
+                    if not await watcher.may_go_on():
+                        watched.watchers.pop(watcher, None)
+                        await watcher.tell(None)
+                        continue
+                    watcher.shared = shared
                 if frame is None:
                     watched.watchers.pop(watcher, None)  # it is told once
                 elif frame["revision"] == since and watcher in watched.told and watcher not in due:

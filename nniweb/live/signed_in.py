@@ -1,23 +1,34 @@
-"""Websockets are for people who are signed in, whichever consumer answers: a new one need not think of it."""
+"""Websockets are for people who are signed in, and while they are; whichever consumer answers: a new one need not think
+of it.
+"""
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-Application = Callable[[MutableMapping[str, Any], Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]],
-                       Awaitable[None]]
+from nniweb.live.open_sockets import COME_AGAIN, OpenSocket, open_sockets
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 #: Closing code, which the page knows.
 NOT_SIGNED_IN = 4401
 
 
 def signed_in_only(application: Application) -> Application:
-    """Closes the websockets of others with NOT_SIGNED_IN. Stands behind the middleware that finds ``scope["user"]``."""
+    """Closes the websockets of others with NOT_SIGNED_IN, and with COME_AGAIN those whose person has signed out since,
+    or may do something else than before. Stands behind the middleware that finds ``scope["user"]``.
+    """
 
-    async def guarded(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
-                      send: Callable[[Any], Awaitable[None]]) -> None:
+    async def guarded(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         user = scope.get("user")
         if user is not None and user.is_authenticated:
-            await application(scope, receive, send)
+            socket = await open_sockets().let_in(user, scope["session"].session_key)
+            try:
+                await application(scope, _until_it_ends(socket, receive, send), _unless_ended(socket, send))
+            finally:
+                open_sockets().leave(socket)
             return
         while (await receive())["type"] != "websocket.connect":
             pass
@@ -25,3 +36,35 @@ def signed_in_only(application: Application) -> Application:
         await send({"type": "websocket.close", "code": NOT_SIGNED_IN})
 
     return guarded
+
+
+def _until_it_ends(socket: OpenSocket, receive: Receive, send: Send) -> Receive:
+    """What the browser sends; when the socket must end, it is closed and the application hears that it has gone."""
+    is_connected = False
+
+    async def heard() -> Any:
+        nonlocal is_connected
+        if not is_connected:
+            is_connected = True
+            return await receive()
+        message = asyncio.ensure_future(receive())
+        ended = asyncio.ensure_future(socket.ended.wait())
+        try:
+            await asyncio.wait({message, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if socket.ended.is_set():
+                await send({"type": "websocket.close", "code": COME_AGAIN})
+                return {"type": "websocket.disconnect", "code": COME_AGAIN}
+            return message.result()
+        finally:
+            message.cancel()
+            ended.cancel()
+
+    return heard
+
+
+def _unless_ended(socket: OpenSocket, send: Send) -> Send:
+    async def said(message: Any) -> None:
+        if not socket.ended.is_set():
+            await send(message)
+
+    return said

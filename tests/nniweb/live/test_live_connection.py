@@ -285,7 +285,10 @@ def test_what_a_person_may_not_see_is_gone_for_them(transactional: User, make_at
         async with browser(cookie) as page:
             for topic in (f"experiment/{trial.experiment.public_id}", f"trial/{trial.public_id}", "trial/nothing"):
                 assert await watch(page, topic) == {"topic": topic, "gone": True}
-            await page.send_json_to({"watch": "experiments", "rows": {trial.experiment.public_id: 0}})
+            ids = [trial.experiment.public_id, "nothing"]
+            frame = await watch(page, "experiments", rows=dict.fromkeys(ids, 0))
+            assert (frame["experiments"], frame["gone"]) == ([], sorted(ids)), "as if it were not there"
+            assert "worker_alive" in frame
             await change(trial.experiment, trial)
             assert await page.receive_nothing(timeout=1)
 

@@ -102,18 +102,19 @@ def test_a_trial_frame_with_too_much_says_so(make_attempt: MakeAttempt, kind: st
 def test_the_list_shows_a_person_only_what_they_may_see(make_experiment: Make) -> None:
     member = User.objects.create_user("mia")
     own, other = make_experiment(owner=member), make_experiment()
-    frame = frames.list_frame(member, [own.pk, other.pk])
-    assert [row["id"] for row in frame["experiments"]] == [own.public_id]
+    frame = frames.list_frame(member, [own.pk, other.pk], {own.public_id})
+    assert ([row["id"] for row in frame["experiments"]], frame["gone"]) == ([own.public_id], [])
     assert frames.may_watch_experiment(member, other.public_id) is None
-    assert frames.may_watch_experiment(member, own.public_id) == own.pk
+    assert frames.may_watch_experiment(member, own.public_id) == (own.pk, (own.owner_id, own.group_id))
 
 
 def test_a_list_is_told_what_changed_since_it_was_made(make_experiment: Make, admin: User) -> None:
     same, changed, gone = make_experiment(revision=1), make_experiment(revision=2), make_experiment(revision=1)
     Experiment.objects.filter(pk=gone.pk).update(deleted_at=timezone.now())
     shown = {experiment.public_id: 1 for experiment in (same, changed, gone)}
-    assert frames.changed_since(admin, shown) == {changed.pk, gone.pk}
-    assert frames.list_frame(admin, [gone.pk])["gone"] == [gone.public_id]
+    assert frames.changed_since(admin, {**shown, "never": 1}) == ({changed.pk}, {gone.public_id, "never"})
+    assert frames.list_frame(admin, [gone.pk], set(shown))["gone"] == [gone.public_id]
+    assert frames.list_frame(admin, [gone.pk], ())["gone"] == [], "whoever did not see it is not told that it was there"
 
 
 def test_why_nothing_runs_is_said_where_no_worker_is(make_experiment: Make) -> None:
