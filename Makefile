@@ -6,7 +6,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # each server and browser of a file is started once.
 PYTEST_JOBS = 3 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints wheel
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -16,6 +16,7 @@ help:
 	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (40 min)"
 	@echo "make bench        measure what we claim about speed (minutes; on a quiet machine)"
 	@echo "make audit        what is known against the Python packages (asks the Python Package Index)"
+	@echo "make wheel        build the package (dist/*.whl) that pip installs elsewhere, browser libraries included"
 	@echo "make lint         only the linters: ruff, mypy, import-linter"
 	@echo "make screenshots  take the pictures in docs/screenshots from a demo that runs (needs chromium)"
 	@echo "make constraints  write requirements/constraints.txt from what is installed in .venv"
@@ -53,6 +54,10 @@ audit: packages
 
 constraints:
 	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py constraints
+
+wheel: packages
+	rm -rf dist
+	$(PYTHON_IN_VENV) -m build --no-isolation --outdir dist
 
 screenshots: packages
 	$(PYTHON_IN_VENV) scripts/screenshots.py

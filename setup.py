@@ -1,9 +1,66 @@
-"""What the package needs stands in one place: requirements.txt. All else is said in pyproject.toml."""
+"""What the metadata in pyproject.toml cannot say: needs are those of requirements.txt, and files that are no Python.
+
+Templates, static files, examples and the browser libraries lie at the top of a checkout; a wheel holds them in
+``nniweb/bundled`` (nniweb/own_files.py finds them in either place). The browser libraries come from npm, never from here.
+"""
 
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.errors import SetupError
 
-lines = Path(__file__).with_name("requirements.txt").read_text().splitlines()
-setup(install_requires=[line.partition("#")[0].strip() for line in lines
-                        if line.strip() and not line.startswith(("#", "-"))])
+ROOT = Path(__file__).resolve().parent
+#: Folders and files of a checkout that a wheel holds, as patterns. ``.gz``: what the server sends in place of the file.
+BUNDLED = ("templates/**/*", "static/**/*", "examples/quadratic/*", "examples/digits/*")
+#: The libraries, and what their licences ask to be handed on with them.
+BROWSER_LIBRARIES = {
+    "echarts": ("dist/echarts.min.js", "dist/echarts.common.min.js", "LICENSE", "NOTICE", "licenses/*"),
+    "swagger-ui-dist": ("swagger-ui-bundle.js", "swagger-ui-bundle.js.LICENSE.txt", "swagger-ui.css", "LICENSE", "NOTICE"),
+}
+EXTRAS = ("azure", "oidc", "scale", "tuners")
+
+
+class BuildWithFiles(build_py):
+    """Builds the packages, and puts the other files beside them."""
+
+    def run(self):
+        super().run()
+        if self.editable_mode:  # used where it lies: a checkout finds its files by itself
+            return
+        target = Path(self.build_lib) / "nniweb" / "bundled"
+        for source in [*files(ROOT, BUNDLED), *browser_files()]:
+            copy = target / source.relative_to(ROOT)
+            self.mkpath(str(copy.parent))
+            self.copy_file(str(source), str(copy), preserve_mode=False)
+
+
+def files(folder, patterns):
+    """The files below a folder that a pattern names, compiled Python left out."""
+    return sorted(path for pattern in patterns for path in folder.glob(pattern)
+                  if path.is_file() and path.suffix != ".pyc")
+
+
+def browser_files():
+    """The browser libraries' files. A wheel without them would have pages without charts: then none is built."""
+    found = []
+    for library, patterns in BROWSER_LIBRARIES.items():
+        folder = ROOT / "node_modules" / library
+        for pattern in patterns:
+            here = files(folder, (pattern, f"{pattern}.gz"))
+            if not here:
+                raise SetupError(f"node_modules/{library}/{pattern} is missing: the browser libraries are no part of the "
+                                 "repository. Fetch them, then build again: make packages, or npm ci --omit=dev")
+            found += here
+    return found
+
+
+def needs(list_file):
+    """The lines of a list of requirements, without reasons and options."""
+    lines = (ROOT / list_file).read_text().splitlines()
+    return [line.partition("#")[0].strip() for line in lines if line.strip() and not line.startswith(("#", "-"))]
+
+
+setup(install_requires=needs("requirements.txt"),
+      extras_require={name: needs(f"requirements/{name}.txt") for name in EXTRAS},
+      cmdclass={"build_py": BuildWithFiles})

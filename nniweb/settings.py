@@ -1,4 +1,4 @@
-"""Settings. Nothing has to be set: then it is one process, SQLite and a data folder beside the code.
+"""Settings. Nothing has to be set: then it is one process, SQLite and a data folder of its own.
 
 Every variable read here is explained in docs/settings.md.
 """
@@ -12,10 +12,10 @@ from typing import Any
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
-from nniweb import data_folder, mail_settings
+from nniweb import data_folder, mail_settings, own_files
 from nniweb.doors.proxies import read_networks
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = own_files.FOLDER
 
 
 def text(name: str, default: str = "") -> str:
@@ -54,11 +54,12 @@ def names(name: str, default: str = "") -> list[str]:
 def _needs_package(module: str, variable: str, list_name: str = "scale") -> None:
     if importlib.util.find_spec(module) is None:
         raise ImproperlyConfigured(f"{variable} is set, which needs further packages. Install them: "
-                                   f"python -m pip install -r requirements/{list_name}.txt")
+                                   f"python -m pip install 'nniweb[{list_name}]' (in a checkout: "
+                                   f"-r requirements/{list_name}.txt)")
 
 
 # --- where things are ------------------------------------------------------------------------
-DATA_FOLDER = Path(text("NNIWEB_DATA", str(BASE_DIR / "data"))).expanduser().absolute()
+DATA_FOLDER = Path(text("NNIWEB_DATA", str(own_files.default_data_folder()))).expanduser().absolute()
 try:
     data_folder.close_to_others(data_folder.prepare(DATA_FOLDER))
 except OSError as error:
@@ -164,7 +165,7 @@ TEMPLATES: list[dict[str, Any]] = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["nniweb.dashboard.words"],
+            "builtins": ["nniweb.dashboard.words", "nniweb.dashboard.what_to_type"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

@@ -43,7 +43,7 @@ ALIASES: dict[str, str] = {"pai": "openpai", "aml": "azureml"}
 
 #: Top-level module of a library that is not always installed -> how to install it.
 INSTALL_HINTS: dict[str, str] = {
-    "azure": "pip install -r requirements/azure.txt",
+    "azure": "pip install 'nniweb[azure]' (in a checkout of nniweb: -r requirements/azure.txt)",
     "kubernetes": "pip install kubernetes",
     "paramiko": "pip install paramiko",
 }

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope, hash_of
 from nniweb.experiments.who_asks import known_as
+from nniweb.own_files import COMMAND
 
 #: ``last_used_at`` is written at most this often, so that reading costs no write.
 USE_NOTED_EVERY = timedelta(minutes=1)
@@ -33,10 +34,10 @@ class TokenAuthentication(authentication.BaseAuthentication):
         token = ApiToken.objects.select_related("user").filter(hash=hash_of(secret.strip())).first()
         if token is None or not token.user.is_active:
             raise AuthenticationFailed("This token is not valid. Make one on the page of your account, or with "
-                                       "`python manage.py token NAME`.")
+                                       f"`{COMMAND} token NAME`.")
         if token.has_expired:
             raise AuthenticationFailed("This token has expired. Make a new one on the page of your account, or with "
-                                       "`python manage.py token NAME`.")
+                                       f"`{COMMAND} token NAME`.")
         self._note_use(token, timezone.now())
         token.user.scope = Scope(token.scope)
         known_as(token.user, f"token {token}")

@@ -6,6 +6,7 @@ from typing import Any
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
+from nniweb.own_files import COMMAND
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
@@ -16,7 +17,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         return {"type": "apiKey", "in": "header", "name": "Authorization",
-                "description": "`Token nniweb_...`, from the page of one's account or `python manage.py token NAME`."}
+                "description": f"`Token nniweb_...`, from the page of one's account or `{COMMAND} token NAME`."}
 
 
 class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -8,11 +8,12 @@ from django.db.models.functions import Now
 
 from nniweb.experiments.models import Cluster, Worker
 from nniweb.experiments.room_to_write import write_trouble
+from nniweb.own_files import COMMAND, START
 
 #: A worker heard within this time is alive; it reports every 5 s.
 ALIVE_FOR = timedelta(seconds=15)
 #: What to do where nobody does.
-HOW_TO_START = "Start the server (make run, or python manage.py serve), or a worker alone (python manage.py worker)."
+HOW_TO_START = f"Start the server ({START}), or a worker alone ({COMMAND} worker)."
 
 
 def worker_is_alive() -> bool:

@@ -13,6 +13,7 @@ from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.progress import Progress, progress_of
 from nniweb.experiments.worker_presence import ALIVE_FOR, HOW_TO_START, worker_is_alive
+from nniweb.own_files import COMMAND
 
 #: Seconds between two looks at the experiment's revision.
 LOOK_EVERY = 0.5
@@ -69,8 +70,8 @@ class Follower:
 
     def say_it_goes_on(self, experiment: Experiment) -> None:
         """After Ctrl-C."""
-        self._say(f"The experiment goes on. `python manage.py experiments show {experiment.public_id}` shows it, "
-                  f"`python manage.py experiments stop {experiment.public_id}` ends it.")
+        self._say(f"The experiment goes on. `{COMMAND} experiments show {experiment.public_id}` shows it, "
+                  f"`{COMMAND} experiments stop {experiment.public_id}` ends it.")
 
     def _show(self, experiment: Experiment, progress: Progress, *, at_once: bool) -> None:
         now = self._monotonic()

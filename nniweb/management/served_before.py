@@ -5,6 +5,8 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from nniweb.own_files import START
+
 
 def require_served_before() -> None:
     """Raise CommandError, with what to do, where the database is not there or older than this program."""
@@ -16,4 +18,4 @@ def require_served_before() -> None:
     if missing:
         raise CommandError(
             f"The data folder {settings.DATA_FOLDER} holds no database of this version. Start the server once "
-            "(make run), or name the folder it uses with NNIWEB_DATA.")
+            f"({START}), or name the folder it uses with NNIWEB_DATA.")

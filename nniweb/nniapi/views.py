@@ -27,6 +27,7 @@ from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.nniapi import documents, ports
+from nniweb.own_files import COMMAND
 
 #: update_type -> the names of its member in profiles of NNI 2 and 3, and of NNI 1, and the field here.
 UPDATES = {
@@ -99,7 +100,7 @@ class ExperimentView(NniView):
 
     def post(self, request: Request, experiment_id: str) -> Response:
         raise NotFound("This experiment was started already. Launch another one on the page of experiments, or with "
-                       "python manage.py launch.")
+                       f"{COMMAND} launch.")
 
     def put(self, request: Request, experiment_id: str) -> HttpResponse:
         experiment = self.experiment()

@@ -13,6 +13,7 @@ from django.db.migrations.executor import MigrationExecutor
 from nniweb.experiments import room_to_write
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
+from nniweb.own_files import COMMAND
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def _migrations() -> Check:
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
         if missing:
             return Check("migrations", False, f"The database is older than this program: {len(missing)} changes are "
-                                              "missing. Run python manage.py migrate.")
+                                              f"missing. Run {COMMAND} migrate.")
         _is_migrated = True
     return Check("migrations", True)
 

@@ -191,8 +191,9 @@ def _find(kind: str, algorithms: Iterable[Algorithm], name: str) -> Algorithm:
         missing = [module for module in found.needs if not _is_installed(module)]
         if missing:
             raise InvalidInput([Problem("name", f"{found.name} needs packages that are not installed on this server "
-                                        f"({', '.join(missing)}). Install them with: python -m pip install -r "
-                                        "requirements/tuners.txt, and start the server again")])  # fmt: skip
+                                        f"({', '.join(missing)}). Install them with: python -m pip install "
+                                        "'nniweb[tuners]' (in a checkout: -r requirements/tuners.txt), and start the "
+                                        "server again")])  # fmt: skip
         return found
     available = ", ".join(entry.name for entry in algorithms)
     reason = {known.lower(): why for known, why in _NOT_HERE.items()}.get(str(name).lower())

@@ -9,7 +9,7 @@ function cookie(name) {
 
 // @ts-ignore  the bundle's global
 if (typeof SwaggerUIBundle === "undefined") {
-  place.textContent = "Swagger UI is not installed on this server; \"make run\" installs it.";
+  place.textContent = "Swagger UI is not installed on this server; the installation is incomplete (in a checkout, \"make run\" installs it).";
 } else {
   // @ts-ignore
   SwaggerUIBundle({

@@ -18,7 +18,7 @@ HTMLImageElement.prototype.setAttribute = function setAttribute(name, value) { /
 
 // @ts-ignore  the bundle's global
 if (typeof Redoc === "undefined") {
-  place.textContent = "Redoc is not installed on this server; \"make run\" installs it.";
+  place.textContent = "Redoc is not installed on this server; the installation is incomplete.";
 } else {
   // @ts-ignore
   Redoc.init(place.dataset.schema, {

@@ -19,7 +19,7 @@ from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.polling import MustWait
 from trainingservice.rest_client import LogInRefused
 
-INSTALL = "pip install -r requirements/azure.txt"
+INSTALL = "pip install 'nniweb[azure]' (in a checkout of nniweb: -r requirements/azure.txt)"
 #: A log-in refused so is tried again after so many seconds.
 RETRY_AFTER_REFUSAL = 30.0
 #: Seconds until a connection must stand, and until an answer must come; the SDK's own are five minutes each.

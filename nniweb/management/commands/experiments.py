@@ -18,6 +18,7 @@ from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.following import best_trial_lines, progress_line, readable_seconds
 from nniweb.management.served_before import require_served_before
+from nniweb.own_files import COMMAND, example_config
 from trainingservice.trial_job_status import TrialJobStatus
 
 STEERING: dict[str, tuple[Callable[[Experiment, User | None], None], str]] = {
@@ -74,8 +75,7 @@ class Command(AskedHere):
             experiments = experiments.filter(archived=False)
         found = list(experiments)
         if not found:
-            self.stdout.write("There are no experiments. Launch one: python manage.py launch "
-                              "examples/digits/config.yml")
+            self.stdout.write(f"There are no experiments. Launch one: {COMMAND} launch {example_config()}")
             return
         progress = progress_of(found, timezone.now())
         rows = [("ID", "NAME", "STATUS", "TRIALS", "BEST", "OWNER", "CREATED")]
@@ -164,5 +164,5 @@ def _find(start: str) -> Experiment:
         return (exact or found)[0]
     if not found:
         raise CommandError(f"There is no experiment whose id begins with {start!r}; "
-                           "`python manage.py experiments list --all` lists them.")
+                           f"`{COMMAND} experiments list --all` lists them.")
     raise CommandError(f"Several ids begin with {start!r}: {', '.join(str(experiment) for experiment in found)}.")

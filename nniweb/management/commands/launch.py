@@ -20,6 +20,7 @@ from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.config import read_config_text
 from nniweb.management.following import Follower
 from nniweb.management.served_before import require_served_before
+from nniweb.own_files import START
 
 #: What shells report of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -101,5 +102,5 @@ def experiment_owner(name: str | None) -> User:
         return owner
     owner = users.filter(Q(is_superuser=True) | Q(role=Role.ADMIN)).first()
     if owner is None:
-        raise CommandError("There is no administrator yet; the first start of the server (make run) makes one.")
+        raise CommandError(f"There is no administrator yet; the first start of the server ({START}) makes one.")
     return owner

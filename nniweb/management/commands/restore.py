@@ -12,6 +12,7 @@ from nniweb.backups.archive import NotABackup
 from nniweb.backups.database import CannotCopy
 from nniweb.backups.putting_back import CannotRestore, put_back
 from nniweb.data_folder import DataFolderLocked
+from nniweb.own_files import COMMAND
 
 
 class Command(BaseCommand):
@@ -19,7 +20,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path, help="what `python manage.py backup` wrote")
+        parser.add_argument("file", type=Path, help=f"what `{COMMAND} backup` wrote")
         parser.add_argument("--force", action="store_true",
                             help="where there is an installation already: move it aside first")
 

@@ -14,6 +14,7 @@ from django.db import connection
 from nniweb.data_folder import DataFolderLocked, ServerLock
 from nniweb.descriptors import raise_limit
 from nniweb.doors.clear_text import why_not_listen
+from nniweb.own_files import COMMAND, START
 
 if TYPE_CHECKING:  # when running, loaded after the migration
     from nniweb.nniapi.ports import NniPort
@@ -85,7 +86,7 @@ class Command(BaseCommand):
         connection.close()
         server.run()
         self.stdout.write("\nStopping. Running trials go on and are found again at the next start "
-                          "(make run, or: python manage.py serve).")
+                          f"({START}).")
         self.stdout.flush()
         for opened in nni_ports:
             opened.close()
@@ -123,7 +124,7 @@ def _nni_ports(written: list[str]) -> list["NniPort"]:
             raise CommandError(f"--nni-port {text}: expected EXPERIMENT=PORT, such as --nni-port abc123def456=8081.")
         experiment = Experiment.objects.filter(public_id=name, deleted_at=None).first()
         if experiment is None:
-            raise CommandError(f"--nni-port {text}: there is no experiment {name}; python manage.py experiments list "
+            raise CommandError(f"--nni-port {text}: there is no experiment {name}; {COMMAND} experiments list "
                                "shows them.")
         _port_must_be_free("127.0.0.1", int(number))
         found.append(NniPort(experiment, int(number)))
@@ -140,7 +141,8 @@ def _port_must_be_free(host: str, port: int) -> None:
     except OSError as error:
         raise CommandError(f"Port {port} on {host} cannot be used: {error.strerror}. Another program may be "
                            f"listening there. Choose another port with NNIWEB_PORT, for example: "
-                           f"NNIWEB_PORT={port + 1 if port < 65535 else 8081} make run") from None
+                           f"NNIWEB_PORT={port + 1 if port < 65535 else 8081} "
+                           f"{START.partition(',')[0]}") from None
     except OverflowError:
         raise CommandError(f"Port {port} is no port: choose one from 1 to 65535.") from None
 

@@ -13,6 +13,7 @@ from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Scope
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.served_before import require_served_before
+from nniweb.own_files import START
 
 
 class Command(AskedHere):
@@ -49,5 +50,5 @@ def user_named(name: str) -> User:
         names = ", ".join(User.objects.filter(is_active=True).order_by("username")
                           .values_list("username", flat=True)[:20])
         raise CommandError(f"There is no user named {name!r}. There are: {names}." if names else
-                           "There are no users yet; the first start of the server (make run) makes one.")
+                           f"There are no users yet; the first start of the server ({START}) makes one.")
     return user

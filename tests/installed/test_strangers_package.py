@@ -1,4 +1,4 @@
-"""A platform in a stranger's package: both packages are installed with pip beside ours, where it passes the suite."""
+"""A platform in a stranger's package: installed with pip beside our wheel, where it passes the suite."""
 
 import re
 import shlex
@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What a package of ours is made of.
-OURS = ("nniweb", "trainingservice", "trialkeeper", "pyproject.toml", "setup.py", "requirements.txt")
 
 LOOK = """
 import trainingservice, trialkeeper, my_platform
@@ -42,19 +40,15 @@ def commands_of_the_guide() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stranger(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """A folder with a virtual environment, into which both packages were installed, and the stranger's package.
 
     The libraries are those of our own environment, so that nothing is fetched from anywhere.
     """
     folder = tmp_path_factory.mktemp("stranger")
     skip = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
-    (folder / "nniweb").mkdir()
-    for name in OURS:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / "nniweb" / name, ignore=skip)
-        else:
-            shutil.copy(ROOT / name, folder / "nniweb")
+    (folder / "nniweb" / "dist").mkdir(parents=True)
+    shutil.copy(wheel, folder / "nniweb" / "dist")
     shutil.copytree(ROOT / "examples" / "my_platform", folder / "my_platform", ignore=skip)
     venv.create(folder / "venv", with_pip=False)
     [packages] = (folder / "venv" / "lib").glob("python*/site-packages")

@@ -1,0 +1,6 @@
+"""``python -m nniweb`` is ``nniweb``."""
+
+from nniweb.command_line import main
+
+if __name__ == "__main__":
+    main()

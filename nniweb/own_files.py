@@ -1,0 +1,38 @@
+"""Where the program's files lie that are no Python: templates, static files, browser libraries, examples.
+
+In a checkout they lie at its top; an installed package holds them in ``nniweb/bundled``, where setup.py puts them. Both
+have the same folders: ``templates``, ``static``, ``node_modules``, ``examples``. Standard library only.
+"""
+
+import os
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_BUNDLED = _PACKAGE / "bundled"
+
+#: Whether this is an installed package (a wheel), and no checkout.
+IS_INSTALLED = _BUNDLED.is_dir()
+#: The folder that holds ``templates``, ``static`` and the others.
+FOLDER = _BUNDLED if IS_INSTALLED else _PACKAGE.parent
+#: What a person types before the name of a command.
+COMMAND = "nniweb" if IS_INSTALLED else "python manage.py"
+#: What a person types to start the server, for a sentence.
+START = f"{COMMAND} serve" if IS_INSTALLED else "make run, or python manage.py serve"
+
+
+def default_data_folder() -> Path:
+    """Where the data lies unless NNIWEB_DATA says otherwise: beside a checkout's code, else with the user's own data.
+
+    Not in the working directory of an installed program: commands that are given elsewhere would not find the server.
+    """
+    if not IS_INSTALLED:
+        return FOLDER / "data"
+    named = os.environ.get("XDG_DATA_HOME", "")
+    root = Path(named) if os.path.isabs(named) else Path(os.path.expanduser("~")) / ".local" / "share"
+    return root / "nniweb"
+
+
+def example_config() -> str:
+    """The path, as a person types it, of the file of an experiment that needs no packages."""
+    inner = os.path.join("examples", "quadratic", "config.yml")
+    return str(FOLDER / inner) if IS_INSTALLED else inner
