@@ -1,7 +1,7 @@
 """What the metadata in pyproject.toml cannot say: needs are those of requirements.txt, and files that are no Python.
 
 Templates, static files, examples and the browser libraries lie at the top of a checkout; a wheel holds them in
-``nniweb/bundled`` (nniweb/own_files.py finds them in either place). The browser libraries come from npm, never from here.
+``nniweb/bundled`` (nniweb/own_files.py finds them in either place). The browser libraries come from npm.
 """
 
 from pathlib import Path
@@ -16,7 +16,8 @@ BUNDLED = ("templates/**/*", "static/**/*", "examples/quadratic/*", "examples/di
 #: The libraries, and what their licences ask to be handed on with them.
 BROWSER_LIBRARIES = {
     "echarts": ("dist/echarts.min.js", "dist/echarts.common.min.js", "LICENSE", "NOTICE", "licenses/*"),
-    "swagger-ui-dist": ("swagger-ui-bundle.js", "swagger-ui-bundle.js.LICENSE.txt", "swagger-ui.css", "LICENSE", "NOTICE"),
+    "swagger-ui-dist": ("swagger-ui-bundle.js", "swagger-ui-bundle.js.LICENSE.txt", "swagger-ui.css", "LICENSE",
+                        "NOTICE"),
 }
 EXTRAS = ("azure", "oidc", "scale", "tuners")
 
@@ -49,8 +50,8 @@ def browser_files():
         for pattern in patterns:
             here = files(folder, (pattern, f"{pattern}.gz"))
             if not here:
-                raise SetupError(f"node_modules/{library}/{pattern} is missing: the browser libraries are no part of the "
-                                 "repository. Fetch them, then build again: make packages, or npm ci --omit=dev")
+                raise SetupError(f"node_modules/{library}/{pattern} is missing: the browser libraries are no part of "
+                                 "the repository. Fetch them, then build again: make packages, or npm ci --omit=dev")
             found += here
     return found
 

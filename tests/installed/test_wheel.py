@@ -18,8 +18,9 @@ def test_the_wheel_holds_the_packages_all_files_of_the_pages_and_the_browser_lib
              for path in (ROOT / folder).rglob("*") if path.is_file()}
     assert sorted((python | pages) - held) == []
     libraries = {name.removeprefix("nniweb/bundled/node_modules/") for name in held if "node_modules" in name}
-    assert {"echarts/dist/echarts.min.js", "echarts/dist/echarts.common.min.js", "swagger-ui-dist/swagger-ui-bundle.js",
-            "swagger-ui-dist/swagger-ui.css", "echarts/LICENSE", "echarts/NOTICE", "swagger-ui-dist/LICENSE"} <= libraries
+    assert {"echarts/dist/echarts.min.js", "echarts/dist/echarts.common.min.js", "echarts/LICENSE", "echarts/NOTICE",
+            "swagger-ui-dist/swagger-ui-bundle.js", "swagger-ui-dist/swagger-ui.css",
+            "swagger-ui-dist/LICENSE"} <= libraries
     assert "nniweb/bundled/examples/quadratic/trial.py" in held
     assert not [name for name in held if name.endswith((".map", ".pyc")) or "tests/" in name]
 
