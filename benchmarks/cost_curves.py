@@ -32,7 +32,7 @@ from websockets.sync.client import connect  # noqa: E402
 
 from benchmarks.long_histories import EXPERIMENTS  # noqa: E402
 from benchmarks.reporting import Report, in_short  # noqa: E402
-from tests.end_to_end.running_server import RunningServer  # noqa: E402
+from tests.end_to_end.running_server import RunningServer, sign_in_by_link  # noqa: E402
 from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer  # noqa: E402
 from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
 
@@ -107,7 +107,7 @@ def session_of(server: RunningServer) -> str:
 
     with requests.Session() as session:
         session.trust_env = False
-        session.get(sign_in_link(server), allow_redirects=False, timeout=30)
+        sign_in_by_link(session, sign_in_link(server))
         return session.cookies["sessionid"]
 
 

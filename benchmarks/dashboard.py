@@ -29,7 +29,7 @@ import requests  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 from benchmarks.reporting import Report  # noqa: E402
-from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in_link  # noqa: E402
+from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in  # noqa: E402
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
 from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
 
@@ -159,7 +159,7 @@ class Measured:
         #: What came over websockets.
         self._frames: list[Any] = []
         self._page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: self._frames.append(frame)))
-        self._page.goto(sign_in_link(server))
+        sign_in(self._page, server)
 
     def close(self) -> None:
         self._context.close()

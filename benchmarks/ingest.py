@@ -110,7 +110,7 @@ def page_and_trials(server: RunningServer, experiment: str, folder: Path) -> Ite
     """While it lasts a browser shows the experiment, and trials of another one start and end all the time."""
     from playwright.sync_api import sync_playwright
 
-    from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in_link
+    from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in
 
     folder.mkdir()
     server.launch({"trialCommand": "true", "trialCodeDirectory": str(folder), "trialConcurrency": 2,
@@ -119,7 +119,7 @@ def page_and_trials(server: RunningServer, experiment: str, folder: Path) -> Ite
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         page = browser.new_context(base_url=server.url).new_page()
-        page.goto(sign_in_link(server))
+        sign_in(page, server)
         page.goto(f"/experiments/{experiment}/trials/")
         page.wait_for_selector('#live[data-state="live"]')
         yield

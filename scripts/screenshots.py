@@ -124,7 +124,10 @@ def sign_in(server: RunningServer, browser: Browser) -> str:
     """Uses the link that the server printed. Returns a file with the session."""
     links = server.wait_until(lambda: re.findall(r"http://\S+/sign-in/\S+", server.log_file.read_text()))
     context = browser.new_context()
-    context.new_page().goto(links[-1])
+    page = context.new_page()
+    page.goto(links[-1])
+    page.get_by_role("button", name="Sign in as").click()
+    page.wait_for_url(f"{server.url}/")
     file = server.data_folder.with_name("session.json")
     context.storage_state(path=str(file))
     context.close()

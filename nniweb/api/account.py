@@ -23,6 +23,8 @@ class AccountSerializer(serializers.Serializer[Any]):
         "Of the token that asks; null for a session, which may do all that its person may."))
     may_change = serializers.BooleanField(help_text="Launch and steer experiments.")
     is_admin = serializers.BooleanField()
+    may_name_folders = serializers.BooleanField(
+        help_text="Name code folders on the server, below the configured ones, in what they launch.")
     groups = serializers.SerializerMethodField(help_text="Their names.")
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))

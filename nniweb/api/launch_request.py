@@ -87,7 +87,8 @@ class UploadSerializer(CodeElsewhereSerializer):
     config = serializers.CharField()
     code = serializers.FileField(required=False)
     base_directory = serializers.CharField(
-        required=False, help_text="Instead of code: a folder on the server; for administrators.")
+        required=False, help_text="Instead of code: a folder on the server; for those who have "
+                                  "the right.")
     cluster = serializers.CharField(required=False, help_text="Takes the place of what the config says.")
 
 
@@ -179,9 +180,9 @@ def _base_directory(written: Any, owner: User, code: CodeFields) -> Path | None:
         problem = "cannot stand beside code that comes from elsewhere; leave one of them out."
     elif not isinstance(written, str) or not Path(written).is_absolute():
         problem = "must be the absolute path of a folder on the server."
-    elif not owner.is_admin:
-        problem = "Only administrators may name folders on the server. Upload the code with the request instead " \
-                  "(a multipart form with the file code)."
+    elif not owner.may_name_folders:
+        problem = "To name folders on the server is a right that you do not have. Upload the code with the request " \
+                  "instead (a multipart form with the file code), or ask an administrator."
     elif outside := nameable_folders(owner).problem(Path(written).resolve(), written):
         problem = f"{outside}."
     elif not Path(written).is_dir():

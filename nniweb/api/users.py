@@ -29,6 +29,8 @@ class UserSerializer(serializers.Serializer[Any]):
     local_users = serializers.CharField(
         help_text="Users of the server's own machine as whom their trials may run there, with commas between them; * "
                   "for all, the server's own user included; empty for none.")
+    names_folders = serializers.BooleanField(
+        help_text="Whether they may name code folders on the server, below NNIWEB_CODE_ROOTS, in what they launch.")
     is_active = serializers.BooleanField(help_text="Whether they can sign in, and their tokens work.")
     has_password = serializers.BooleanField(source="has_usable_password")
     groups = serializers.SerializerMethodField(help_text="Their names.")
@@ -46,6 +48,9 @@ class _UserFields(StrictSerializer):
         allow_blank=True, max_length=300, required=False, validators=[OS_USERS],
         help_text="Users of the server's own machine as whom their trials may run there, with commas between them; * "
                   "for all, the server's own user included.")
+    names_folders = serializers.BooleanField(
+        required=False,
+        help_text="Whether they may name code folders on the server, below NNIWEB_CODE_ROOTS, in what they launch.")
     email = serializers.EmailField(allow_blank=True, max_length=254, required=False)
     first_name = serializers.CharField(allow_blank=True, max_length=150, required=False)
     last_name = serializers.CharField(allow_blank=True, max_length=150, required=False)

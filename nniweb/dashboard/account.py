@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -18,7 +19,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from nniweb.dashboard.page_data import the_visitor
-from nniweb.experiments import accounts, audit
+from nniweb.dashboard.password_reset import mail_is_set_up
+from nniweb.experiments import accounts, audit, sign_in_attempts
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope
@@ -64,6 +66,8 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) -> HttpResponse:
+    from nniweb.dashboard import own_email  # it shows this page
+
     now = timezone.now()
     tokens = list(ApiToken.objects.filter(user=user).order_by("-created_at", "-pk"))
     groups = [(group, [member.username for member in group.user_set.order_by("username")])
@@ -71,8 +75,25 @@ def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) ->
     context = {
         "visitor": user, "tokens": tokens, "now": now, "groups": groups, "lives": LIVES, "scopes": user.scopes,
         "password_form": password_form(user), "identities": list(user.identities.order_by("pk")),
-        "single_sign_on": settings.OIDC_NAME, **more}
+        "single_sign_on": settings.OIDC_NAME, "mail_is_set_up": mail_is_set_up(),
+        "email_form": own_email.EmailForm(user), **more}
     return render(request, "dashboard/account.html", context, status=status)
+
+
+def proves_password(request: HttpRequest, user: User, form: forms.Form, field: str) -> bool:
+    """Whether the form is valid. Its ``field`` asks for the present password, and guessing is as slow as at the door:
+    a browser that somebody left open must not tell the password.
+    """
+    if field in form.fields and sign_in_attempts.wait_before(user.username, request) is not None:
+        form.is_bound = False  # what was typed is not even tried
+        form.errors[NON_FIELD_ERRORS] = form.error_class(
+            ["Too many attempts have failed. Try again in a quarter of an hour, or use a sign-in link."])
+        return False
+    if form.is_valid():
+        return True
+    if field in form.errors and request.POST.get(field):
+        sign_in_attempts.note_failure(user.username, request, user, reason="on the page of the account")
+    return False
 
 
 def password_form(user: User, data: Any = None) -> SetPasswordForm:  # type: ignore[type-arg]  # not when running
@@ -90,7 +111,7 @@ class ChangePassword(View):
     def post(self, request: HttpRequest) -> HttpResponse:
         user = the_visitor(request)
         form = password_form(user, request.POST)
-        if not form.is_valid():
+        if not proves_password(request, user, form, "old_password"):
             return page(request, user, status=400, form=TokenForm(), password_form=form)
         form.save()
         update_session_auth_hash(request, user)

@@ -38,7 +38,7 @@ class NewExperiment(View):
     def get(self, request: HttpRequest) -> HttpResponse:
         user = _user(request)
         way, start = self._start(request, user)
-        given = {"config": start.text, "base_directory": start.folder if user.is_admin else "",
+        given = {"config": start.text, "base_directory": start.folder if user.may_name_folders else "",
                  "cluster": request.GET.get("cluster", ""), "code_of": start.code_of, **start.git}
         return self._page(request, given, way=way, start=start)
 
@@ -107,7 +107,7 @@ def _code_from(given: dict[str, str], user: User) -> str:
         return "earlier"
     if given.get("git_url"):
         return "git"
-    return "server" if user.is_admin else "computer"
+    return "server" if user.may_name_folders else "computer"
 
 
 def _clusters(user: User) -> Any:

@@ -10,7 +10,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_http_methods
 
 from nniweb.experiments import sign_in_attempts
 from nniweb.experiments.models import SignInLink
@@ -42,15 +42,19 @@ class SignOut(LogoutView):
     """POST only, as Django has it."""
 
 
-@require_GET
+@require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @login_not_required
 def by_link(request: HttpRequest, secret: str) -> HttpResponse:
-    """Sign the link's person in; the link is used up."""
-    user = SignInLink.use(secret)
+    """A page with a button that signs the link's person in, which uses the link up. Opening it does not: scanners of
+    mail, previews of chats and browsers that fetch ahead open links before people do.
+    """
+    user = SignInLink.use(secret) if request.method == "POST" else SignInLink.person_of(secret)
     if user is None:
         sign_in_attempts.note_refusal(request, "a sign-in link that is used up, or was never made")
         return render(request, "dashboard/link_expired.html", status=410)
+    if request.method != "POST":
+        return render(request, "dashboard/sign_in_link.html", {"person": user})
     known_as(user, "sign-in link")
     login(request, user, backend=MODEL_BACKEND)
     return redirect("experiments")

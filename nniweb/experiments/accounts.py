@@ -18,7 +18,7 @@ from nniweb.experiments.models.account import Role, Scope
 MOST_TOKENS = 50
 
 
-def create_user(name: str, *, role: Role, email: str = "", groups: Collection[Group] = (), **names: str) -> User:
+def create_user(name: str, *, role: Role, email: str = "", groups: Collection[Group] = (), **names: Any) -> User:
     """A person without a password: a sign-in link, or single sign-on, lets them in. Raises Refused (``username``)."""
     user = User(username=User.normalize_username(name), role=role, email=email, **names)
     user.set_unusable_password()
@@ -30,14 +30,17 @@ def create_user(name: str, *, role: Role, email: str = "", groups: Collection[Gr
         with transaction.atomic():
             user.save()
             user.groups.set(groups)
-            audit.record("user.create", user, role=role, groups=_names(groups), local_users=user.local_users)
+            audit.record("user.create", user, role=role, groups=_names(groups), local_users=user.local_users,
+                         names_folders=user.names_folders)
     except IntegrityError:
         raise Refused(f"There is a person named {name!r} already.", "username") from None
     return user
 
 
 def change_user(user: User, changes: dict[str, Any]) -> None:
-    """Change ``role``, ``is_active``, ``groups``, ``email``, names. Raises Refused where no administrator is left."""
+    """Change ``role``, ``is_active``, ``groups``, ``email``, rights, names. Raises Refused where no administrator is
+    left.
+    """
     changes = dict(changes)
     groups = changes.pop("groups", None)
     with transaction.atomic():

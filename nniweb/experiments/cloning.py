@@ -27,7 +27,7 @@ _PLACE = ("cluster", "trialOptions", "trainingService")
 class Clone:
     name: str
     config: str
-    #: Folder on the server; for administrators, where the code was not kept.
+    #: Folder on the server; for those who may name it, where the code was not kept.
     base_directory: str = ""
     #: The experiment whose kept code it is; "" where none is kept.
     code_of: str = ""
@@ -46,12 +46,12 @@ def clone_of(experiment: Experiment, user: User) -> Clone:
         document.pop("trialCodeDirectory", None)
         base = ""
     else:
-        base = experiment.code_folder if user.is_admin else ""
+        base = experiment.code_folder if user.may_name_folders else ""
     _place(document, experiment, user, notes)
     text = _own_text(experiment, document, base) or document_text(document)
-    if experiment.code is None and experiment.code_folder and not user.is_admin:
-        notes.append("Its code lies in a folder on the server, which only administrators may name; bring the code "
-                     "yourself.")
+    if experiment.code is None and experiment.code_folder and not user.may_name_folders:
+        notes.append("Its code lies in a folder on the server, and to name it is a right that you do not have; bring "
+                     "the code yourself.")
     git = None
     if experiment.code is None and experiment.code_git is not None:
         git = GitSource(**{key: experiment.code_git[key] for key in ("url", "ref", "folder")})

@@ -7,5 +7,5 @@ from nniweb.experiments.models import User
 
 
 def nameable_folders(user: User) -> CodeRoots:
-    """NNIWEB_CODE_ROOTS for administrators, none for others; never the data folder."""
-    return CodeRoots(settings.CODE_ROOTS if user.is_admin else (), (settings.DATA_FOLDER,))
+    """NNIWEB_CODE_ROOTS for those who have the right, none for others; never the data folder."""
+    return CodeRoots(settings.CODE_ROOTS if user.may_name_folders else (), (settings.DATA_FOLDER,))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -249,6 +250,15 @@ class RunningServer:
             return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
         except OSError:
             return ""
+
+
+def sign_in_by_link(session: requests.Session, link: str) -> requests.Response:
+    """Open a sign-in link and press its button, as a browser does. Returns the page that it leads to."""
+    page = session.get(link, timeout=ANSWER_PATIENCE)
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)
+    assert token, f"{page.status_code}: {page.text}"
+    return session.post(link, {"csrfmiddlewaretoken": token.group(1)}, headers={"Referer": link},
+                        timeout=ANSWER_PATIENCE)
 
 
 def hear_ctrl_c() -> None:

@@ -14,7 +14,7 @@ import pytest
 import requests
 import websockets
 
-from tests.end_to_end.running_server import ROOT, RunningServer, free_port
+from tests.end_to_end.running_server import ROOT, RunningServer, free_port, sign_in_by_link
 from tests.fakes.tls_certificate import make_certificate
 
 DEPLOY = ROOT / "docs" / "deploy"
@@ -68,7 +68,7 @@ def test_pages_reports_and_websockets_come_through_the_proxy_with_tls(
         moved = browser.get(f"http://127.0.0.1:{plain}/experiments/x/", allow_redirects=False, timeout=30)
         assert (moved.status_code, moved.headers["location"]) == (301, "https://127.0.0.1/experiments/x/")
         link = server.wait_until(lambda: re.search(r"/sign-in/\S+", server.log_tail()))
-        page = browser.get(public + link.group(0), timeout=30)
+        page = sign_in_by_link(browser, public + link.group(0))
         assert (page.status_code, "Experiments" in page.text) == (200, True)
         assert page.headers["strict-transport-security"]
         assert all(cookie.secure for cookie in browser.cookies)

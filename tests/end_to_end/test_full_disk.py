@@ -13,7 +13,7 @@ import requests
 
 from nniweb.worker.lease import LEASE_SECONDS
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
-from tests.end_to_end.running_server import RunningServer
+from tests.end_to_end.running_server import RunningServer, sign_in_by_link
 from trainingservice.testing.processes import processes_of
 
 
@@ -63,7 +63,7 @@ def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
     server.start()
     browser = requests.Session()
     link = server.wait_until(lambda: re.search(r"http://\S+/sign-in/\S+", server.log_tail()))
-    browser.get(link.group(0))
+    sign_in_by_link(browser, link.group(0))
     go = tmp_path / "go"
     experiment = WitnessedExperiment(server, tmp_path / "experiment", trials=5, concurrency=3, steps=100, pause=0.1,
                                      go=go).launch()

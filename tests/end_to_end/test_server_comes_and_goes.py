@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.end_to_end.running_server import RunningServer
+from tests.end_to_end.running_server import RunningServer, sign_in_by_link
 
 SLOW_TRIAL = """\
 import pathlib, time, nni
@@ -78,7 +78,8 @@ def test_trials_that_end_while_the_server_is_away_report_when_it_is_back_on_anot
 def test_the_printed_link_signs_in_once(running_server: RunningServer) -> None:
     link = running_server.wait_until(lambda: re.search(r"http://\S+/sign-in/\S+", running_server.log_tail())).group(0)
     session = requests.Session()
-    page = session.get(link)
+    assert session.get(link).url == link, "opening it uses nothing up"
+    page = sign_in_by_link(session, link)
     assert (page.status_code, page.url) == (200, f"{running_server.url}/")
     assert "Experiments" in page.text
     assert requests.get(link).status_code == 410, "it is used up"

@@ -71,7 +71,7 @@ class UserAdmin(OneByOne, ForAdministrators, DjangoUserAdmin):  # type: ignore[t
     filter_horizontal = ["groups"]
     fieldsets = [
         (None, {"fields": ["username", "password", "role", "is_active", "groups"]}),
-        ("Trials on the server's machine", {"fields": ["local_users"]}),
+        ("The server's machine", {"fields": ["local_users", "names_folders"]}),
         ("Person", {"fields": ["first_name", "last_name", "email"]}),
         ("History", {"fields": ["is_superuser", "last_login", "date_joined"]}),
     ]
@@ -99,6 +99,7 @@ class UserAdmin(OneByOne, ForAdministrators, DjangoUserAdmin):  # type: ignore[t
         super().save_related(request, form, formsets, change)
         user = form.instance
         audit.record("user.change" if change else "user.create", user, role=user.role, is_active=user.is_active,
+                     local_users=user.local_users, names_folders=user.names_folders,
                      groups=sorted(user.groups.values_list("name", flat=True)))
 
 

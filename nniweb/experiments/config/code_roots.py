@@ -14,8 +14,8 @@ class CodeRoots:
     def problem(self, path: Path, written: str) -> str:
         """Why this path may not be named, "" where it may. ``path`` must be resolved, so that no link leads out."""
         if not self.roots:
-            return (f"{written} is on the server, where only administrators may name files and folders; upload what is "
-                    "needed together with the code")
+            return (f"{written} is on the server, where naming files and folders is a right that you do not have; "
+                    "upload what is needed together with the code, or ask an administrator")
         if any(path.is_relative_to(folder.resolve()) for folder in self.never):
             return f"{written} is in the data folder of the server, which holds its keys; name another folder"
         if any(path.is_relative_to(root.resolve()) for root in self.roots):

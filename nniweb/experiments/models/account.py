@@ -39,6 +39,10 @@ class User(AbstractUser):
                   "with runAs), with commas between them. * stands for all of them and for the server's own user, "
                   "whose trials can read everything that is the server's, its keys too. Empty: this person cannot run "
                   "trials on the server's machine. Administrators always can, as anybody.")
+    names_folders = models.BooleanField(
+        "may name code folders on the server", default=False,
+        help_text="In what they launch this person may name folders of the server's own machine, below those of "
+                  "NNIWEB_CODE_ROOTS; whatever lies there, their trials can read. Administrators always may.")
     #: Where a token speaks for this person: its scope. Never stored; it bounds the properties below.
     scope: Scope | None = None
 
@@ -65,6 +69,11 @@ class User(AbstractUser):
     def may_run_here(self) -> bool:
         """Whether this person may run trials on the server's own machine, as some user of it."""
         return self.may_change and (self.is_admin or bool(self.local_users))
+
+    @property
+    def may_name_folders(self) -> bool:
+        """Whether this person may name folders of the server, below the configured ones, in what they launch."""
+        return self.may_change and (self.is_admin or self.names_folders)
 
     @property
     def own_local_users(self) -> list[str]:
@@ -131,12 +140,22 @@ class SignInLink(models.Model):
         return secret
 
     @classmethod
+    def person_of(cls, secret: str) -> User | None:
+        """Whom the link would sign in, if it is valid; it stays so."""
+        link = cls._valid(secret)
+        return link.user if link is not None and link.user.is_active else None
+
+    @classmethod
     def use(cls, secret: str) -> User | None:
         """The person, if the link is valid; it is not afterwards."""
-        link = cls.objects.select_related("user").filter(hash=hash_of(secret), expires_at__gte=timezone.now()).first()
+        link = cls._valid(secret)
         if link is None or not cls.objects.filter(pk=link.pk).delete()[0] or not link.user.is_active:
             return None
         return link.user
+
+    @classmethod
+    def _valid(cls, secret: str) -> "SignInLink | None":
+        return cls.objects.select_related("user").filter(hash=hash_of(secret), expires_at__gte=timezone.now()).first()
 
 
 class SingleSignOnIdentity(models.Model):

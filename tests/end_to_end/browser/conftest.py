@@ -75,6 +75,13 @@ def sign_in_link(server: RunningServer) -> str:
     return str(found[-1])
 
 
+def sign_in(page: Any, server: RunningServer) -> None:
+    """Open the link that the server printed and press its button; then the page is the list of experiments."""
+    page.goto(sign_in_link(server))
+    page.get_by_role("button", name="Sign in as").click()
+    page.wait_for_url(f"{server.url}/")
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The browser. Not for the whole run: while Playwright is open, Django refuses to use the database here."""
@@ -116,7 +123,7 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Any]]:
         page = WatchedPage(context.new_page(), server.url)
         pages.append(page)
         if signed_in and state is None:
-            page.goto(sign_in_link(server))
+            sign_in(page, server)
             _sessions[server.data_folder] = context.storage_state()
         if not (signed_in and state is None and path == "/"):
             page.goto(path)

@@ -19,6 +19,8 @@ def test_a_token_is_made_used_and_removed_and_a_first_password_chosen(server: Ru
     person = server.post("users/", {"username": "nora", "role": "member"})["id"]
     link = server.post(f"users/{person}/actions/sign-in-link/")["url"]
     page = open_page(server, link.removeprefix(server.url), signed_in=False)
+    page.get_by_role("button", name="Sign in as nora").click()
+    page.wait_for_url(f"{server.url}/")
     page.goto("/account/")
     page.get_by_label("What it is for").fill("notebook")
     page.get_by_label("Scope").select_option("read")

@@ -18,7 +18,7 @@ PAGES = {
     "experiments": "/", "experiments, none found": "/?q=nothing-like-it", "new experiment": "/new/",
     "new experiment, field by field": "/new/?way=fields", "new experiment, from a template": "/new/?template=sketch",
     "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
-    "no such page": "/nowhere/", "sign-in": "/sign-in/",
+    "no such page": "/nowhere/", "sign-in": "/sign-in/", "sign-in by link": "/sign-in/{link}/",
     "platforms": "/platforms/", "notifications": "/notifications/", "notification": "/notifications/{rule}/",
     "account": "/account/", "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
     "API": "/api/docs/", "API, for reading": "/api/docs/redoc/",
@@ -26,7 +26,7 @@ PAGES = {
        for name, title in TABS.items()},
 }
 #: Those that are looked at by people who are not signed in.
-OF_STRANGERS = ("sign-in", "password forgotten", "link asked for")
+OF_STRANGERS = ("sign-in", "sign-in by link", "password forgotten", "link asked for")
 #: What can be used, as far as it is shown; a group of radio buttons is one stop of the Tab key.
 USABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
     .filter((element) => element.checkVisibility({visibilityProperty: true}) && !element.disabled
@@ -49,7 +49,10 @@ def addresses(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -
     rows = server.wait_until(wanted, what="one trial succeeded, one failed, one runs")
     cluster = server.get("clusters/")["results"][0]["id"]
     rule = server.post("notifications/", {"channel": "webhook", "url": "https://hook.example/", "enabled": False})
-    yield {"experiment": trials.experiment, "trial": rows[0]["id"], "cluster": cluster, "rule": rule["id"]}
+    person = server.post("users/", {"username": "nora"})["id"]
+    link = server.post(f"users/{person}/actions/sign-in-link/")["url"].rstrip("/").rpartition("/")[2]
+    yield {"experiment": trials.experiment, "trial": rows[0]["id"], "cluster": cluster, "rule": rule["id"],
+           "link": link}
     trials.tell(2, "end")
 
 

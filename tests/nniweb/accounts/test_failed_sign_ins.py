@@ -79,5 +79,5 @@ def test_links_that_are_used_up_are_put_down_a_few_times_and_keep_nobody_out(cli
 def test_a_link_signs_in_whoever_has_to_wait(client, max_) -> None:
     for _ in range(6):
         try_it(client, "max")
-    assert client.get(f"/sign-in/{SignInLink.make(max_)}/", REMOTE_ADDR="192.0.2.1").status_code == 302
+    assert client.post(f"/sign-in/{SignInLink.make(max_)}/", REMOTE_ADDR="192.0.2.1").status_code == 302
     assert AuditEntry.objects.get(action="sign-in").via == "sign-in link"

@@ -15,7 +15,7 @@ def test_a_person_is_made_changed_let_in_and_removed(with_token, rita, vision, c
     changed = api.patch(address, {"role": "member", "groups": [], "email": "nora@example.org"}).json()
     assert (changed["role"], changed["groups"], changed["email"]) == ("member", [], "nora@example.org")
     link = api.post(f"{address}actions/sign-in-link/").json()["url"]
-    assert client.get("/sign-in/" + link.partition("/sign-in/")[2]).status_code == 302
+    assert client.post("/sign-in/" + link.partition("/sign-in/")[2]).status_code == 302
     assert client.get("/api/v1/account/").json()["username"] == "nora"
     assert api.patch(address, {"is_active": False}).json()["is_active"] is False
     assert client.get("/api/v1/account/").status_code == 401, "who is not active is out at once"

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from nniweb.experiments.models import AuditEntry
+
 
 def refusal(client: Any, **fields: Any) -> str:
     answer = client.post("/api/v1/experiments/check/", fields)
@@ -46,7 +48,33 @@ def test_the_data_folder_with_the_keys_is_no_code_even_below_a_root(api: Any, se
     assert "holds its keys" in refusal(api, config=config, base_directory=str(data_folder / "keys"))
 
 
-def test_who_is_no_administrator_names_none_below_any_root(as_user: Any, alice: Any, roots: Path, code_folder: Path,
-                                                          config: str) -> None:
+def test_who_does_not_have_the_right_names_none_below_any_root(as_user: Any, alice: Any, roots: Path,
+                                                               code_folder: Path, config: str) -> None:
     inside = code_folder.rename(roots / "mine")
-    assert "Only administrators" in refusal(as_user(alice), config=config, base_directory=str(inside))
+    assert "a right that you do not have" in refusal(as_user(alice), config=config, base_directory=str(inside))
+
+
+def test_whoever_has_the_right_names_folders_below_the_roots_and_no_others(
+        as_user: Any, alice: Any, roots: Path, code_folder: Path, config: str, settings: Any,
+        data_folder: Path) -> None:
+    inside = code_folder.rename(roots / "mine")
+    alice.names_folders, alice.local_users = True, "*"
+    alice.save()
+    assert refusal(as_user(alice), config=config, base_directory=str(inside)) == ""
+    assert "NNIWEB_CODE_ROOTS" in refusal(as_user(alice), config=config, base_directory="/etc")
+    assert "NNIWEB_CODE_ROOTS" in refusal(as_user(alice), config=f"{config}trialCodeDirectory: /etc\n",
+                                          base_directory=str(inside))
+    settings.CODE_ROOTS = (Path("/"),)
+    assert "holds its keys" in refusal(as_user(alice), config=config, base_directory=str(data_folder))
+
+
+def test_a_viewer_names_none_whatever_is_written_of_them(vera: Any) -> None:
+    vera.names_folders = True
+    assert not vera.may_name_folders
+
+
+def test_administrators_give_the_right_over_rest_and_it_is_in_the_audit_log(api: Any, alice: Any) -> None:
+    assert api.patch(f"/api/v1/users/{alice.pk}/", {"names_folders": True}).json()["names_folders"] is True
+    alice.refresh_from_db()
+    assert alice.may_name_folders
+    assert AuditEntry.objects.filter(action="user.change", target=str(alice.pk), details__names_folders=True).exists()

@@ -157,7 +157,7 @@ def test_members_may_not_name_the_servers_files(as_user, alice, vault_config, co
         text = "".join(row for row in vault_config.splitlines(True) if not row.startswith(key)) + line + "\n"
         data = tar_of(search_space_dot_json=SPACE)
         fields = {error["field"]: error["message"] for error in refused(upload(client, text, data))}
-        assert "only administrators" in fields[key], fields
+        assert "a right that you do not have" in fields[key], fields
 
 
 def test_members_may_not_run_classes_of_their_own_in_the_server(as_user, alice, vault_config) -> None:

@@ -1,0 +1,126 @@
+"""The e-mail address of one's account: another one counts when its owner has said so, by a link sent there.
+
+Links that change a forgotten password go to this address, and single sign-on may find people by it: whoever could write
+down any address there would be somebody else.
+"""
+
+import smtplib
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core import signing
+from django.core.mail import send_mail
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from nniweb.dashboard import account
+from nniweb.dashboard.page_data import the_visitor
+from nniweb.dashboard.password_reset import mail_is_set_up
+from nniweb.experiments import audit
+from nniweb.experiments.addresses import page_root
+from nniweb.experiments.models import AuditEntry, User
+
+ASKED, CHANGED = "email.change-asked", "email.change"
+#: Mails that one person may have sent in the period, so that nobody's mail box is filled.
+MOST, PERIOD = 5, timedelta(hours=1)
+#: How long the link works.
+LIVES = timedelta(hours=1)
+_SALT = "nniweb.own-email"
+
+
+class EmailForm(forms.Form):
+    """The new address, and the password of whoever has one."""
+
+    email = forms.EmailField(label="New address", max_length=254)
+
+    def __init__(self, user: User, data: Any = None) -> None:
+        super().__init__(data, auto_id="id_email_%s")
+        self._user = user
+        if user.has_usable_password():
+            self.fields["password"] = forms.CharField(
+                label="Your password", strip=False,
+                widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}))
+
+    def clean_password(self) -> str:
+        password = str(self.cleaned_data["password"])
+        if not self._user.check_password(password):
+            raise forms.ValidationError("This is not your password.")
+        return password
+
+
+@method_decorator(sensitive_post_parameters(), name="dispatch")
+@method_decorator(never_cache, name="dispatch")
+class AskForAnother(View):
+    """Sends a link to the new address; nothing is changed before it is used."""
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        user = the_visitor(request)
+        form = EmailForm(user, request.POST)
+        if not mail_is_set_up():
+            return account.page(request, user, status=409, form=account.TokenForm())
+        if not account.proves_password(request, user, form, "password"):
+            return account.page(request, user, status=400, form=account.TokenForm(), email_form=form)
+        asked = AuditEntry.objects.filter(action=ASKED, target=str(user.pk), at__gt=timezone.now() - PERIOD).count()
+        if asked >= MOST:
+            form.add_error("email", "Enough mails were sent for now; try again in an hour.")
+            return account.page(request, user, status=429, form=account.TokenForm(), email_form=form)
+        address = form.cleaned_data["email"]
+        audit.record(ASKED, user)
+        try:
+            send_mail("Your address at NNI Web", _asking(user, address), None, [address])
+        except (smtplib.SMTPException, OSError, ValueError):
+            form.add_error("email", "The mail server does not take a mail to this address now. Try again later, or ask "
+                                    "an administrator.")
+            return account.page(request, user, status=503, form=account.TokenForm(), email_form=form)
+        messages.success(request, f"A link was sent to {address}. Open it within an hour, in this browser: then it is "
+                                  "the address of your account.")
+        return redirect("account")
+
+
+def _asking(user: User, address: str) -> str:
+    word = signing.dumps({"user": user.pk, "now": user.email, "new": address}, salt=_SALT)
+    return (f"Somebody, probably you, gave this address for the account {user.username} at NNI Web. If it was you, "
+            f"confirm it here, within an hour:\n\n{page_root()}{reverse('confirm-email', args=[word])}\n\n"
+            "If it was not you, do nothing.\n")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def confirm(request: HttpRequest, word: str) -> HttpResponse:
+    """Behind the link: a page with a button, which takes the address. Works once, for the person who asked."""
+    user = the_visitor(request)
+    try:
+        said = signing.loads(word, salt=_SALT, max_age=LIVES)
+    except signing.BadSignature:
+        said = {}
+    if said.get("user") != user.pk or said["now"] != user.email:
+        return render(request, "dashboard/email_confirm.html", {"address": None}, status=410)
+    if request.method != "POST":
+        return render(request, "dashboard/email_confirm.html", {"address": said["new"]})
+    with transaction.atomic():
+        # of two clicks one changes a row
+        if User.objects.filter(pk=user.pk, email=said["now"]).update(email=said["new"]):
+            audit.record(CHANGED, user, email=said["new"])
+    if said["now"]:
+        _tell_the_old_one(user, said["now"])
+    messages.success(request, f"The address of your account is {said['new']}.")
+    return redirect("account")
+
+
+def _tell_the_old_one(user: User, address: str) -> None:
+    """Whoever did not do it themselves should hear of it; where no mail goes out now, it is changed all the same."""
+    send_mail("Your address at NNI Web was changed",
+              f"The account {user.username} at NNI Web ({page_root()}) has another e-mail address from now on. If that "
+              "was not you, tell an administrator.\n", None, [address], fail_silently=True)
