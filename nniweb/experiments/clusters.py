@@ -7,14 +7,15 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.db.models import F, Model
 
-from nniweb.experiments import audit
+from nniweb.experiments import audit, platform_calls
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.field_walk import fold
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
+from nniweb.experiments.platform_calls import ask_new_service
 from nniweb.experiments.sealing import seal, unseal
-from nniweb.experiments.service_factory import build_service
+from nniweb.experiments.service_factory import service_builder
 from trainingservice.base import TrainingService
 from trainingservice.errors import InvalidMetadata, TrainingServiceError
 from trainingservice.platforms import load_platform
@@ -197,7 +198,8 @@ def check_metadata(cluster: Cluster, key: str, value: str | None) -> None:
     if value is None:
         return
     try:
-        build_service(cluster, replacing={key: value}).clean_up()
+        ask_new_service(cluster.platform, service_builder(cluster, replacing={key: value}), lambda service: None,
+                        platform_calls.BRIEF)
     except InvalidMetadata as invalid:
         raise Refused(invalid.message, "value" if invalid.field.startswith(key) else invalid.field) from None
     except TrainingServiceError as error:

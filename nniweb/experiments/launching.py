@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments import addresses, audit, code_archives
+from nniweb.experiments import addresses, audit, code_archives, platform_calls
 from nniweb.experiments.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.clusters import settings_secrets, store_cluster
 from nniweb.experiments.config.errors import ConfigInvalid
@@ -24,10 +24,11 @@ from nniweb.experiments.git_source import GitSource
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.platform_calls import ask_new_service
 from nniweb.experiments.quotas import why_no_experiment_more, why_not_so_many_gpus
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.sealing import seal
-from nniweb.experiments.service_factory import build_service, state_folder
+from nniweb.experiments.service_factory import service_builder, state_folder
 from nniweb.experiments.visibility import visible_clusters
 from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding, TrainingService
@@ -323,14 +324,16 @@ def _callback_url(settings: ExperimentSettings) -> str:
 def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
               share: str) -> list[RehearsalFinding]:
     is_draft = cluster.pk is None
+
+    def question(service: TrainingService) -> tuple[str, list[RehearsalFinding]]:
+        lacking = options.lacks_share(share, service.settings) if share else ""
+        return lacking, [] if lacking else service.rehearse(quick=True, options=options)
+
     try:
-        service = build_service(cluster, replacing=section.secrets if section and is_draft else None)
-        try:
-            if share and (lacking := options.lacks_share(share, service.settings)):
-                raise Refused(lacking, "sharedStorage")
-            findings = service.rehearse(quick=True, options=options)
-        finally:
-            service.clean_up()
+        build = service_builder(cluster, replacing=section.secrets if section and is_draft else None)
+        lacking, findings = ask_new_service(cluster.platform, build, question, platform_calls.BRIEF)
+        if lacking:
+            raise Refused(lacking, "sharedStorage")
     except TemporaryError as error:  # merely away: the experiment waits and says so
         return [RehearsalFinding("connection", False, struck_out(str(error)), temporary=True)]
     except TrainingServiceError as error:

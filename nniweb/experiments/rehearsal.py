@@ -6,17 +6,19 @@ from dataclasses import asdict, replace
 from django.utils import timezone
 from pydantic import ValidationError
 
-from nniweb.experiments import audit
+from nniweb.experiments import audit, platform_calls
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, User
+from nniweb.experiments.platform_calls import ask_new_service
 from nniweb.experiments.sealing import CannotOpen
-from nniweb.experiments.service_factory import build_service
+from nniweb.experiments.service_factory import service_builder
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.observability.masking import struck_out
-from trainingservice.base import RehearsalFinding, TrainingService
+from trainingservice.base import RehearsalFinding
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.platforms import load_platform
 
 
 class OnAnotherHost(Exception):
@@ -42,22 +44,22 @@ def rehearse(cluster: Cluster, user: User) -> list[RehearsalFinding]:
 
 def _findings(cluster: Cluster, user: User) -> list[RehearsalFinding]:
     try:
-        service = build_service(cluster)
-        try:
-            return service.rehearse(options=_last_options(cluster, user, service))
-        finally:
-            service.clean_up()
+        build = service_builder(cluster)
+        options = _last_options(cluster, user)
+        return ask_new_service(cluster.platform, build, lambda service: service.rehearse(options=options),
+                               platform_calls.PATIENT)
     except TemporaryError as error:
         return [RehearsalFinding("connection", False, str(error), temporary=True)]
     except (TrainingServiceError, CannotOpen, ConfigInvalid) as error:
         return [RehearsalFinding("settings", False, str(error))]
 
 
-def _last_options(cluster: Cluster, user: User, service: TrainingService) -> TrialOptions | None:
+def _last_options(cluster: Cluster, user: User) -> TrialOptions | None:
     last = visible_experiments(user).filter(cluster=cluster).order_by("-pk").first()
     if last is None:
         return None
+    model = load_platform(cluster.platform).options_model
     try:
-        return service.options_model.model_validate(last.trial_options).with_gpus(last.trial_gpu_number)
+        return model.model_validate(last.trial_options).with_gpus(last.trial_gpu_number)
     except ValidationError:  # of a version that had other fields
         return None

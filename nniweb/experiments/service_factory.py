@@ -21,6 +21,16 @@ def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda jo
                   replacing: Mapping[str, str] | None = None, gpu_book: GpuBook | None = None) -> TrainingService:
     """A fresh service object with the cluster's settings, secrets and metadata; nothing is started.
 
+    As ``service_builder``, and what the platform itself raises.
+    """
+    return service_builder(cluster, on_change, replacing=replacing, gpu_book=gpu_book)()
+
+
+def service_builder(cluster: Cluster, on_change: Callable[[str], None] = lambda job_name: None, *,
+                    replacing: Mapping[str, str] | None = None, gpu_book: GpuBook | None = None
+                    ) -> Callable[[], TrainingService]:
+    """What builds the object: the platform's own part of it, which may hang, and which needs no database.
+
     The metadata rows hold the values of the platform's metadata keys, and the secrets of its
     settings under their paths (``machineList[0].password``); ``replacing`` holds values that are
     tried instead of stored ones (all of them, for a cluster that is not stored yet). ``gpu_book`` is
@@ -38,13 +48,18 @@ def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda jo
         learn(secret)
     section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)
     folder = prepare(state_folder(cluster))
-    service = platform(section.settings, ServiceContext(
+    context = ServiceContext(
         cluster_id=cluster.public_id, state_folder=folder, private_folder=Path(settings.DATA_FOLDER),
         installation=settings.INSTALLATION_ID, gpu_book=gpu_book or AttemptGpuBook(), on_change=on_change,
-        relay_urls=addresses.server_urls, public_urls=addresses.keeper_urls))
-    for key in texts.keys() - secrets.keys():
-        service.set_cluster_metadata(key, texts[key])
-    return service
+        relay_urls=addresses.server_urls, public_urls=addresses.keeper_urls)
+
+    def build() -> TrainingService:
+        service = platform(section.settings, context)
+        for key in texts.keys() - secrets.keys():
+            service.set_cluster_metadata(key, texts[key])
+        return service
+
+    return build
 
 
 def state_folder(cluster: Cluster) -> Path:
