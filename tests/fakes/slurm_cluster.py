@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.slurm_accounts import SlurmAccounts
 from tests.fakes.ssh_machine import free_port
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
@@ -52,8 +53,11 @@ class SlurmCluster:
     """``start`` returns when the node takes jobs; ``stop`` ends the daemons and all jobs, and removes the folder."""
 
     def __init__(self, *, cpus: int = 64, partitions: Iterable[str] = ("PartitionName=main Default=YES",),
-                 node: str = "", **settings: str) -> None:
-        """``partitions``: lines of slurm.conf; ``node``: more about the node; ``settings``: other lines, by name."""
+                 node: str = "", accounts: bool = False, **settings: str) -> None:
+        """``partitions``: lines of slurm.conf; ``node``: more about the node; ``settings``: other lines, by name.
+
+        ``accounts``: with a slurmdbd, so that sacct knows jobs that the controller has forgotten.
+        """
         needs_slurm()
         self.folder = Path(tempfile.mkdtemp(prefix="nniweb-slurm-"))
         self.folder.chmod(0o711)
@@ -69,7 +73,8 @@ class SlurmCluster:
             os.chown(path, user.pw_uid, user.pw_gid)
         for folder in ("state", "spool", "log"):
             (self.folder / folder).mkdir()
-        lines = {**_SETTINGS, "SlurmctldHost": f"{self.name}(127.0.0.1)", "SlurmctldPort": str(free_port()),
+        self._accounts = SlurmAccounts(self.folder, munge / "socket", _PATH) if accounts else None
+        lines = {**_SETTINGS, **(self._accounts.settings if self._accounts else {}), "SlurmctldHost": f"{self.name}(127.0.0.1)", "SlurmctldPort": str(free_port()),
                  "SlurmdPort": str(free_port()), "AuthInfo": f"socket={munge / 'socket'}",
                  "StateSaveLocation": str(self.folder / "state"), "SlurmdSpoolDir": str(self.folder / "spool"),
                  "SlurmctldPidFile": str(self.folder / "slurmctld.pid"),
@@ -89,6 +94,9 @@ class SlurmCluster:
                   f"--pid-file={munge / 'pid'}", f"--log-file={munge / 'log'}", f"--seed-file={munge / 'seed'}",
                   user="munge")
         self._wait("munged listens", (munge / "socket").exists)
+        if self._accounts is not None:
+            self._accounts.start_database(self._run, self._wait)
+            self.start_accounts()
         self.start_controller()
         self._run("slurmd", "-D")
         self._wait("the node takes jobs", lambda: "idle" in self.command("sinfo", "-h", "-o", "%t", check=False))
@@ -101,6 +109,19 @@ class SlurmCluster:
     def stop_controller(self) -> None:
         self._end("slurmctld")
 
+    def start_accounts(self) -> None:
+        assert self._accounts is not None
+        self._run("slurmdbd", "-D")
+
+        def know_us() -> bool:
+            self.command("sacctmgr", "-i", "add", "cluster", _SETTINGS["ClusterName"], check=False)
+            return bool(self.command("sacctmgr", "-n", "list", "cluster", check=False))
+
+        self._wait("the accounts know the cluster", know_us)
+
+    def stop_accounts(self) -> None:
+        self._end("slurmdbd")
+
     def freeze_controller(self) -> None:
         """It takes connections and what is sent, and answers nothing until ``thaw_controller``."""
         self._processes["slurmctld"].send_signal(signal.SIGSTOP)
@@ -110,8 +131,9 @@ class SlurmCluster:
 
     def stop(self) -> None:
         try:
-            self.command("scancel", "--user=root", check=False)
-            self._wait("all jobs have ended", lambda: not self.command("squeue", "-h", check=False).strip())
+            if "slurmctld" in self._processes:
+                self.command("scancel", "--user=root", check=False)
+                self._wait("all jobs have ended", lambda: not self.command("squeue", "-h", check=False).strip())
         finally:
             for name in reversed(list(self._processes)):
                 self._end(name)
