@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainingservice.shared_folder import FolderJournal
-from trainingservice.slurm.job_script import TOKEN_FILE
+from trainingservice.storage_channel import TOKEN_FILE
 from trainingservice.submit_host.disk import Disk
 from trialkeeper import contract
 

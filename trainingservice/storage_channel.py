@@ -11,11 +11,15 @@ from trainingservice.base import ServiceContext
 from trainingservice.collected_journals import CollectedJournals, JournalSource
 from trainingservice.errors import TemporaryError
 from trainingservice.job_record import Observation
+from trainingservice.keeper_variables import keeper_variables
 from trainingservice.shared_folder import FolderJournal, SharedFolder
 from trainingservice.submit_host.disk import Disk
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
+
+#: Of keepers that call the server, in the folder of a private storage: the token, and the authority to trust.
+TOKEN_FILE, CA_FILE = "token", "ca.pem"
 
 
 class StorageChannel:
@@ -57,6 +61,20 @@ class StorageChannel:
                     raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make "
                                          "room there.") from error
         return keeper, self.storage.there(folder)
+
+    def variables(self, form: JobApplicationForm, folder: str, urls: tuple[str, ...]) -> dict[str, str]:
+        """The keeper's variables, none of them a secret: the token goes into a file of the attempt's folder.
+
+        Only for a storage that is private. ``folder``: what ``prepare`` said of it.
+        """
+        variables = keeper_variables(form, folder, urls, token_file=f"{folder}/{TOKEN_FILE}")
+        if urls:
+            own = self.storage.attempt(form.experiment_id, form.job_name)
+            self.storage.write(own / TOKEN_FILE, form.keeper.token)
+            if form.keeper.ca_file is not None:
+                self.storage.write(own / CA_FILE, form.keeper.ca_file.read_text())
+                variables[contract.ENV_CA] = f"{folder}/{CA_FILE}"
+        return variables
 
     def end_of(self, job: TrialJobDetail, seen: Observation) -> Observation:
         """What a platform saw of an end, made better by what the keeper left on the storage."""

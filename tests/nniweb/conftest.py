@@ -1,14 +1,16 @@
-"""Rows that many tests begin with."""
+"""Rows that many tests begin with, and people: Ada the superuser, Rita the administrator by role, Vera a viewer."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.utils import timezone
+from rest_framework.test import APIClient
 
 from nniweb.experiments import room_to_write
-from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, TrialParameters, User
-from nniweb.experiments.models.account import Role, hash_of
+from nniweb.experiments.models import ApiToken, Attempt, Cluster, Experiment, Trial, TrialParameters, User
+from nniweb.experiments.models.account import Role, Scope, hash_of
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +22,36 @@ def no_trouble_of_other_tests() -> None:
 @pytest.fixture
 def admin(db: None) -> User:
     return User.objects.create_superuser("ada", role=Role.ADMIN)
+
+
+@pytest.fixture
+def rita(db: None) -> User:
+    """No superuser, no staff."""
+    return User.objects.create_user("rita", role=Role.ADMIN)
+
+
+@pytest.fixture
+def vision(db: None) -> Group:
+    return Group.objects.create(name="vision")
+
+
+@pytest.fixture
+def vera(vision: Group) -> User:
+    user = User.objects.create_user("vera", role=Role.VIEWER)
+    user.groups.add(vision)
+    return user
+
+
+@pytest.fixture
+def with_token() -> Callable[..., APIClient]:
+    """A client with a new token of this person."""
+
+    def with_token(user: User, scope: Scope = Scope.ADMIN, **fields: Any) -> APIClient:
+        client = APIClient()
+        client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(user, 'notebook', scope, **fields)}")
+        return client
+
+    return with_token
 
 
 @pytest.fixture

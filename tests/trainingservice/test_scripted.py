@@ -10,9 +10,8 @@ import pytest
 
 from trainingservice import platforms
 from trainingservice.errors import PermanentError
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.testing.behaviour import Behaviour, ScriptedClusterSettings
-from trainingservice.testing.bench import Bench, PlatformUnderTest
+from trainingservice.testing.bench import PlatformUnderTest
 from trainingservice.testing.scripted import ScriptedAtOnceTrainingService, ScriptedTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -31,11 +30,8 @@ class Scripted(PlatformUnderTest):
 
 
 @pytest.fixture
-def bench(tmp_path):
-    with KeeperReceiver(folder=tmp_path / "receiver") as receiver:
-        bench = Bench(Scripted(tmp_path / "platform"), receiver, tmp_path)
-        yield bench
-        bench.close()
+def platform(tmp_path):
+    return Scripted(tmp_path / "platform")
 
 
 @pytest.fixture

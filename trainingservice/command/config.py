@@ -94,7 +94,8 @@ class CommandTrialOptions(TrialOptions):
         default=None, description="Folder of the python3 that runs the keeper, where it is not on the jobs' PATH.")
     channel: Literal["auto", "http", "storage"] = Field(
         default="auto", description="How trials report: by calling this server (http), or through workingFolder "
-                                    "(storage). auto: http where the server has an address for other machines.")
+                                    "(storage). auto: they call the server where it has an address for other machines, "
+                                    "and what does not arrive so is fetched from workingFolder.")
 
     @field_validator("python_path")
     @classmethod

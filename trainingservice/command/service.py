@@ -16,21 +16,21 @@ from trainingservice.command.config import CommandClusterSettings, CommandTrialO
 from trainingservice.command.job_script import OUTPUT_FILE, job_script
 from trainingservice.command.rehearsal import rehearse_scheduler
 from trainingservice.command.scheduler import Listed, Scheduler
+from trainingservice.direct_first import DirectFirstJournal
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper_channel import keeper_urls
-from trainingservice.keeper_variables import keeper_variables
-from trainingservice.polling import MustWait, Observation, PollingTrainingService
+from trainingservice.polling import MustWait, Observation
 from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_channel import StorageChannel
+from trainingservice.shared_folder_service import SharedFolderTrainingService
 from trainingservice.submit_host.disk import LocalDisk
 from trainingservice.submit_host.host import Unanswered, open_host
-from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
 #: In an attempt's folder: when its submission was begun, and the id that was the answer.
 SUBMISSION_FILE = "submission.json"
-SCRIPT_FILE, TOKEN_FILE = "job.sh", "token"
+SCRIPT_FILE = "job.sh"
 #: A job may be missing in the scheduler's list for so many seconds after its submission.
 NOT_THERE_YET = 30.0
 #: A job that the scheduler does not have any more counts as lost when its keeper's last word has not shown up on the
@@ -42,7 +42,7 @@ KEEPER_HAS = 30.0
 _MOST_SAID = 300
 
 
-class CommandTrainingService(PollingTrainingService):
+class CommandTrainingService(SharedFolderTrainingService):
     """Keeper, job, code and reports go through a folder that all machines share; ``platform_state`` has the id.
 
     What nobody can know is said: a submission whose answer was lost and that cannot be looked for is FAILED, and a
@@ -60,38 +60,35 @@ class CommandTrainingService(PollingTrainingService):
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
                  monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(settings, context, monotonic=monotonic)
         self._settings = cast(CommandClusterSettings, settings)
         host = open_host(self._settings.login_node, context.state_folder / "host_keys")
         here = self._settings.mounted_here
+        storage = SharedFolder(here or Path(self._settings.working_folder), self._settings.working_folder,
+                               context.state_folder / "code", private=True,
+                               disk=LocalDisk() if here is not None else host.disk)
+        storage.missing = (f"There is no folder {storage.root} on "
+                           f"{'this machine' if here is not None else host.name}. Make it, or correct "
+                           f"{'mountedHere' if here is not None else 'workingFolder'}.")
+        super().__init__(settings, context, storage, journal=DirectFirstJournal, monotonic=monotonic)
         self._scheduler = Scheduler(self._settings, host)
-        self._storage = SharedFolder(here or Path(self._settings.working_folder), self._settings.working_folder,
-                                     context.state_folder / "code", private=True,
-                                     disk=LocalDisk() if here is not None else host.disk)
-        self._storage.missing = (f"There is no folder {self._storage.root} on "
-                                 f"{'this machine' if here is not None else host.name}. Make it, or correct "
-                                 f"{'mountedHere' if here is not None else 'workingFolder'}.")
-        self._channel = StorageChannel(self._storage, context)
         #: Job name -> when the scheduler was first found without it, and when it was first told to stop (monotonic).
         self._missed: dict[str, float] = {}
         self._told_to_stop: dict[str, float] = {}
 
-    def open(self) -> None:
-        self._channel.open()
-
     def close(self) -> None:
-        self._channel.close()
+        super().close()
         self._scheduler.host.close()
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        return rehearse_scheduler(self._scheduler, self._storage, quick=quick)
+        return rehearse_scheduler(self._scheduler, self.storage, quick=quick)
 
     # --- the four methods ------------------------------------------------------------------
 
     def start_job(self, job: TrialJobDetail) -> Observation:
         form = job.form
-        if self._storage.is_canceled(form.experiment_id, job.id):
-            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        canceled = self.canceled_before(job)
+        if canceled is not None:
+            return canceled
         begun = self._submission(job)
         if begun is not None:
             job_id = begun.get("id") or self._uncertain(job, begun)
@@ -106,7 +103,7 @@ class CommandTrainingService(PollingTrainingService):
                 raise self._given_up(job, str(error)) from error
             raise
         except Exception:  # there is certainly no job
-            self._storage.remove(self._storage.attempt(form.experiment_id, job.id) / SUBMISSION_FILE)
+            self.storage.remove(self.folder_of(job) / SUBMISSION_FILE)
             raise
         return self._taken(job, job_id)
 
@@ -114,10 +111,10 @@ class CommandTrainingService(PollingTrainingService):
         answers: dict[str, Observation | None] = {}
         ids: dict[str, str] = {}
         for job in jobs:
-            told = self._storage.seen_end(job.form.experiment_id, job.id)
+            told = self.storage.seen_end(job.form.experiment_id, job.id)
             job_id = str(job.platform_state.get("job_id") or "")
             if told is not None:
-                answers[job.id] = replace(told, working_directory=self._place(job))
+                answers[job.id] = replace(told, working_directory=self.working_directory_of(job))
             elif job_id or (job_id := self._id_of_resumed(job)):
                 ids[job.id] = job_id
             else:
@@ -135,26 +132,14 @@ class CommandTrainingService(PollingTrainingService):
         form = job.form
         since = self._told_to_stop.setdefault(job.id, self._monotonic())
         # first what keeps a late submission from starting; a living keeper ends its trial by it, and tells so
-        self._storage.cancel(form.experiment_id, job.id)
+        self.storage.cancel(form.experiment_id, job.id)
         job_id = str(job.platform_state.get("job_id") or "")
         is_due = not self._has_begun(job) or self._monotonic() - since > form.limits.grace_period + KEEPER_HAS
         if job_id and is_due and job_id in self._scheduler.listed([job_id]).seen:
             self._scheduler.cancel(job_id)
 
-    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
-        self._channel.remove_experiment(experiment_id)
-
-    # --- what this platform adds -----------------------------------------------------------
-
-    @property
-    def is_multi_phase_job_supported(self) -> bool:
-        return True
-
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        self._channel.deliver_parameters(job, parameters)
-
     def job_ended(self, job: TrialJobDetail) -> None:
-        self._channel.job_ended(job.id)
+        super().job_ended(job)
         self._missed.pop(job.id, None)
         self._told_to_stop.pop(job.id, None)
 
@@ -164,26 +149,20 @@ class CommandTrainingService(PollingTrainingService):
         """Put what the job needs into the folder; the script's path for jobs, and the variables of submitCommand."""
         options = cast(CommandTrialOptions, form.options)
         urls = keeper_urls(form, options.channel)
-        keeper, folder = self._channel.prepare(form, self.platform, urls)
-        own = self._storage.attempt(form.experiment_id, form.job_name)
-        if urls:
-            self._storage.write(own / TOKEN_FILE, form.keeper.token)
-        variables = keeper_variables(form, folder, urls, token_file=f"{folder}/{TOKEN_FILE}")
-        if urls and form.keeper.ca_file is not None:
-            self._storage.write(own / "ca.pem", form.keeper.ca_file.read_text())
-            variables[contract.ENV_CA] = f"{folder}/ca.pem"
-        self._storage.write(own / SCRIPT_FILE, job_script(options, keeper, folder, variables))
-        return self._storage.there(own / SCRIPT_FILE), {
+        keeper, folder = self.channel.prepare(form, self.platform, urls, collect_too=options.channel == "auto")
+        script = self.storage.attempt(form.experiment_id, form.job_name) / SCRIPT_FILE
+        self.storage.write(script, job_script(options, keeper, folder, self.channel.variables(form, folder, urls)))
+        return self.storage.there(script), {
             "GPUS": str(form.gpu_number or 0), "CPUS": str(options.trial_cpu_number),
             "MEMORY_MB": str(options.trial_memory_size or ""), "ARGUMENTS": options.submit_arguments,
             "JOB_FOLDER": folder}
 
     def _note_submission(self, job: TrialJobDetail, **more: str) -> None:
-        path = self._storage.attempt(job.form.experiment_id, job.id) / SUBMISSION_FILE
-        self._storage.write(path, json.dumps({"at": self.context.clock(), **more}))
+        path = self.folder_of(job) / SUBMISSION_FILE
+        self.storage.write(path, json.dumps({"at": self.context.clock(), **more}))
 
     def _submission(self, job: TrialJobDetail) -> dict[str, Any] | None:
-        text = self._storage.read(self._storage.attempt(job.form.experiment_id, job.id) / SUBMISSION_FILE)
+        text = self.storage.read(self.folder_of(job) / SUBMISSION_FILE)
         if text is None:
             return None
         try:
@@ -194,7 +173,7 @@ class CommandTrainingService(PollingTrainingService):
 
     def _taken(self, job: TrialJobDetail, job_id: str) -> Observation:
         self._note_submission(job, id=job_id)
-        return Observation(TrialJobStatus.WAITING, working_directory=self._place(job),
+        return Observation(TrialJobStatus.WAITING, working_directory=self.working_directory_of(job),
                            platform_state={**accepted_at(self.context.clock()), "job_id": job_id})
 
     def _uncertain(self, job: TrialJobDetail, begun: Mapping[str, Any]) -> str | None:
@@ -213,7 +192,7 @@ class CommandTrainingService(PollingTrainingService):
 
     def _given_up(self, job: TrialJobDetail, why: str) -> PermanentError:
         """For a job that may or may not be there: should it start after all, it does nothing."""
-        self._storage.cancel(job.form.experiment_id, job.id)
+        self.storage.cancel(job.form.experiment_id, job.id)
         return PermanentError(f"Nobody knows whether the scheduler took the job {name_of(job.form)}: {why} Without "
                               "findCommand it cannot be looked for, so the trial counts as failed; the job does "
                               "nothing should it start. Rerun the trial, and give the cluster a findCommand.")
@@ -234,7 +213,7 @@ class CommandTrainingService(PollingTrainingService):
         state = {**job.platform_state, "job_id": job_id}
         if seen is not None and not seen.status.is_end:
             self._missed.pop(job.id, None)
-            answers[job.id] = replace(seen, platform_state=state, working_directory=self._place(job))
+            answers[job.id] = replace(seen, platform_state=state, working_directory=self.working_directory_of(job))
         elif seen is not None or (listed.is_whole and not is_new(job, self.context.clock(), self.not_there_yet)):
             since = self._missed.setdefault(job.id, self._monotonic())
             if job.is_early_stopped is not None and not self._has_begun(job):
@@ -244,22 +223,19 @@ class CommandTrainingService(PollingTrainingService):
 
     def _lost(self, job: TrialJobDetail, job_id: str, seen: Observation | None) -> Observation | None:
         """The scheduler has it no more, and its keeper has left no word of its end."""
-        own = self._storage.attempt(job.form.experiment_id, job.id)
-        output = self._storage.read(own / OUTPUT_FILE)
+        own = self.folder_of(job)
+        output = self.storage.read(own / OUTPUT_FILE)
         if seen is None and output is None:  # it never came to run
             return None
         why = seen.message if seen is not None else f"The scheduler has no job {job_id} any more."
         said = " ".join((output or "").split())[-_MOST_SAID:]
         cause = f"{why} Its keeper has left no word of the trial's end."
-        return Observation(TrialJobStatus.FAILED, cause=cause, working_directory=self._place(job),
+        return Observation(TrialJobStatus.FAILED, cause=cause, working_directory=self.working_directory_of(job),
                            message=f"{cause} It said: {said}" if said else cause)
 
     def _has_begun(self, job: TrialJobDetail) -> bool:
-        own = self._storage.attempt(job.form.experiment_id, job.id)
-        return self._storage.disk.exists(own / contract.JOURNAL_FILE)
-
-    def _place(self, job: TrialJobDetail) -> str:
-        return self._storage.working_directory(job.form.experiment_id, job.id)
+        own = self.folder_of(job)
+        return self.storage.disk.exists(own / contract.JOURNAL_FILE)
 
 
 def name_of(form: JobApplicationForm) -> str:

@@ -20,29 +20,23 @@ def job_name(form: JobApplicationForm) -> str:
 
 
 def job_body(form: JobApplicationForm, settings: DltsClusterSettings, options: DltsTrialOptions, *,
-             gpu_type: str | None, keeper: str, folder: str, urls: tuple[str, ...], token_file: str) -> dict[str, Any]:
-    """What is posted. Paths are those in the container."""
+             gpu_type: str | None, keeper: str, variables: Mapping[str, str]) -> dict[str, Any]:
+    """What is posted. ``variables``: those of the keeper. Paths are those in the container."""
+    command = _command(keeper, variables.get(contract.ENV_TOKEN_FILE, ""))
     body: dict[str, Any] = {
         "jobName": job_name(form), "userName": settings.email, "vcName": settings.team, "team": settings.team,
         "jobType": "training", "jobtrainingtype": "RegularJob", "resourcegpu": form.gpu_number or 0,
-        "image": form.image or options.docker_image, "cmd": _command(keeper, token_file if urls else ""),
+        "image": form.image or options.docker_image, "cmd": command,
         "interactivePorts": [], "ssh": False, "ipython": False, "tensorboard": False, "hostNetwork": False,
         "useGPUTopology": False, "isPrivileged": False, "hostIPC": False, "workPath": "", "dataPath": "", "jobPath": "",
         "enableworkpath": True, "enablejobpath": True, "enabledatapath": False, "mountpoints": [],
         "preemptionAllowed": False,  # a real boolean: texts other than true and false break the server
         # the cluster reads envs; NNI's env is ignored
-        "envs": [{"name": name, "value": value} for name, value in _variables(form, folder, urls, token_file).items()],
+        "envs": [{"name": name, "value": value} for name, value in variables.items()],
     }
     if gpu_type is not None and form.gpu_number:
         body["gpuType"] = gpu_type
     return body
-
-
-def _variables(form: JobApplicationForm, folder: str, urls: tuple[str, ...], token_file: str) -> Mapping[str, str]:
-    variables = {contract.ENV_JOB: form.job_name, contract.ENV_FOLDER: folder}
-    if urls:
-        variables |= {contract.ENV_URLS: ",".join(urls), contract.ENV_TOKEN_FILE: token_file}
-    return variables
 
 
 def _command(keeper: str, token_file: str) -> str:

@@ -18,10 +18,10 @@ from trainingservice.dlts.rehearsal import rehearse_cluster
 from trainingservice.dlts.states import PAUSED, observed_record
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper_channel import keeper_urls
-from trainingservice.polling import Observation, PollingTrainingService
+from trainingservice.polling import Observation
 from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_channel import StorageChannel
-from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.shared_folder_service import SharedFolderTrainingService
+from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import attempt_folder
 
@@ -29,14 +29,13 @@ logger = logging.getLogger(__name__)
 
 #: In an attempt's folder: the time at which its submission was begun (seconds since 1970).
 SUBMISSION_FILE = "submission"
-TOKEN_FILE = "token"
 #: Jobs that a question brings: the account's newest ones, so many for each that is asked about, and at least.
 LISTED_PER_JOB, LISTED_AT_LEAST, LISTED_AT_MOST = 4, 100, 5000
 #: A job that the dashboard answers nothing about for so many seconds is not there any more.
 ABSENT_AFTER = 30.0
 
 
-class DltsTrainingService(PollingTrainingService):
+class DltsTrainingService(SharedFolderTrainingService):
     """Runs trials as jobs of one account on one DLTS cluster; ``platform_state`` is ``{"job_id": ...}``.
 
     Names are not unique there: before a job is submitted for a second time it is looked for by its name for
@@ -52,44 +51,41 @@ class DltsTrainingService(PollingTrainingService):
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
                  monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(settings, context, monotonic=monotonic)
         self._settings = cast(DltsClusterSettings, settings)
+        super().__init__(settings, context, SharedFolder(
+            self._settings.home_here, self._settings.home_there, context.state_folder / "code", private=True),
+            monotonic=monotonic)
         self._api = DltsApi(self._settings)
-        self._storage = SharedFolder(self._settings.home_here, self._settings.home_there,
-                                     context.state_folder / "code", private=True)
-        self._channel = StorageChannel(self._storage, context)
         self._endpoint = JobEndpoint(self._api, context.relay_urls)
         self._gpu_type: str | None = None
         self._nothing_said_since: dict[str, float] = {}
 
-    def open(self) -> None:
-        self._channel.open()
-
     def close(self) -> None:
-        self._channel.close()
+        super().close()
         self._api.close()
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        return rehearse_cluster(self._api, self._settings, self._storage, quick=quick)
+        return rehearse_cluster(self._api, self._settings, self.storage, quick=quick)
 
     # --- the four methods ------------------------------------------------------------------
 
     def start_job(self, job: TrialJobDetail) -> Observation:
         form = job.form
-        if self._storage.is_canceled(form.experiment_id, job.id):
-            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        canceled = self.canceled_before(job)
+        if canceled is not None:
+            return canceled
         job_id = self._submitted_before(job)
         if job_id is None:
             body = self._body(form)
-            folder = self._storage.attempt(form.experiment_id, job.id)
-            self._storage.write(folder / SUBMISSION_FILE, str(self.context.clock()))
+            folder = self.folder_of(job)
+            self.storage.write(folder / SUBMISSION_FILE, str(self.context.clock()))
             try:
                 job_id = self._api.submit(body)
             except PermanentError:
                 (folder / SUBMISSION_FILE).unlink(missing_ok=True)  # there is certainly no job
                 raise
         return Observation(TrialJobStatus.WAITING, url=self._api.page(job_id), platform_state={"job_id": job_id},
-                           working_directory=self._storage.working_directory(form.experiment_id, job.id))
+                           working_directory=self.working_directory_of(job))
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         known = jobs[0].platform_state.get("job_id") if len(jobs) == 1 else None
@@ -114,24 +110,12 @@ class DltsTrainingService(PollingTrainingService):
 
     def stop_job(self, job: TrialJobDetail) -> None:
         try:
-            self._storage.cancel(job.form.experiment_id, job.id)
+            self.storage.cancel(job.form.experiment_id, job.id)
         finally:
             self._kill(job)
 
-    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
-        self._channel.remove_experiment(experiment_id)
-
-    # --- what this platform adds -----------------------------------------------------------
-
-    @property
-    def is_multi_phase_job_supported(self) -> bool:
-        return True
-
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        self._channel.deliver_parameters(job, parameters)
-
     def job_ended(self, job: TrialJobDetail) -> None:
-        self._channel.job_ended(job.id)
+        super().job_ended(job)
         self._nothing_said_since.pop(job.id, None)
 
     # --- how -------------------------------------------------------------------------------
@@ -142,7 +126,7 @@ class DltsTrainingService(PollingTrainingService):
         Raises TemporaryError while that is not certain.
         """
         begun = attempt_folder.read_text(
-            str(self._storage.attempt(job.form.experiment_id, job.id) / SUBMISSION_FILE))
+            str(self.folder_of(job) / SUBMISSION_FILE))
         if begun is None:
             return None
         row = _named(self._list(1), job_name(job.form))
@@ -157,12 +141,10 @@ class DltsTrainingService(PollingTrainingService):
     def _body(self, form: JobApplicationForm) -> dict[str, Any]:
         options = cast(DltsTrialOptions, form.options)
         urls = keeper_urls(form, options.channel, others=self._own_addresses(form, options))
-        keeper, folder = self._channel.prepare(form, self.platform, urls)
-        token_file = self._storage.attempt(form.experiment_id, form.job_name) / TOKEN_FILE
-        if urls:
-            self._storage.write(token_file, form.keeper.token)
-        return job_body(form, self._settings, options, keeper=keeper, folder=folder, urls=urls,
-                        token_file=self._storage.there(token_file), gpu_type=self._gpu_type_for(form, options))
+        keeper, folder = self.channel.prepare(form, self.platform, urls)
+        return job_body(form, self._settings, options, keeper=keeper,
+                        variables=self.channel.variables(form, folder, urls),
+                        gpu_type=self._gpu_type_for(form, options))
 
     def _own_addresses(self, form: JobApplicationForm, options: DltsTrialOptions) -> tuple[str, ...]:
         if form.keeper.urls or options.channel == "storage":
@@ -193,7 +175,7 @@ class DltsTrainingService(PollingTrainingService):
             self._api.kill(job_id)  # its processes are gone, and a trial cannot be begun again: as NNI does
         if not seen.status.is_end:
             return seen
-        told = self._channel.end_of(job, seen)
+        told = self.channel.end_of(job, seen)
         if word in ("failed", "error") and told.exit_code is None:
             said = " ".join(self._api.status_message(job_id).split())[:300]
             told = replace(told, message=f"{told.message} The cluster says: {said}" if said else told.message)

@@ -24,11 +24,11 @@ from trainingservice.openpai.job_document import (
 from trainingservice.openpai.protocol_schema import document_problems, own_document_problems
 from trainingservice.openpai.rehearsal import rehearse_cluster
 from trainingservice.openpai.states import observed_detail, observed_row
-from trainingservice.polling import Observation, PollingTrainingService
+from trainingservice.polling import Observation
 from trainingservice.rest_client import ServerFault
 from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_channel import StorageChannel
-from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.shared_folder_service import SharedFolderTrainingService
+from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -42,7 +42,7 @@ FAULTY_DOCUMENT_AFTER = 8
 ASK_WHY_AFTER, ASK_WHY_EVERY, ASK_WHY_OF = 30.0, 120.0, 3
 
 
-class OpenPaiTrainingService(PollingTrainingService):
+class OpenPaiTrainingService(SharedFolderTrainingService):
     """Runs trials as jobs of one account on one OpenPAI cluster.
 
     All jobs are asked about in one question; the detail of one is asked for when it begins and when it ends.
@@ -57,27 +57,23 @@ class OpenPaiTrainingService(PollingTrainingService):
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
                  monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(settings, context, monotonic=monotonic)
         self._settings = cast(OpenPaiClusterSettings, settings)
+        super().__init__(settings, context, SharedFolder(
+            self._settings.local_storage_mount_point, self._settings.container_storage_mount_point,
+            context.state_folder / "code"), monotonic=monotonic)
         self._api = OpenPaiApi(self._settings)
-        self._storage = SharedFolder(self._settings.local_storage_mount_point,
-                                     self._settings.container_storage_mount_point, context.state_folder / "code")
-        self._channel = StorageChannel(self._storage, context)
         self._machines: dict[str, str] = {}
         self._asked_why: dict[str, float] = {}
         self._faults: dict[str, int] = {}
         #: Of running jobs without a node yet: when to ask for it (monotonic), and the pause after that.
         self._machine_due: dict[str, tuple[float, float]] = {}
 
-    def open(self) -> None:
-        self._channel.open()
-
     def close(self) -> None:
-        self._channel.close()
+        super().close()
         self._api.close()
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        return rehearse_cluster(self._api, self._settings, self._storage,
+        return rehearse_cluster(self._api, self._settings, self.storage,
                                 cast("OpenPaiTrialOptions | None", options), self.context.clock, quick=quick)
 
     # --- the four methods ------------------------------------------------------------------
@@ -85,8 +81,9 @@ class OpenPaiTrainingService(PollingTrainingService):
     def start_job(self, job: TrialJobDetail) -> Observation:
         form = job.form
         name = job_name(form)
-        if self._storage.is_canceled(form.experiment_id, job.id):
-            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        canceled = self.canceled_before(job)
+        if canceled is not None:
+            return canceled
         own = cast(OpenPaiTrialOptions, form.options).openpai_config
         if own is not None:  # what is put into it must find what the protocol says
             _refuse(own_document_problems(own))
@@ -103,7 +100,7 @@ class OpenPaiTrainingService(PollingTrainingService):
                 raise
         return Observation(TrialJobStatus.WAITING, url=self._api.page(name),
                            platform_state=accepted_at(self.context.clock()),
-                           working_directory=self._storage.working_directory(form.experiment_id, job.id))
+                           working_directory=self.working_directory_of(job))
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         if len(jobs) == 1:  # an update, or the last one: its own answer is smaller than the list's
@@ -131,24 +128,12 @@ class OpenPaiTrainingService(PollingTrainingService):
     def stop_job(self, job: TrialJobDetail) -> None:
         # first what keeps a late submission from starting: the cluster has nothing for a job it does not know yet
         try:
-            self._storage.cancel(job.form.experiment_id, job.id)
+            self.storage.cancel(job.form.experiment_id, job.id)
         finally:
             self._api.stop(job_name(job.form))
 
-    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
-        self._channel.remove_experiment(experiment_id)
-
-    # --- what this platform adds -----------------------------------------------------------
-
-    @property
-    def is_multi_phase_job_supported(self) -> bool:
-        return True
-
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        self._channel.deliver_parameters(job, parameters)
-
     def job_ended(self, job: TrialJobDetail) -> None:
-        self._channel.job_ended(job.id)
+        super().job_ended(job)
         self._machines.pop(job.id, None)
         self._machine_due.pop(job.id, None)
         self._asked_why.pop(job.id, None)
@@ -165,7 +150,7 @@ class OpenPaiTrainingService(PollingTrainingService):
             form = replace(form, command=role_command())
             roles = {folder: {"command": form.command}
                      for folder in role_folders(options.openpai_config).values() if folder}
-        keeper, folder = self._channel.prepare(form, self.platform, urls, roles)
+        keeper, folder = self.channel.prepare(form, self.platform, urls, roles)
         start = KeeperStart(keeper, folder, urls)
         return job_document(form, options, start, storage=self._settings.storage_config_name,
                             storage_mount=self._settings.container_storage_mount_point,
@@ -221,7 +206,7 @@ class OpenPaiTrainingService(PollingTrainingService):
     def _with_our_knowledge(self, job: TrialJobDetail, seen: Observation) -> Observation:
         name = job_name(job.form)
         seen = replace(seen, url=self._api.page(name), machine=seen.machine or self._machines.get(job.id, ""))
-        return self._channel.end_of(job, seen) if seen.status.is_end else seen
+        return self.channel.end_of(job, seen) if seen.status.is_end else seen
 
     def _ask_why(self, jobs: Sequence[TrialJobDetail], answers: dict[str, Observation | None]) -> None:
         """Have the cluster tell why jobs wait for long: a few of them, now and then."""

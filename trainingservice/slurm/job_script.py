@@ -13,8 +13,6 @@ from trialkeeper import contract
 OUTPUT_FILE = "slurm.out"
 #: Holds the number of the Slurm job to which the attempt belongs.
 OWNER_FILE = "slurm_job"
-#: The token for keepers that call the server.
-TOKEN_FILE = "token"
 #: Laid by the service: run number n may begin (after Slurm queued the job again).
 AGAIN_FILE = "again-{}"
 #: Where a run leaves its files when Slurm runs the job again.

@@ -11,21 +11,20 @@ from typing import ClassVar, cast
 from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.direct_first import DirectFirstJournal
 from trainingservice.errors import TemporaryError
 from trainingservice.keeper_channel import keeper_urls
-from trainingservice.keeper_variables import keeper_variables
-from trainingservice.polling import MustWait, Observation, PollingTrainingService
+from trainingservice.polling import MustWait, Observation
 from trainingservice.shared_folder import SharedFolder
+from trainingservice.shared_folder_service import SharedFolderTrainingService
 from trainingservice.slurm.commands import SlurmCommands
 from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
-from trainingservice.slurm.direct_first import DirectFirstJournal
-from trainingservice.slurm.job_script import AGAIN_FILE, OUTPUT_FILE, TOKEN_FILE, job_options, job_script
+from trainingservice.slurm.job_script import AGAIN_FILE, OUTPUT_FILE, job_options, job_script
 from trainingservice.slurm.queue_rows import JobRow
 from trainingservice.slurm.rehearsal import rehearse_cluster
 from trainingservice.slurm.states import observed, with_last_word
-from trainingservice.storage_channel import StorageChannel
 from trainingservice.submit_host.host import Unanswered, open_host
-from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -49,7 +48,7 @@ def name_on_cluster(job_name: str) -> str:
     return f"nniweb-{job_name}"
 
 
-class SlurmTrainingService(PollingTrainingService):
+class SlurmTrainingService(SharedFolderTrainingService):
     """Runs trials as batch jobs of one user on one Slurm cluster.
 
     All jobs are asked about in one squeue; sacct is asked for those that the queue has forgotten. Keeper, job and
@@ -67,55 +66,52 @@ class SlurmTrainingService(PollingTrainingService):
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
                  monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(settings, context, monotonic=monotonic)
         self._settings = cast(SlurmClusterSettings, settings)
         host = open_host(self._settings.login_node, context.state_folder / "host_keys")
+        storage = SharedFolder(Path(self._settings.working_folder), self._settings.working_folder,
+                               context.state_folder / "code", private=True, disk=host.disk)
+        storage.missing = (f"There is no folder {self._settings.working_folder} on {host.name}. Make it there, or "
+                           "correct workingFolder.")
+        super().__init__(settings, context, storage, journal=DirectFirstJournal, monotonic=monotonic)
         self._slurm = SlurmCommands(host, self._settings.program_folder)
-        self._storage = SharedFolder(Path(self._settings.working_folder), self._settings.working_folder,
-                                     context.state_folder / "code", private=True, disk=host.disk)
-        self._storage.missing = (f"There is no folder {self._settings.working_folder} on {host.name}. Make it there, "
-                                 "or correct workingFolder.")
-        self._channel = StorageChannel(self._storage, context, journal=DirectFirstJournal)
         #: Job name -> when it was missed first (monotonic).
         self._missed: dict[str, float] = {}
         #: Job name -> when its keeper was told to end it first (monotonic).
         self._told_to_stop: dict[str, float] = {}
 
-    def open(self) -> None:
-        self._channel.open()
-
     def close(self) -> None:
-        self._channel.close()
+        super().close()
         self._slurm.host.close()
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        return rehearse_cluster(self._slurm, self._settings, self._storage, cast("SlurmTrialOptions | None", options),
+        return rehearse_cluster(self._slurm, self._settings, self.storage, cast("SlurmTrialOptions | None", options),
                                 self.context.public_urls, quick=quick)
 
     # --- the four methods ------------------------------------------------------------------
 
     def start_job(self, job: TrialJobDetail) -> Observation:
         form = job.form
-        if self._storage.is_canceled(form.experiment_id, job.id):
-            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
-        folder = self._storage.attempt(form.experiment_id, job.id)
-        uncertain = self._storage.read(folder / _UNCERTAIN_FILE)
+        canceled = self.canceled_before(job)
+        if canceled is not None:
+            return canceled
+        folder = self.folder_of(job)
+        uncertain = self.storage.read(folder / _UNCERTAIN_FILE)
         if uncertain is not None:
             found = self._taken_before(job, uncertain)
             if found is not None:
                 return found
         arguments, script = self._prepare(form)
-        self._storage.write(folder / _UNCERTAIN_FILE, str(self.context.clock()))
+        self.storage.write(folder / _UNCERTAIN_FILE, str(self.context.clock()))
         try:
             job_id = self._slurm.submit(arguments, script)
         except Unanswered:
-            self._storage.write(folder / _UNCERTAIN_FILE, str(self.context.clock()))
+            self.storage.write(folder / _UNCERTAIN_FILE, str(self.context.clock()))
             raise
         except Exception:  # certainly not taken
-            self._storage.remove(folder / _UNCERTAIN_FILE)
+            self.storage.remove(folder / _UNCERTAIN_FILE)
             raise
         return Observation(TrialJobStatus.WAITING, platform_state={**accepted_at(self.context.clock()), _ID: job_id},
-                           working_directory=self._storage.working_directory(form.experiment_id, job.id))
+                           working_directory=self.working_directory_of(job))
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         rows = _by_attempt(self._slurm.queue())
@@ -142,26 +138,14 @@ class SlurmTrainingService(PollingTrainingService):
         has_had_time = self._monotonic() - since > job.form.limits.grace_period + KEEPER_HAS
         # first what keeps a submission from starting that Slurm may still take
         try:
-            self._storage.cancel(job.form.experiment_id, job.id)
+            self.storage.cancel(job.form.experiment_id, job.id)
         finally:
             self._slurm.cancel(_id_of(job), name_on_cluster(job.id), gently=not has_had_time)
-
-    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
-        self._channel.remove_experiment(experiment_id)
-
-    # --- what this platform adds -----------------------------------------------------------
-
-    @property
-    def is_multi_phase_job_supported(self) -> bool:
-        return True
-
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        self._channel.deliver_parameters(job, parameters)
 
     def job_ended(self, job: TrialJobDetail) -> None:
         self._missed.pop(job.id, None)
         self._told_to_stop.pop(job.id, None)
-        self._channel.job_ended(job.id)
+        super().job_ended(job)
 
     # --- handing over ----------------------------------------------------------------------
 
@@ -169,17 +153,10 @@ class SlurmTrainingService(PollingTrainingService):
         """Put what the job needs into the folder; sbatch's options and the batch script."""
         options = cast(SlurmTrialOptions, form.options)
         urls = keeper_urls(form, options.channel)
-        keeper, folder = self._channel.prepare(form, self.platform, urls, collect_too=options.channel == "auto",
+        keeper, folder = self.channel.prepare(form, self.platform, urls, collect_too=options.channel == "auto",
                                                path=[options.python_path] if options.python_path else [])
-        variables = keeper_variables(form, folder, urls, token_file=f"{folder}/{TOKEN_FILE}")
-        own = self._storage.attempt(form.experiment_id, form.job_name)
-        if urls:
-            self._storage.write(own / TOKEN_FILE, form.keeper.token)
-            if form.keeper.ca_file is not None:
-                self._storage.write(own / "ca.pem", form.keeper.ca_file.read_text())
-                variables[contract.ENV_CA] = f"{folder}/ca.pem"
         arguments = job_options(form, options, name_on_cluster(form.job_name), folder, self.context.installation)
-        return arguments, job_script(options, keeper, folder, variables)
+        return arguments, job_script(options, keeper, folder, self.channel.variables(form, folder, urls))
 
     def _taken_before(self, job: TrialJobDetail, uncertain: str) -> Observation | None:
         """What is known of a job whose submission went out and was not answered; None: it was certainly not taken."""
@@ -188,7 +165,7 @@ class SlurmTrainingService(PollingTrainingService):
         row = self._row_of(job, rows)
         if row is not None:
             return self._seen(job, row)
-        told = self._storage.seen_end(job.form.experiment_id, job.id)
+        told = self.storage.seen_end(job.form.experiment_id, job.id)
         if told is not None:
             return told
         since = float(uncertain) if uncertain.replace(".", "", 1).isdigit() else 0.0
@@ -224,7 +201,7 @@ class SlurmTrainingService(PollingTrainingService):
         seen = observed(row)
         state = {**job.platform_state, _ID: row.job_id}
         if seen.status.is_end:
-            told = self._storage.seen_end(job.form.experiment_id, job.id)
+            told = self.storage.seen_end(job.form.experiment_id, job.id)
             seen = with_last_word(seen, told)
             if told is None and seen.status is TrialJobStatus.FAILED:
                 seen = replace(seen, message=self._with_output(job, seen.message or ""))
@@ -233,7 +210,7 @@ class SlurmTrainingService(PollingTrainingService):
         else:
             seen, state = self._of_this_run(job, row, seen, state)
         return replace(seen, platform_state=state,
-                       working_directory=self._storage.working_directory(job.form.experiment_id, job.id))
+                       working_directory=self.working_directory_of(job))
 
     def _of_this_run(self, job: TrialJobDetail, row: JobRow, seen: Observation,
                      state: dict[str, object]) -> tuple[Observation, dict[str, object]]:
@@ -250,16 +227,16 @@ class SlurmTrainingService(PollingTrainingService):
 
     def _may_begin(self, job: TrialJobDetail, run: int) -> bool:
         """Let the next run begin, if the one before has put its files aside."""
-        folder = self._storage.attempt(job.form.experiment_id, job.id)
-        if self._storage.read(folder / contract.JOURNAL_FILE) is not None:
+        folder = self.folder_of(job)
+        if self.storage.read(folder / contract.JOURNAL_FILE) is not None:
             return False
-        self._channel.run_anew(job.id)
-        self._storage.write(folder / AGAIN_FILE.format(run), "")
+        self.channel.run_anew(job.id)
+        self.storage.write(folder / AGAIN_FILE.format(run), "")
         return True
 
     def _miss(self, job: TrialJobDetail, answers: dict[str, Observation | None]) -> None:
         """Neither queue nor accounts know the job: it has ended, or it was never there."""
-        told = self._storage.seen_end(job.form.experiment_id, job.id)
+        told = self.storage.seen_end(job.form.experiment_id, job.id)
         if told is not None:
             answers[job.id] = told
         elif not _id_of(job):
@@ -274,8 +251,8 @@ class SlurmTrainingService(PollingTrainingService):
     def _with_output(self, job: TrialJobDetail, message: str) -> str:
         """With the last that batch script or Slurm said, where the keeper did not get to say anything."""
         try:
-            path = self._storage.attempt(job.form.experiment_id, job.id) / OUTPUT_FILE
-            said = " ".join((self._storage.read(path) or "").split())[-_MOST_SAID:]
+            path = self.folder_of(job) / OUTPUT_FILE
+            said = " ".join((self.storage.read(path) or "").split())[-_MOST_SAID:]
         except TemporaryError:
             said = ""
         return f"{message} It said: {said}" if said else message

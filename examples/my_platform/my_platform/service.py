@@ -11,16 +11,15 @@ from typing import ClassVar
 from my_platform.config import MyOptions, MySettings
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.keeper_variables import keeper_variables
-from trainingservice.polling import MustWait, Observation, PollingTrainingService
+from trainingservice.polling import MustWait, Observation
 from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_channel import StorageChannel
+from trainingservice.shared_folder_service import SharedFolderTrainingService
 from trainingservice.storage_rehearsal import rehearse_storage
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
 
-class MyTrainingService(PollingTrainingService):
+class MyTrainingService(SharedFolderTrainingService):
     """All that is known of a job lies in its folder, so the next object finds everything again."""
 
     platform: ClassVar[str] = "mine"
@@ -31,21 +30,21 @@ class MyTrainingService(PollingTrainingService):
     poll_interval: ClassVar[tuple[float, float]] = (0.2, 2.0)
 
     def __init__(self, settings: MySettings, context: ServiceContext) -> None:
-        super().__init__(settings, context)
-        self._storage = SharedFolder(settings.folder, str(settings.folder), context.state_folder / "code", private=True)
-        self._channel = StorageChannel(self._storage, context)
+        super().__init__(settings, context, SharedFolder(
+            settings.folder, str(settings.folder), context.state_folder / "code", private=True))
 
     def start_job(self, job: TrialJobDetail) -> Observation:
-        form, folder = job.form, self._folder(job)
-        if self._storage.is_canceled(form.experiment_id, job.id):
-            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        form, folder = job.form, self.folder_of(job)
+        canceled = self.canceled_before(job)
+        if canceled is not None:
+            return canceled
         if self._is_there(job):  # an earlier try arrived, though its answer did not
             return self._look(job)
         running = sum(not _is_free(file) for file in self.settings.folder.glob("nniweb/*/*/alive"))
         if running >= self.settings.slots:
             raise MustWait(f"All {running} slots are taken; it starts when a trial ends.")
-        keeper, there = self._channel.prepare(form, self.platform, form.keeper.urls)
-        variables = keeper_variables(form, there, form.keeper.urls)
+        keeper, there = self.channel.prepare(form, self.platform, form.keeper.urls)
+        variables = self.channel.variables(form, there, form.keeper.urls)
         command = ["nice", "-n", str(form.options.nice), sys.executable, keeper, "run"]
         with open(folder / "alive", "w") as alive, open(folder / "keeper.log", "w") as log:
             fcntl.flock(alive, fcntl.LOCK_EX)  # held by the keeper for as long as it lives
@@ -58,36 +57,20 @@ class MyTrainingService(PollingTrainingService):
         return {job.id: self._look(job) if self._is_there(job) else None for job in jobs}
 
     def _look(self, job: TrialJobDetail) -> Observation:
-        if _is_free(self._folder(job) / "alive"):
+        if _is_free(self.folder_of(job) / "alive"):
             dead = Observation(TrialJobStatus.FAILED, message="Its keeper was killed; rerun the trial.")
-            return self._channel.end_of(job, dead)
-        told = self._storage.seen_end(job.form.experiment_id, job.id)
-        place = self._storage.working_directory(job.form.experiment_id, job.id)
-        return told or Observation(TrialJobStatus.RUNNING, working_directory=place)
+            return self.channel.end_of(job, dead)
+        told = self.storage.seen_end(job.form.experiment_id, job.id)
+        return told or Observation(TrialJobStatus.RUNNING, working_directory=self.working_directory_of(job))
 
     def _is_there(self, job: TrialJobDetail) -> bool:
-        return (self._folder(job) / "started").exists() or not _is_free(self._folder(job) / "alive")
-
-    def _folder(self, job: TrialJobDetail) -> Path:
-        return self._storage.attempt(job.form.experiment_id, job.id)
+        return (self.folder_of(job) / "started").exists() or not _is_free(self.folder_of(job) / "alive")
 
     def stop_job(self, job: TrialJobDetail) -> None:
-        self._storage.cancel(job.form.experiment_id, job.id)  # the keeper looks for it each second
-
-    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
-        self._channel.remove_experiment(experiment_id)
-
-    def open(self) -> None:
-        self._channel.open()
-
-    def close(self) -> None:
-        self._channel.close()
-
-    def job_ended(self, job: TrialJobDetail) -> None:
-        self._channel.job_ended(job.id)
+        self.storage.cancel(job.form.experiment_id, job.id)  # the keeper looks for it each second
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        return list(rehearse_storage(self._storage))
+        return list(rehearse_storage(self.storage))
 
 
 def _is_free(lock: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Rita is the administrator by role, Max a member, and there is a platform with secrets."""
+"""Rita is signed in, and there is a platform with secrets."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 from django.test import Client
 
 from nniweb.experiments.models import User
-from nniweb.experiments.models.account import Role
 from trainingservice.platforms import register, unregister
 
 
@@ -16,12 +15,6 @@ from trainingservice.platforms import register, unregister
 def data_folder(settings: Any, tmp_path: Path) -> Path:
     settings.DATA_FOLDER = tmp_path
     return tmp_path
-
-
-@pytest.fixture
-def rita(db: None) -> User:
-    """By role alone: no superuser, no staff."""
-    return User.objects.create_user("rita", role=Role.ADMIN)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
-from nniweb.experiments.models import ApiToken, User
+from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Role
 from trainingservice.platforms import register, unregister
 
@@ -25,8 +25,8 @@ def data_folder(settings: Any, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def group(db: None) -> Group:
-    return Group.objects.create(name="vision")
+def group(vision: Group) -> Group:
+    return vision
 
 
 @pytest.fixture
@@ -49,27 +49,14 @@ def charlie(db: None) -> User:
 
 
 @pytest.fixture
-def vera(group: Group) -> User:
-    user = User.objects.create_user("vera", role=Role.VIEWER)
-    user.groups.add(group)
-    return user
-
-
-@pytest.fixture
 def ada(admin: User) -> User:
     return admin
 
 
 @pytest.fixture
-def as_user() -> Callable[[User], APIClient]:
+def as_user(with_token: Callable[..., APIClient]) -> Callable[[User], APIClient]:
     """A client that sends the person's token."""
-
-    def as_user(user: User) -> APIClient:
-        client = APIClient()
-        client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(user)}")
-        return client
-
-    return as_user
+    return with_token
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
-"""A bench with the azureml platform on it: the vendor's SDK, a double of the service, trials that report."""
+"""The azureml platform for benches: the vendor's SDK, a double of the service."""
 
 import pytest
 
 from tests.trainingservice.test_conformance_azureml import AzureMlUnderTest
 from tests.trainingservice.test_conformance_azureml import make_platform as make_platform
 from trainingservice.azureml import workspace as workspace_module
-from trainingservice.keeper_receiver import KeeperReceiver
-from trainingservice.testing.bench import Bench
 
 
 @pytest.fixture
@@ -18,11 +16,3 @@ def platform(make_platform, monkeypatch):
 @pytest.fixture
 def workspace(platform):
     return platform.workspace
-
-
-@pytest.fixture
-def bench(platform, tmp_path):
-    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
-        bench = Bench(platform, receiver, tmp_path)
-        yield bench
-        bench.close()

@@ -7,7 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from tests.fakes.tiny_scheduler import TinyScheduler
-from tests.trainingservice.jobs_of_tests import failed_with
+from tests.trainingservice.jobs_of_tests import (
+    check_that_a_keeper_that_does_not_reach_the_server_is_fetched,
+    failed_with,
+)
 from trainingservice.command.config import CommandClusterSettings, CommandTrialOptions
 from trainingservice.command.scheduler import Scheduler
 from trainingservice.errors import PermanentError, TemporaryError
@@ -44,6 +47,10 @@ def test_without_find_a_submission_that_was_not_answered_fails_and_the_job_does_
     scheduler.set("held", False)
     bench.wait("the job has ended", lambda: not os.path.exists(f"/proc/{pid}"))
     assert not witness.exists()
+
+
+def test_a_keeper_that_does_not_reach_the_server_is_fetched_from_the_folder(bench, monkeypatch):
+    check_that_a_keeper_that_does_not_reach_the_server_is_fetched(bench, monkeypatch)
 
 
 def test_a_job_that_waits_says_why_and_is_taken_out_of_the_queue_by_a_cancel(bench, scheduler):

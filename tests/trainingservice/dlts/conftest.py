@@ -1,12 +1,9 @@
-"""A bench with the dlts platform on it: a double of a dashboard, trials that report to a KeeperReceiver."""
+"""The dlts platform for benches: a double of a dashboard."""
 
 import pytest
 
-from tests.trainingservice import jobs_of_tests
 from tests.trainingservice.test_conformance_dlts import DltsUnderTest
 from trainingservice.dlts import api
-from trainingservice.keeper_receiver import KeeperReceiver
-from trainingservice.testing.bench import Bench
 
 
 @pytest.fixture
@@ -22,17 +19,3 @@ def platform(tmp_path, monkeypatch):
 @pytest.fixture
 def dashboard(platform):
     return platform.dashboard
-
-
-@pytest.fixture
-def bench(platform, tmp_path):
-    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
-        bench = Bench(platform, receiver, tmp_path)
-        yield bench
-        bench.close()
-
-
-@pytest.fixture
-def lasting(bench):
-    """A job that notes its start and works until it is let go: form, file of starts, file to let it go."""
-    return jobs_of_tests.lasting(bench)

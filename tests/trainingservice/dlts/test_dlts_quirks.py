@@ -18,6 +18,7 @@ from trainingservice.dlts.config import DltsTrialOptions
 from trainingservice.dlts.job_body import job_body
 from trainingservice.dlts.states import observed_record
 from trainingservice.errors import TemporaryError
+from trainingservice.keeper_variables import keeper_variables
 from trainingservice.rest_client import LogInRefused
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -207,8 +208,8 @@ def test_a_job_the_cluster_gives_up_on_fails_with_its_words(bench, dashboard):
 
 def test_the_body_avoids_what_breaks_the_server(bench, platform):
     form = replace(bench.form("echo 'quoted'"), gpu_number=2)
-    body = job_body(form, platform.settings(), DltsTrialOptions(), gpu_type="V100", keeper="/k", folder="/f",
-                    urls=("http://10.0.0.1",), token_file="/t")
+    body = job_body(form, platform.settings(), DltsTrialOptions(), gpu_type="V100", keeper="/k",
+                    variables=keeper_variables(form, "/f", ("http://10.0.0.1",), token_file="/t"))
     assert body["preemptionAllowed"] is False
     assert "env" not in body
     assert {entry["name"] for entry in body["envs"]} >= {"NNI_KEEPER_URLS", "NNI_TRIAL_JOB_ID"}
@@ -217,7 +218,7 @@ def test_the_body_avoids_what_breaks_the_server(bench, platform):
     assert form.keeper.token not in str(body)
     assert (body["gpuType"], body["resourcegpu"]) == ("V100", 2)
     assert "gpuType" not in job_body(replace(form, gpu_number=0), platform.settings(), DltsTrialOptions(),
-                                     gpu_type="V100", keeper="/k", folder="/f", urls=(), token_file="/t")
+                                     gpu_type="V100", keeper="/k", variables=keeper_variables(form, "/f", ()))
 
 
 def test_the_gpu_type_is_one_that_has_cards(bench, dashboard):

@@ -16,8 +16,6 @@ from trainingservice.frameworkcontroller.config import (
     FrameworkControllerTrialOptions,
     TaskRoleSettings,
 )
-from trainingservice.keeper_receiver import KeeperReceiver
-from trainingservice.testing.bench import Bench
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -29,11 +27,8 @@ def cluster(tmp_path):
 
 
 @pytest.fixture
-def bench(tmp_path, cluster):
-    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
-        bench = Bench(FrameworksUnderTest(tmp_path / "platform", cluster), receiver, tmp_path)
-        yield bench
-        bench.close()
+def platform(tmp_path, cluster):
+    return FrameworksUnderTest(tmp_path / "platform", cluster)
 
 
 def role(name: str, command: str | None = None, **more) -> TaskRoleSettings:

@@ -1,4 +1,4 @@
-"""A bench with plain Jobs on it: a double of the Kubernetes API whose pods are real processes."""
+"""Plain Jobs for benches: a double of the Kubernetes API whose pods are real processes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import pytest
 
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_under_test import JobsUnderTest
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubernetes_base import mirror
-from trainingservice.testing.bench import Bench
 
 
 @pytest.fixture
@@ -22,8 +20,5 @@ def cluster(tmp_path, monkeypatch) -> Iterator[KubernetesApiDouble]:
 
 
 @pytest.fixture
-def bench(tmp_path, cluster) -> Iterator[Bench]:
-    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
-        bench = Bench(JobsUnderTest(tmp_path / "platform", cluster), receiver, tmp_path)
-        yield bench
-        bench.close()
+def platform(tmp_path, cluster) -> JobsUnderTest:
+    return JobsUnderTest(tmp_path / "platform", cluster)

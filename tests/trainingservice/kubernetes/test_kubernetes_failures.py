@@ -11,36 +11,15 @@ from contextlib import contextmanager
 import pytest
 
 from tests.fakes.kubernetes_api import TOKEN
+from tests.trainingservice import jobs_of_tests
+from tests.trainingservice.jobs_of_tests import assert_whole
 from trainingservice.kubernetes_base import mirror
 from trainingservice.trial_job_status import TrialJobStatus
-
-LASTING = """
-import os, sys, time, nni
-nni.get_next_parameter()
-n = 0
-while not os.path.exists(sys.argv[1]):
-    nni.report_intermediate_result(n)
-    n += 1
-    time.sleep(0.05)
-nni.report_final_result(n)
-"""
 
 
 @pytest.fixture
 def lasting(bench):
-    """Makes a form of a job that reports a metric each 50 ms until its file appears; and that file."""
-    def make(**more):
-        go = bench.witness / f"go{len(bench._forms)}"
-        return bench.form(f'python3 trial.py "{go}"', script=LASTING, **more), go
-    return make
-
-
-def assert_whole(bench, form) -> None:
-    """Every metric came exactly once, in order, and the trial was started once."""
-    values = [entry["value"] for entry in bench.entries(form, "metric")]
-    assert values == [str(number) for number in range(len(values) - 1)] + [values[-1]]
-    assert values[-1] == str(len(values) - 1)
-    assert len(bench.entries(form, "started")) == 1
+    return jobs_of_tests.maker_of_reporting_jobs(bench)
 
 
 def running(bench, service, lasting):

@@ -1,4 +1,4 @@
-"""A bench with the local platform on it. Trials are real and report to a KeeperReceiver."""
+"""The local platform for benches."""
 
 from pathlib import Path
 
@@ -6,10 +6,9 @@ import pytest
 
 from tests.fakes.nvidia_smi import FakeNvidiaSmi
 from trainingservice import gpu_watch
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.local.config import LocalClusterSettings, LocalTrialOptions
 from trainingservice.local.service import LocalTrainingService
-from trainingservice.testing.bench import Bench, PlatformUnderTest
+from trainingservice.testing.bench import PlatformUnderTest
 
 
 class LocalUnderTest(PlatformUnderTest):
@@ -28,13 +27,10 @@ class LocalUnderTest(PlatformUnderTest):
 
 
 @pytest.fixture
-def bench(tmp_path):
-    platform = tmp_path / "platform"
-    platform.mkdir()
-    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
-        bench = Bench(LocalUnderTest(platform), receiver, tmp_path)
-        yield bench
-        bench.close()
+def platform(tmp_path):
+    folder = tmp_path / "platform"
+    folder.mkdir()
+    return LocalUnderTest(folder)
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
-"""A bench with the openpai platform on it: a double of a cluster, trials that report to a KeeperReceiver."""
+"""The openpai platform for benches: a double of a cluster."""
 
 import pytest
 
 from tests.trainingservice.test_conformance_openpai import OpenPaiUnderTest
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.openpai import api
-from trainingservice.testing.bench import Bench
 
 
 @pytest.fixture
@@ -19,14 +17,6 @@ def platform(tmp_path, monkeypatch):
 @pytest.fixture
 def cluster(platform):
     return platform.cluster
-
-
-@pytest.fixture
-def bench(platform, tmp_path):
-    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
-        bench = Bench(platform, receiver, tmp_path)
-        yield bench
-        bench.close()
 
 
 def name_of(form):

@@ -10,6 +10,7 @@ from tests.fakes.openpai_cluster import error
 from tests.trainingservice.jobs_of_tests import (
     check_that_a_stop_is_asked_for_again,
     check_that_an_outage_of_a_minute_loses_nothing,
+    check_that_trials_go_on_while_the_cluster_is_away,
     failed_with,
     lasting,
 )
@@ -323,24 +324,7 @@ def test_a_job_that_is_not_there_yet_is_waited_for(bench, cluster):
 
 
 def test_nothing_is_lost_while_the_cluster_is_away(bench, cluster):
-    service = bench.open_service()
-    form, starts, go = lasting(bench)
-    service.submit_trial_job(form)
-    bench.wait_for_file(starts)
-    bench.wait_for_status(service, form, RUNNING)
-    cluster.close()
-    later = bench.form("echo later")
-    service.submit_trial_job(later)
-    bench.wait("the trial says why it waits",
-               lambda: "cannot be reached" in service.get_trial_job(later.job_name).message)
-    bench.wait("the cluster says so", lambda: "cannot be reached" in service.trouble)
-    assert service.get_trial_job(form.job_name).status is RUNNING
-    go.touch()
-    bench.wait("the trial has reported its end", lambda: bench.entries(form, "ended"))
-    cluster.start()
-    bench.wait_for_end(service, form)
-    bench.wait_for_end(service, later)
-    assert starts.read_text() == "start\n"
+    check_that_trials_go_on_while_the_cluster_is_away(bench, cluster.close, cluster.start, "cannot be reached")
 
 
 def test_a_job_that_the_cluster_starts_again_runs_its_trial_once(bench, cluster):

@@ -1,4 +1,4 @@
-"""A bench with the remote platform on it: machines behind real sshds, trials that report to a KeeperReceiver."""
+"""The remote platform for benches: machines behind real sshds."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import os
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.nvidia_smi import FakeNvidiaSmi
-from tests.fakes.ssh_machine import SshMachine, free_port, needs_root
+from tests.fakes.ssh_machine import SshMachine, needs_root
+from tests.trainingservice import jobs_of_tests
 from trainingservice import gpu_watch
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
 from trainingservice.remote.connection import connect
 from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.problems import MachineProblem
 from trainingservice.remote.service import RemoteTrainingService
-from trainingservice.testing.bench import Bench, PlatformUnderTest
+from trainingservice.testing.bench import PlatformUnderTest
 
 
 class LoginVariables:
@@ -71,15 +70,12 @@ def make_machine(tmp_path_factory) -> Iterator[Callable[..., SshMachine]]:
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch, make_machine) -> Iterator[Bench]:
+def platform(tmp_path, monkeypatch, make_machine) -> RemoteUnderTest:
     # make_machine: the machines live until the bench is closed, which ends what runs on them
     # what is slow on purpose, so that a broken machine is not pestered, would be slow in a test too
     monkeypatch.setattr(machines_module, "RECONNECT", (0.1, 1.0))
     monkeypatch.setattr(machines_module, "RECONNECT_AFTER_REFUSAL", (0.3, 2.0))
-    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
-        bench = Bench(RemoteUnderTest(tmp_path / "platform"), receiver, tmp_path)
-        yield bench
-        bench.close()
+    return RemoteUnderTest(tmp_path / "platform")
 
 
 @pytest.fixture
@@ -147,34 +143,4 @@ def refusal(settings, keys) -> MachineProblem:
 
 @pytest.fixture
 def lasting(bench):
-    """Makes a form of a job that reports a metric each 50 ms until its file appears; and that file."""
-    script = """
-import os, sys, time, nni
-nni.get_next_parameter()
-n = 0
-while not os.path.exists(sys.argv[1]):
-    nni.report_intermediate_result(n)
-    n += 1
-    time.sleep(0.05)
-nni.report_final_result(n)
-"""
-
-    def make(**more):
-        go = bench.witness / f"go{len(bench._forms)}"
-        return bench.form(f'python3 trial.py "{go}"', script=script, **more), go
-    return make
-
-
-def unreachable(form):
-    """The same form for a machine from which the server's address cannot be reached."""
-    return replace(form, keeper=replace(form.keeper, urls=(f"http://127.0.0.1:{free_port()}",), url_file=None))
-
-
-def assert_whole(bench, form) -> None:
-    """Every metric of a ``lasting`` trial came exactly once, in order, and it was started once."""
-    values = [entry["value"] for entry in bench.entries(form, "metric")]
-    assert values == [str(number) for number in range(len(values) - 1)] + [values[-1]]
-    assert values[-1] == str(len(values) - 1)
-    assert len(bench.entries(form, "started")) == 1
-    numbers = [entry["n"] for entry in bench.entries(form)]
-    assert numbers == list(range(1, len(numbers) + 1))
+    return jobs_of_tests.maker_of_reporting_jobs(bench)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.ssh_machine import free_port
 from tests.fakes.tcp_proxy import TcpProxy
-from tests.trainingservice.remote.conftest import assert_whole, unreachable
+from tests.trainingservice.jobs_of_tests import assert_whole, unreachable
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote import service as service_module
 from trainingservice.trial_job import ResumedJob

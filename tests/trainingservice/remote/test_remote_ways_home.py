@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.trainingservice.remote.conftest import assert_whole, unreachable
+from tests.trainingservice.jobs_of_tests import assert_whole, unreachable
 from trainingservice.agent_client import AgentClient
 from trainingservice.relay_desk import RelayDesk
 from trainingservice.remote import machines as machines_module

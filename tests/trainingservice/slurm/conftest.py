@@ -1,4 +1,4 @@
-"""A bench with the slurm platform on it, and a real Slurm for all tests of a file."""
+"""The slurm platform for benches, and a real Slurm for all tests of a file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 
 from tests.fakes.slurm_cluster import SlurmCluster
 from tests.trainingservice.slurm.slurm_under_test import SlurmUnderTest
-from trainingservice.keeper_receiver import KeeperReceiver
-from trainingservice.testing.bench import Bench
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +19,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def platform(tmp_path: Path, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmUnderTest:
     monkeypatch.setenv("SLURM_CONF", str(cluster.config))
-    with KeeperReceiver(installation="test", folder=tmp_path / "receiver") as receiver:
-        bench = Bench(SlurmUnderTest(tmp_path / "platform", cluster), receiver, tmp_path)
-        yield bench
-        bench.close()
+    return SlurmUnderTest(tmp_path / "platform", cluster)

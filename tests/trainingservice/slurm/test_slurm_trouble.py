@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.ssh_machine import free_port
-from tests.trainingservice.jobs_of_tests import lasting
-from trainingservice.slurm import direct_first
+from tests.trainingservice.jobs_of_tests import (
+    check_that_a_keeper_that_does_not_reach_the_server_is_fetched,
+    check_that_trials_go_on_while_the_cluster_is_away,
+    lasting,
+)
 from trainingservice.slurm import service as service_module
 from trainingservice.slurm.service import name_on_cluster
 from trainingservice.trial_job_status import TrialJobStatus
@@ -44,25 +46,8 @@ def test_a_submission_whose_answer_is_lost_is_found_and_not_made_twice(bench, cl
 
 
 def test_while_the_controller_is_away_trials_go_on_and_new_ones_wait(bench, cluster):
-    service = bench.open_service()
-    form, starts, go = lasting(bench)
-    service.submit_trial_job(form)
-    bench.wait_for_file(starts)
-    cluster.stop_controller()
-    try:
-        later = bench.form("echo came later")
-        service.submit_trial_job(later)
-        bench.wait("it says why it waits",
-                   lambda: "Slurm does not answer" in service.get_trial_job(later.job_name).message, patience=60)
-        bench.wait("the cluster says so", lambda: "Slurm does not answer" in service.trouble, patience=60)
-        assert not service.get_trial_job(form.job_name).status.is_end
-        go.touch()
-        bench.wait("its end is reported", lambda: bench.entries(form, contract.ENDED))
-    finally:
-        cluster.start_controller()
-    bench.wait_for_end(service, form)
-    bench.wait_for_end(service, later)
-    assert bench.output(later) == "came later\n"
+    check_that_trials_go_on_while_the_cluster_is_away(bench, cluster.stop_controller, cluster.start_controller,
+                                                      "Slurm does not answer")
 
 
 def test_of_two_jobs_for_one_trial_one_runs_it(bench, cluster):
@@ -130,15 +115,7 @@ def test_a_trial_that_slurm_queues_again_waits_and_is_run_from_its_beginning(ben
 
 
 def test_a_keeper_that_does_not_reach_the_server_is_fetched_from_the_folder(bench, monkeypatch):
-    monkeypatch.setattr(direct_first, "TAKE_OVER_AFTER", 1.0)
-    monkeypatch.setattr(direct_first, "LOOK_EVERY", 0.2)
-    service = bench.open_service()
-    form = bench.form(script="import nni\nnni.get_next_parameter()\nnni.report_final_result(0.5)\n")
-    nowhere = (f"http://127.0.0.1:{free_port()}",)
-    service.submit_trial_job(replace(form, keeper=replace(form.keeper, urls=nowhere, url_file=None)))
-    bench.wait_for_end(service, form)
-    assert [entry["value"] for entry in bench.entries(form, contract.METRIC)] == ["0.5"]
-    assert [entry["n"] for entry in bench.entries(form)] == list(range(1, len(bench.entries(form)) + 1))
+    check_that_a_keeper_that_does_not_reach_the_server_is_fetched(bench, monkeypatch)
 
 
 def test_all_trials_are_asked_about_in_one_question(bench, tmp_path):
