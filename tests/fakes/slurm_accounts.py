@@ -1,7 +1,6 @@
 """The accounts of a real Slurm: Debian's slurmdbd, and the MariaDB in which it keeps them, on loopback.
 
-Both are started and ended by the ``SlurmCluster`` that has them, which gives its folder and its ways to run a program and
-to wait; their files lie in that folder.
+Both are started and ended by the ``SlurmCluster`` that has them, in whose folder their files lie.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pytest
 
 from tests.fakes.ssh_machine import free_port
 
-PROGRAMS = ("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb-install-db", "mariadb-admin")
+PROGRAMS = ("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb-install-db")
 NO_ACCOUNTS = "no accounts of Slurm: apt-get install slurmdbd mariadb-server"
 
 

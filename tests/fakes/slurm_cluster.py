@@ -74,7 +74,8 @@ class SlurmCluster:
         for folder in ("state", "spool", "log"):
             (self.folder / folder).mkdir()
         self._accounts = SlurmAccounts(self.folder, munge / "socket", _PATH) if accounts else None
-        lines = {**_SETTINGS, **(self._accounts.settings if self._accounts else {}), "SlurmctldHost": f"{self.name}(127.0.0.1)", "SlurmctldPort": str(free_port()),
+        lines = {**_SETTINGS, **(self._accounts.settings if self._accounts else {}),
+                 "SlurmctldHost": f"{self.name}(127.0.0.1)", "SlurmctldPort": str(free_port()),
                  "SlurmdPort": str(free_port()), "AuthInfo": f"socket={munge / 'socket'}",
                  "StateSaveLocation": str(self.folder / "state"), "SlurmdSpoolDir": str(self.folder / "spool"),
                  "SlurmctldPidFile": str(self.folder / "slurmctld.pid"),
