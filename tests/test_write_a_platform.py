@@ -75,7 +75,8 @@ def test_the_platform_of_the_page_passes_cases_of_the_suite(package: Path, tmp_p
 
 
 def test_the_programs_of_the_page_run(package: Path, tmp_path: Path) -> None:
-    register, receive = [text for above, language, text in BLOCKS if (above, language) == ("run", "python")]
+    tell, register, receive = [text for above, language, text in BLOCKS if (above, language) == ("run", "python")]
+    assert "exit_code=3" in python(package, "-c", tell, folder=tmp_path)
     assert "'default': 4" in python(package, "-c", register, folder=tmp_path)
     said = python(package, "-c", receive, folder=tmp_path)
     assert '"value": "9"' in said

@@ -71,14 +71,19 @@ class CodeEntry:
     link: str | None = None
 
 
+def require_archive(code: TrialCode | None) -> None:
+    """Raises PermanentError where the archive that shall be shipped is gone."""
+    if code is not None and code.archive is not None and not code.archive.is_file():
+        raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
+
+
 def archive_of(code: TrialCode, scratch: Path) -> tuple[Path, str]:
     """The archive of a trial's code and its hash; packed into ``scratch`` where only a folder is known.
 
     Raises PermanentError where there is neither, or the archive is gone.
     """
     if code.archive is not None and code.sha256 is not None:
-        if not code.archive.is_file():
-            raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
+        require_archive(code)
         return code.archive, code.sha256
     if code.folder is None:
         raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainingservice.code_archive import archive_of
+from trainingservice.code_archive import archive_of, require_archive
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.job_record import Observation
 from trainingservice.journal_delivery import new_entries
@@ -82,9 +82,7 @@ class SharedFolder:
         ``more``: documents of further replicas, by the name of their folder below the attempt's.
         Raises PermanentError where the code is missing.
         """
-        if form.code is not None and form.code.archive is not None and not form.code.archive.is_file():
-            raise PermanentError(f"The code archive {form.code.archive} is not there any more; launch the experiment "
-                                 "again.")
+        require_archive(form.code)
         with self._disk("be written"):
             code = self._code(form, code_from_server)
             folder = self._folder(self.attempt(form.experiment_id, form.job_name))

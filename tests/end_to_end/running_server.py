@@ -35,6 +35,8 @@ STOP_PATIENCE = 45.0
 PATIENCE = 60.0
 #: Seconds for one command of manage.py, and for one answer of the server.
 COMMAND_PATIENCE, ANSWER_PATIENCE = 60.0, 30.0
+#: A launch asks the platform first, which on a busy machine takes as long as the server lets it.
+LAUNCH_PATIENCE = 120.0
 
 #: Both shapes of the platform that does what the experiment's file says; see trainingservice.testing.scripted.
 SCRIPTED_PLATFORMS = ("scripted=trainingservice.testing.scripted:ScriptedTrainingService,"
@@ -188,7 +190,7 @@ class RunningServer:
         """One REST request with the token, whatever the answer."""
         address = self.url + (path if path.startswith("/") else f"/api/v1/{path}")
         headers = {"Authorization": f"Token {self.token}", **more.pop("headers", {})}
-        return self._session.request(method, address, headers=headers, timeout=ANSWER_PATIENCE, **more)
+        return self._session.request(method, address, headers=headers, **{"timeout": ANSWER_PATIENCE, **more})
 
     def get(self, path: str, **query: Any) -> Any:
         """The JSON of a good answer; an AssertionError with the body on any other."""
@@ -218,7 +220,8 @@ class RunningServer:
 
     def launch(self, config: str | Mapping[str, Any], base_directory: Path) -> str:
         """Launch an experiment from its file's text or content; returns its id."""
-        return str(self.post("experiments/", {"config": config, "base_directory": str(base_directory)})["id"])
+        return str(self._good(self.request("POST", "experiments/", timeout=LAUNCH_PATIENCE, json={
+            "config": config, "base_directory": str(base_directory)}))["id"])
 
     # --- waiting ---------------------------------------------------------------------------
 

@@ -23,8 +23,6 @@ from trialkeeper.pod import MARK
 
 logger = logging.getLogger(__name__)
 
-#: A line that begins so carries how the trial ended: JSON as in EXIT_FILE.
-END_MARK = "@nniweb-end "
 #: Where a job's output is; the second is what older runs have.
 LOG_FILES = ("user_logs/std_log.txt", "azureml-logs/70_driver_log.txt")
 
@@ -128,18 +126,6 @@ class LogJournal:
 
     def cancel(self) -> None:
         self._workspace.cancel(self._name)
-
-
-def told_end(log: bytes) -> dict[str, Any] | None:
-    """How the trial ended by the last word in its log; None where there is none."""
-    for line in reversed(log.decode(errors="replace").splitlines()):
-        if line.startswith(END_MARK):
-            try:
-                document = json.loads(line.removeprefix(END_MARK))
-            except ValueError:
-                return None
-            return document if isinstance(document, dict) else None
-    return None
 
 
 def _marked(line: str, mark: str) -> dict[str, Any] | None:

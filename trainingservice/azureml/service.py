@@ -14,14 +14,15 @@ from typing import ClassVar, cast
 from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialOptions
 from trainingservice.azureml.rehearsal import rehearse_workspace
-from trainingservice.azureml.run_log import LogJournal, RunHistory, told_end
+from trainingservice.azureml.run_log import LogJournal, RunHistory
 from trainingservice.azureml.snapshot import CODE, COMMAND, JOB_VARIABLE, make_snapshot, snapshot_key
 from trainingservice.azureml.states import observed_status
 from trainingservice.azureml.workspace import CodeIsGone, JobRequest, NoSuchJob, SeenJob, Workspace
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.code_archive import archive_of
+from trainingservice.code_archive import archive_of, require_archive
 from trainingservice.collected_journals import CollectedJournals
+from trainingservice.end_in_output import told_end
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper_channel import keeper_urls
 from trainingservice.keeper_exit import observed_exit
@@ -156,9 +157,7 @@ class AzureMlTrainingService(PollingTrainingService):
             except OSError as error:
                 raise TemporaryError(f"The server cannot prepare the job's code: {error.strerror or error}; make room "
                                      "in its data folder.") from error
-            if form.code is not None and form.code.archive is not None and not form.code.archive.is_file():
-                raise PermanentError(f"The code archive {form.code.archive} is not there any more; launch the "
-                                     "experiment again.")
+            require_archive(form.code)
             try:
                 seen = self._workspace.submit(JobRequest(
                     name=name, command=_command(options), compute=self._settings.compute_target, code=code,
@@ -200,7 +199,7 @@ class AzureMlTrainingService(PollingTrainingService):
         try:
             details = self._history.details(found.name)
             address = self._history.log_address(details)
-            end = told_end(self._history.read(address, 0)) if address else None
+            end = told_end(self._history.read(address, 0).decode(errors="replace")) if address else None
         except TemporaryError:  # the end itself is certain
             return seen
         if end is not None and not end.get("claimed"):

@@ -10,8 +10,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from trainingservice.azureml.run_log import END_MARK
 from trainingservice.code_archive import archive_of
+from trainingservice.end_in_output import END_MARK, keep_and_tell
 from trainingservice.keeper_bundle import keeper_bytes
 from trainingservice.trial_job import TrialCode
 from trialkeeper import contract, pod
@@ -75,15 +75,7 @@ if [ -n "${{{JOB_VARIABLE}:-}}" ]; then
         exit {ALREADY_STARTED}
     fi
 fi
-python3 {KEEPER} pod &
-keeper=$!
-trap 'kill -TERM $keeper 2>/dev/null' TERM INT
-wait $keeper
-code=$?
-while kill -0 $keeper 2>/dev/null; do wait $keeper; code=$?; done
-[ ! -f "$folder/end.json" ] || echo "{END_MARK}$(cat "$folder/end.json")"
-exit $code
-"""
+{keep_and_tell(f"python3 {KEEPER} pod", '"$folder/end.json"')}"""
 
 
 def snapshot_key(sha256: str | None) -> str:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Collection
 from pathlib import Path
 
-from trainingservice.code_archive import pack_code
+from trainingservice.code_archive import archive_of
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper_bundle import build_keeper
 from trainingservice.kubernetes_base.config import StorageSettings
@@ -52,7 +52,7 @@ class SharedStorage:
         with self._lock:
             self._check()
             with tempfile.TemporaryDirectory(prefix="nniweb-code-") as scratch:
-                archive, sha256 = _archive(code, Path(scratch))
+                archive, sha256 = archive_of(code, Path(scratch))
                 target = self.folder / "code" / f"{sha256}.tar.gz"
                 try:
                     if not target.is_file() or target.stat().st_size != archive.stat().st_size:
@@ -79,17 +79,6 @@ class SharedStorage:
     def _cannot_write(self, error: OSError) -> TemporaryError:
         return TemporaryError(f"{self.folder} in the storage cannot be written ({error.strerror or error}); give the "
                               "server's user the right to write there, or make room.", 15.0)
-
-
-def _archive(code: TrialCode, scratch: Path) -> tuple[Path, str]:
-    if code.archive is not None and code.sha256 is not None:
-        if not code.archive.is_file():
-            raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
-        return code.archive, code.sha256
-    if code.folder is None:
-        raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")
-    packed = pack_code(code.folder, scratch)
-    return packed.path, packed.sha256
 
 
 def azure_account_key(storage: StorageSettings) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trainingservice.code_archive import require_archive
 from trainingservice.errors import PermanentError
 from trainingservice.kubernetes_base import names, pod_logs
 from trainingservice.kubernetes_base.api import SECRETS, ApiRefusal, Object, error_of
@@ -60,8 +61,7 @@ class Submission:
                                  "storage with localMountPoint.")
         if code.sha256 is None:
             raise PermanentError("There is no archive of the code to send to the pods; launch the experiment again.")
-        if code.archive is not None and not code.archive.is_file():
-            raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
+        require_archive(code)
         return {"sha256": code.sha256}
 
     def submit(self, job: TrialJobDetail) -> Object:

@@ -19,7 +19,9 @@ from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
 from tests.fakes.openpai_cluster import OpenPaiCluster
+from tests.fakes.slurm_cluster import SlurmCluster
 from tests.fakes.ssh_machine import SshMachine
+from tests.fakes.tiny_scheduler import TinyScheduler
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,23 @@ def frameworkcontroller(folder: Path) -> Iterator[Place]:
                      "taskRoles": [{"name": "worker", "taskNumber": 1, "dockerImage": "example/trial:1"}]})
 
 
+@contextmanager
+def slurm(folder: Path) -> Iterator[Place]:
+    """A real Slurm, where there can be one; reports go through the shared folder."""
+    shared = folder / "shared"
+    shared.mkdir()
+    with SlurmCluster() as cluster:
+        yield Place({"platform": "slurm", "workingFolder": str(shared), "channel": "storage"},
+                    {"SLURM_CONF": str(cluster.config)})
+
+
+@contextmanager
+def command(folder: Path) -> Iterator[Place]:
+    """A scheduler of a few lines of shell, through its commands; reports go through the shared folder."""
+    settings = TinyScheduler(folder).settings().model_dump(mode="json", by_alias=True, exclude_none=True)
+    yield Place({**settings, "platform": "command", "channel": "storage"})
+
+
 #: Name in the test's id -> what brings the platform up. The first one is what all others are compared with.
 PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "local": local,
@@ -142,4 +161,6 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "openpai": openpai,
     "dlts": dlts,
     "azureml": azureml,
+    "slurm": slurm,
+    "command": command,
 }

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.end_to_end.move.platforms import PLATFORMS
+from tests.end_to_end.move.platforms import PLATFORMS, Place
 from tests.end_to_end.running_server import RunningServer
 
 #: The first test waits for all the experiments of this file.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 EXPERIMENT = Path(__file__).parent / "experiment"
 #: With one trial at a time each proposal of TPE follows from the results before it.
@@ -35,15 +35,19 @@ def tuner(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def histories(tuner: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, History]]:
-    """What became of the experiment on each platform. All run side by side."""
+def histories(tuner: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, History | str]]:
+    """What became of the experiment on each platform, or why it cannot be brought up here. All run side by side."""
     folder = tmp_path_factory.mktemp("move")
     config = yaml.safe_load((EXPERIMENT / "config.yml").read_text())
     with ExitStack() as stack:
-        places = {}
+        places: dict[str, Place] = {}
+        missing: dict[str, str] = {}
         for name, bring_up in PLATFORMS.items():
             (folder / name).mkdir()
-            places[name] = stack.enter_context(bring_up(folder / name))
+            try:
+                places[name] = stack.enter_context(bring_up(folder / name))
+            except pytest.skip.Exception as reason:
+                missing[name] = str(reason)
         server = RunningServer(folder / "data", {key: value for place in places.values()
                                                  for key, value in place.env.items()})
         stack.callback(server.close)
@@ -52,8 +56,8 @@ def histories(tuner: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                    {**config, "tuner": TUNERS[tuner], "trainingService": dict(place.section)}, EXPERIMENT)
                for platform, place in places.items()}
         for experiment in ids.values():
-            server.wait_for_experiment(experiment, patience=200)
-        yield {key: history(server, experiment) for key, experiment in ids.items()}
+            server.wait_for_experiment(experiment, patience=400)
+        yield {**missing, **{key: history(server, experiment) for key, experiment in ids.items()}}
 
 
 def history(server: RunningServer, experiment: str) -> History:
@@ -68,8 +72,9 @@ def history(server: RunningServer, experiment: str) -> History:
     } for trial in trials]
 
 
-def test_the_experiment_does_its_work(histories: dict[str, History]) -> None:
+def test_the_experiment_does_its_work(histories: dict[str, History | str]) -> None:
     trials = histories[REFERENCE]
+    assert isinstance(trials, list)
     assert [trial["sequence_id"] for trial in trials] == list(range(8))
     for trial in trials:
         assert trial["status"] == "SUCCEEDED", trial["message"]
@@ -82,5 +87,8 @@ def test_the_experiment_does_its_work(histories: dict[str, History]) -> None:
 
 
 @pytest.mark.parametrize("platform", [name for name in PLATFORMS if name != REFERENCE])
-def test_an_experiment_is_the_same_elsewhere(histories: dict[str, History], platform: str) -> None:
-    assert histories[platform] == histories[REFERENCE]
+def test_an_experiment_is_the_same_elsewhere(histories: dict[str, History | str], platform: str) -> None:
+    found = histories[platform]
+    if isinstance(found, str):
+        pytest.skip(found)
+    assert found == histories[REFERENCE]

@@ -94,7 +94,7 @@ def test_without_the_library_the_rehearsal_says_how_to_install_it(tmp_path, monk
     service = AzureMlTrainingService(settings, ServiceContext(cluster_id="c", state_folder=tmp_path))
     findings = service.rehearse(quick=True)
     assert [finding.blocks for finding in findings] == [True]
-    assert "pip install -r requirements/azure.txt" in findings[0].message
+    assert "pip install 'nniweb[azure]'" in findings[0].message
 
 
 @pytest.mark.parametrize(("mounts", "is_there"), [
