@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that each answer of the provider may take.
 PATIENCE = 10
+#: Within which the browser must come back from the provider.
+ANSWER_SECONDS = 3600
 _NEXT = "single-sign-on-next"
 
 
@@ -66,6 +68,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     provider = client()
     if request.user.is_authenticated:
         return redirect("experiments")
+    request.session.set_expiry(ANSWER_SECONDS)  # anybody may begin, and each leaves a session
     wanted = request.GET.get("next", "")
     request.session[_NEXT] = wanted if url_has_allowed_host_and_scheme(wanted, {request.get_host()}) else ""
     path = reverse("single-sign-on-back")
@@ -99,6 +102,7 @@ def come_back(request: HttpRequest) -> HttpResponse:
         sign_in_attempts.note_refusal(request, f"single sign-on: {error}")
         return render(request, "dashboard/single_sign_on_failed.html", {"reason": str(error)}, status=403)
     wanted = request.session.pop(_NEXT, "")
+    request.session.set_expiry(None)
     known_as(user, "single sign-on")
     login(request, user, backend=MODEL_BACKEND)
     return redirect(wanted or "experiments")

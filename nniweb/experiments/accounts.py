@@ -14,6 +14,8 @@ from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import ApiToken, Cluster, Experiment, SignInLink, User
 from nniweb.experiments.models.account import Role, Scope
 
+#: The first administrator is a superuser of Django too; who is given another role is one no more.
+NO_ADMINISTRATOR = {"is_superuser": False, "is_staff": False}
 #: More tokens than this one person has no use for.
 MOST_TOKENS = 50
 
@@ -46,6 +48,8 @@ def change_user(user: User, changes: dict[str, Any]) -> None:
     with transaction.atomic():
         user = User.objects.select_for_update().get(pk=user.pk)
         was_one = _is_administrator(user)
+        if "role" in changes and changes["role"] != Role.ADMIN:
+            changes |= NO_ADMINISTRATOR
         for field, value in changes.items():
             setattr(user, field, value)
         if was_one and not _is_administrator(user):
@@ -53,7 +57,9 @@ def change_user(user: User, changes: dict[str, Any]) -> None:
         user.save(update_fields=list(changes))
         if groups is not None:
             user.groups.set(groups)
-        said = {**changes, **({"groups": _names(groups)} if groups is not None else {})}
+        said = {field: value for field, value in changes.items() if field not in NO_ADMINISTRATOR}
+        if groups is not None:
+            said["groups"] = _names(groups)
         audit.record("user.change", user, **said)
 
 
@@ -71,7 +77,8 @@ def delete_user(user: User) -> None:
 
 def check_administrator_is_left(user: User, *, role: str, is_active: bool) -> None:
     """Raises Refused where with this role, or without the right to sign in, nobody would administer any more."""
-    if _is_administrator(user) and not (is_active and (user.is_superuser or role == Role.ADMIN)):
+    stays = user.is_admin if role == user.role else role == Role.ADMIN
+    if _is_administrator(user) and not (is_active and stays):
         _another_administrator(user)
 
 

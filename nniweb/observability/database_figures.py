@@ -1,6 +1,6 @@
 """Figures that are read from the rows, with each question anew: the same from every process of the installation.
 
-Six queries however much there is. None looks at metrics or output, and trials are counted in an index.
+Seven queries however much there is. None looks at metrics or output, and trials are counted in an index.
 """
 
 from collections import Counter
@@ -13,8 +13,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
+from nniweb.experiments.models import Attempt, Cluster, Experiment, NotificationDelivery, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.models.notification import DeliveryState
 from nniweb.experiments.worker_presence import alive_workers
 from nniweb.worker.lease import LEASE_SECONDS
 from trainingservice.trial_job_status import TrialJobStatus
@@ -38,6 +39,7 @@ class DatabaseFigures(Collector):
         yield from self._trials(cluster_of)
         yield from self._ages(cluster_of, now)
         yield from self._leases(clusters.values(), now)
+        yield from self._notifications(now)
         alive = GaugeMetricFamily("nniweb_workers", "Workers heard of lately.")
         alive.add_metric([], alive_workers().count())
         yield alive
@@ -88,6 +90,17 @@ class DatabaseFigures(Collector):
         for cluster in sorted(oldest):
             family.add_metric([cluster], oldest[cluster])
         return family
+
+    @staticmethod
+    def _notifications(now: datetime) -> Iterator[Metric]:
+        late = NotificationDelivery.objects.filter(state=DeliveryState.WAITING, due_at__lte=now).aggregate(
+            count=Count("pk"), first=Min("due_at"))
+        waiting = GaugeMetricFamily("nniweb_notifications_due", "Notifications that are due and not sent.")
+        waiting.add_metric([], late["count"])
+        oldest = GaugeMetricFamily("nniweb_oldest_due_notification_seconds",
+                                   "Since when the oldest of them is due; 0 where none is.")
+        oldest.add_metric([], (now - late["first"]).total_seconds() if late["first"] else 0.0)
+        yield from (waiting, oldest)
 
     def _leases(self, clusters: Iterable[Cluster], now: datetime) -> Iterator[Metric]:
         held = GaugeMetricFamily("nniweb_lease_held", "1 while a worker holds the cluster.", labels=["cluster"])

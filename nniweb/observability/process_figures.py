@@ -38,6 +38,10 @@ rounds_failed = Counter("nniweb_rounds_failed", "Rounds that were put off becaus
                         registry=registry)
 csp_reports = Counter("nniweb_csp_reports", "Violations of the Content-Security-Policy that browsers told of.",
                       registry=registry)
+notifications = Counter("nniweb_notifications", "Tries to send a notification, by channel and by how they went.",
+                        ["channel", "outcome"], registry=registry)
+notification_seconds = Histogram("nniweb_notification_seconds", "One try to send a notification.", ["channel"],
+                                 registry=registry, buckets=SECONDS)
 clusters_driven = Gauge("nniweb_cluster_driven", "1 while this process drives the cluster.", ["cluster"],
                         registry=registry)
 

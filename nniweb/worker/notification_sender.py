@@ -29,6 +29,7 @@ from nniweb.experiments.notification_queue import (
 from nniweb.experiments.sealing import CannotOpen, unseal
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
+from nniweb.observability import process_figures
 from nniweb.outage_logs import first_line
 from nniweb.worker.call_threads import CallThreads
 from nniweb.worker.lease import is_dead_here
@@ -139,6 +140,9 @@ class NotificationSender:
         except Exception:
             logger.exception("notification %s cannot be sent; it is tried again later", delivery.public_id)
             outcome = Try(False, "The worker failed at it; its log has the reason.", time.monotonic() - began)
+        channel = delivery.rule.channel
+        process_figures.notifications.labels(channel, "delivered" if outcome.delivered else "failed").inc()
+        process_figures.notification_seconds.labels(channel).observe(outcome.seconds)
         logger.info("notification %s of %s: %s", delivery.public_id, delivery.rule.public_id,
                     "delivered" if outcome.delivered else outcome.answer)
         note_try(delivery, self._worker_id, outcome, timezone.now())

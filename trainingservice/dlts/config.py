@@ -6,6 +6,7 @@ NNI has a v1 form only; the second form has the same words in one section.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,6 +21,7 @@ Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
 
 #: Inside a job of DLTS these say who and where one is; a server that runs as a job needs no settings for it.
 TEAM_VARIABLE, EMAIL_VARIABLE, PASSWORD_VARIABLE = "DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"
+_ALIAS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 #: What each job has beside the account's home folder.
 MOUNTED_THERE = ("/data", "/work", "/job")
 
@@ -67,6 +69,14 @@ class DltsClusterSettings(ClusterSettings):
             raise ValueError(f"is required, because {variable} is not set in the server's environment")
         return value
 
+    @field_validator("email")
+    @classmethod
+    def _names_one_folder(cls, value: str) -> str:
+        if not _ALIAS.fullmatch(value.partition("@")[0]):
+            raise ValueError("is no account: its part before the @ names the home folder, so letters, digits and ._+- "
+                             "may stand there")
+        return value
+
     @field_validator("password")
     @classmethod
     def _has_password(cls, value: SecretStr | None) -> SecretStr | None:
@@ -75,7 +85,8 @@ class DltsClusterSettings(ClusterSettings):
         return value
 
     def borrowed_from_the_server(self) -> str:
-        return f"its access key in {PASSWORD_VARIABLE}" if self.password is None else ""
+        # the home folder is written to and read, whoever's it is
+        return f"its access key in {PASSWORD_VARIABLE}" if self.password is None else "a folder of its file system"
 
     @property
     def alias(self) -> str:

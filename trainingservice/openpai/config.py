@@ -63,6 +63,9 @@ class OpenPaiClusterSettings(ClusterSettings):
                     "of the account in it.")
     container_storage_mount_point: ContainerPath = Field(description="Where jobs find it.")
 
+    def borrowed_from_the_server(self) -> str:
+        return "a folder of its file system"
+
     @field_validator("host")
     @classmethod
     def _is_address(cls, value: str) -> str:

@@ -15,7 +15,7 @@ from nniweb.experiments import accounts, addresses, audit
 from nniweb.experiments.admin.access import ForAdministrators
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import ApiToken, SingleSignOnIdentity, User
-from nniweb.experiments.models.account import Scope
+from nniweb.experiments.models.account import Role, Scope
 
 
 @admin.register(SingleSignOnIdentity)
@@ -94,6 +94,12 @@ class UserAdmin(OneByOne, ForAdministrators, DjangoUserAdmin):  # type: ignore[t
             messages.warning(request, f"{user.username} is signed in by {address} – copy it now, it is shown once.")
         if queryset.count() > MOST_LINKS:
             messages.warning(request, f"Only the first {MOST_LINKS} got one; choose fewer at a time.")
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        if change and "role" in form.changed_data and obj.role != Role.ADMIN:
+            for field, value in accounts.NO_ADMINISTRATOR.items():
+                setattr(obj, field, value)
+        super().save_model(request, obj, form, change)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)

@@ -124,3 +124,23 @@ def test_whose_a_cluster_is_says_an_administrator(with_token, rita, max_, vision
     assert with_token(max_).patch(address, {"is_private": False}).status_code == 403
     changed = with_token(rita).patch(address, {"is_private": False, "owner": None, "group": "vision"}).json()
     assert (changed["is_private"], changed["owner"], changed["group"]) == (False, None, "vision")
+
+
+def test_the_first_administrator_who_becomes_a_member_is_none_any_more(with_token, rita) -> None:
+    first = User.objects.create_superuser("admin", role="admin")
+    changed = with_token(rita).patch(f"/api/v1/users/{first.pk}/", {"role": "member"})
+    first.refresh_from_db()
+    assert (changed.status_code, changed.json()["role"], first.is_admin) == (200, "member", False)
+
+
+def test_so_in_the_admin(browser, rita) -> None:
+    first = User.objects.create_superuser("ada", role="admin")
+    address = f"/admin/experiments/user/{first.pk}/change/"
+    sent = {"username": "ada", "role": "viewer", "is_active": "on", "local_users": ""}
+    assert browser(rita).post(address, sent).status_code == 302
+    first.refresh_from_db()
+    assert (first.role, first.is_admin) == ("viewer", False)
+    client = browser(rita)
+    rita.refresh_from_db()
+    answer = client.post(f"/admin/experiments/user/{rita.pk}/change/", {**sent, "username": "rita"})
+    assert "Nobody would be left to administer" in answer.content.decode()

@@ -1,14 +1,17 @@
 """Single sign-on against an OpenID provider that speaks the protocol on loopback."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 import requests
 from django.contrib.auth.models import Group
 from django.test import Client
+from django.utils import timezone
 from joserfc.jwk import RSAKey
 
 from nniweb.experiments.models import AuditEntry, SingleSignOnIdentity, User
+from nniweb.experiments.old_sessions import forget_sessions
 from tests.fakes.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIdProvider
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +52,17 @@ def test_who_comes_for_the_first_time_is_made_a_viewer(client, provider) -> None
     assert client.get("/api/v1/account/").json()["username"] == "nora"
     assert list(AuditEntry.objects.order_by("pk").values_list("action", "via")) == [
         ("user.create", "page"), ("sign-in", "single sign-on")]
+
+
+def test_a_session_of_somebody_who_only_began_ends_within_the_hour_and_is_removed(client, provider) -> None:
+    client.get("/sign-in/single-sign-on/")
+    assert client.session.get_expiry_age() <= 3600
+    signed_in = Client()
+    signed_in.get(through_the_provider(signed_in))
+    assert signed_in.session.get_expiry_age() > 24 * 3600
+    assert forget_sessions(timezone.now()) == 0
+    assert forget_sessions(timezone.now() + timedelta(hours=2)) == 1
+    assert signed_in.get("/api/v1/account/").status_code == 200
 
 
 def test_the_subject_says_who_comes_again_not_the_name(client, provider) -> None:

@@ -148,6 +148,17 @@ def test_members_may_not_log_in_with_the_servers_own_keys(as_user, alice, config
     assert not Cluster.objects.exists()
 
 
+@pytest.mark.parametrize("own", [
+    "platform: dlts\n  dashboard: http://127.0.0.1:1/\n  team: t\n  email: root@x\n  password: k",
+    "platform: openpai\n  host: http://127.0.0.1:1\n  username: u\n  token: t\n  storageConfigName: s\n"
+    "  localStorageMountPoint: .\n  containerStorageMountPoint: /mnt"], ids=["dlts", "openpai"])
+def test_members_set_up_no_platform_that_writes_to_the_servers_file_system(as_user, alice, config, own: str) -> None:
+    data = tar_of(search_space_dot_json=SPACE)
+    errors = refused(upload(as_user(alice), config.replace("platform: local", own), data))
+    assert (errors[0]["field"], "its file system" in errors[0]["message"]) == ("trainingService", True), errors
+    assert not Cluster.objects.exists()
+
+
 def test_members_may_not_name_the_servers_files(as_user, alice, vault_config, code_folder) -> None:
     client = as_user(alice)
     errors = refused(client.post("/api/v1/experiments/", {"config": vault_config, "base_directory": str(code_folder)}))

@@ -13,7 +13,16 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from nniweb.experiments import room_to_write
-from nniweb.experiments.models import ApiToken, Attempt, Cluster, Trial, User, Worker
+from nniweb.experiments.models import (
+    ApiToken,
+    Attempt,
+    Cluster,
+    NotificationDelivery,
+    NotificationRule,
+    Trial,
+    User,
+    Worker,
+)
 from nniweb.keeperapi.group_commit import GroupCommit
 from nniweb.observability import readiness
 from nniweb.observability.database_figures import DatabaseFigures
@@ -125,6 +134,11 @@ def test_figures_of_the_rows(admin: User, client: Client, figures_of, make_exper
     make_experiment(status="DONE")
     make_experiment(status="DONE", deleted_at=now)
     Cluster.objects.update(lease_holder="one", lease_epoch=7, lease_expires_at=now + timedelta(seconds=12))
+    rule = NotificationRule.objects.create(owner=admin, channel="webhook", created_at=now)
+    for seconds, state in ((-60, "waiting"), (30, "waiting"), (40, "waiting"), (500, "delivered")):
+        due = now - timedelta(seconds=seconds)
+        NotificationDelivery.objects.create(rule=rule, occasion="test", body="{}", created_at=due, planned_at=due,
+                                            due_at=due, state=state)
     found = figures_of()
     local = ("cluster", "local")
     assert found["nniweb_trials", local, ("status", "RUNNING")] == 1
@@ -135,6 +149,7 @@ def test_figures_of_the_rows(admin: User, client: Client, figures_of, make_exper
     assert (found["nniweb_lease_held", local], found["nniweb_lease_epoch", local]) == (1, 7)
     assert found["nniweb_lease_renewed_seconds", local] == 3
     assert found["nniweb_workers",] == 0
+    assert (found["nniweb_notifications_due",], found["nniweb_oldest_due_notification_seconds",]) == (2, 40)
 
 
 def test_the_process_is_measured_while_the_database_is_away(admin: User, figures_of, settings, monkeypatch) -> None:
@@ -152,12 +167,12 @@ def test_the_process_is_measured_while_the_database_is_away(admin: User, figures
     assert "nniweb_workers" not in {name for name, *_ in found}, "not known is not none"
 
 
-def test_a_scrape_asks_six_questions_and_finds_trials_in_an_index(make_experiment, make_attempt) -> None:
+def test_a_scrape_asks_seven_questions_and_finds_trials_in_an_index(make_experiment, make_attempt) -> None:
     for _ in range(3):
         make_attempt(make_experiment(), status="WAITING")
     with CaptureQueriesContext(connection) as asked:
         list(DatabaseFigures().collect())
-    assert len(asked) == 6, [query["sql"] for query in asked]
+    assert len(asked) == 7, [query["sql"] for query in asked]
     if connection.vendor != "sqlite":
         return  # an empty table is always scanned there
     for query in asked:

@@ -26,6 +26,7 @@ from nniweb.experiments.notification_rules import change_rule, create_rule, send
 from nniweb.experiments.transitions import move_experiment
 from nniweb.experiments.webhook_address import read_webhook_url
 from nniweb.mail_settings import mail_settings
+from nniweb.observability.process_figures import registry
 from nniweb.worker import notification_sender, webhook_call
 from nniweb.worker.notification_sender import NotificationSender
 from nniweb.worker.process_identity import host_name
@@ -67,6 +68,14 @@ def send_due() -> NotificationDelivery:
     return NotificationDelivery.objects.latest("pk")
 
 
+def tries_counted() -> tuple[float, float]:
+    """Delivered and failed ones, by webhook, as /metrics has them."""
+    name, channel = "nniweb_notifications_total", "webhook"
+    delivered, failed = (registry.get_sample_value(name, {"channel": channel, "outcome": outcome}) or 0.0
+                         for outcome in ("delivered", "failed"))
+    return delivered, failed
+
+
 def make_due() -> None:
     NotificationDelivery.objects.filter(state="waiting").update(due_at=timezone.now() - timedelta(seconds=1))
 
@@ -96,6 +105,7 @@ def test_what_is_not_taken_is_tried_again_after_a_pause(rule: NotificationRule, 
                                                         answer: Answer, words: str) -> None:
     receiver.script(answer)
     send_test(rule)
+    counted = tries_counted()
     before = timezone.now()
     delivery = send_due()
     assert (delivery.state, delivery.try_count, delivery.tries[0]["status"]) == ("waiting", 1, answer.status)
@@ -104,6 +114,7 @@ def test_what_is_not_taken_is_tried_again_after_a_pause(rule: NotificationRule, 
     assert claim("another", 10, ()) == [], "not before its time"
     make_due()
     assert send_due().state == "delivered"
+    assert tries_counted() == (counted[0] + 1, counted[1] + 1)
     first, second = receiver.requests
     assert first.headers["X-NNIWeb-Delivery"] == second.headers["X-NNIWeb-Delivery"]
     assert first.body == second.body

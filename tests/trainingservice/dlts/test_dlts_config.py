@@ -68,7 +68,13 @@ def test_inside_a_job_team_account_and_key_may_be_left_out(folder, monkeypatch):
     assert (found.settings.team, found.settings.email) == ("vision", "ada@lab.example")
     assert (found.settings.access_key(), found.secrets) == ("geheim", {})
     assert "DLTS_JOB_TOKEN" in found.settings.borrowed_from_the_server()
-    assert section(V2 + ALL, folder).settings.borrowed_from_the_server() == ""
+    assert "file system" in section(V2 + ALL, folder).settings.borrowed_from_the_server(), "the home folder"
+
+
+@pytest.mark.parametrize("email", ["../../etc@lab.example", "..@lab.example", "/root@lab.example", "'@lab.example'"])
+def test_an_account_that_would_name_another_folder_than_its_home_is_refused(folder, email):
+    with pytest.raises(ConfigInvalid, match=r"trainingService\.email"):
+        section(V2 + ALL.replace("ada@lab.example", email), folder)
 
 
 def test_secrets_show_nowhere(folder):
