@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 from trainingservice.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.errors import TemporaryError
@@ -19,7 +18,7 @@ REMOVE_DEADLINE = 20.0
 
 
 def observed_state(job: TrialJobDetail, state: FolderState, machine: str) -> Observation | None:
-    """The observation, None where there is no attempt. ``platform_state`` has the process ids that are known."""
+    """The observation, None where there is no attempt."""
     kind = state["state"]
     exit_document = state.get("exit")
     seen: Observation | None
@@ -33,9 +32,7 @@ def observed_state(job: TrialJobDetail, state: FolderState, machine: str) -> Obs
         seen = Observation(TrialJobStatus.RUNNING)
     else:
         seen = Observation(TrialJobStatus.WAITING)
-    known: dict[str, Any] = {key: state[key] for key in ("keeper_pid", "pid") if state.get(key)}
-    return replace(seen, working_directory=state.get("working_directory") or "", machine=machine,
-                   platform_state=known or None)
+    return replace(seen, working_directory=state.get("working_directory") or "", machine=machine)
 
 
 def remove_folders(client: AgentClient, folders: Iterable[str], *,

@@ -65,6 +65,9 @@ class PollingTrainingService(TrainingService):
     #: where a job shows up some time after it was submitted and names do not prevent doubles.
     search_time: ClassVar[float] = 0.0
 
+    #: Monotonic time at which the platform is asked again.
+    _next_question: float
+
     # --- the four methods ------------------------------------------------------------------
 
     @abc.abstractmethod
@@ -160,8 +163,12 @@ class PollingTrainingService(TrainingService):
 
     def ask_soon(self) -> None:
         """Something has happened on the platform: put the question now."""
+        self.ask_within(0.0)
+
+    def ask_within(self, seconds: float) -> None:
+        """Something has happened on the platform: put the question in ``seconds`` at the latest."""
         with self._lock:
-            self._next_question = self._monotonic()
+            self._next_question = min(self._next_question, self._monotonic() + seconds)
             self._question_pause = self.poll_interval[0]
         self._wake.set()
 

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -35,14 +35,15 @@ RETRY_SECONDS = 1.0
 class BellBetweenProcesses:
     """``ring`` may be called from any thread and does not wait. Its thread starts with the first ``start``."""
 
-    def __init__(self, make_layer: Callable[[], Any], heard: Callable[[int], None]) -> None:
+    def __init__(self, make_layer: Callable[[], Any], heard: Callable[[int, bool], None]) -> None:
         """``make_layer`` gives the channel layer; ``heard`` is called, in the bell's thread, for each experiment that
-        another process rang for, and must not block."""
+        another process rang for, with whether it needs a round of its worker, and must not block."""
         self._make_layer = make_layer
         self._heard = heard
         self._name = secrets.token_hex(8)
         self._guard = threading.Lock()
-        self._rung: set[int] = set()
+        #: Experiment -> whether it needs a round.
+        self._rung: dict[int, bool] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         # --- of the loop alone
@@ -66,12 +67,12 @@ class BellBetweenProcesses:
                 self._thread.start()
                 atexit.register(self.close)
 
-    def ring(self, experiment_pk: int) -> None:
+    def ring(self, experiment_pk: int, needs_round: bool = True) -> None:
         """Tell the other processes, soon."""
         self.start()
         with self._guard:
             first = not self._rung
-            self._rung.add(experiment_pk)
+            self._rung[experiment_pk] = needs_round or self._rung.get(experiment_pk, False)
             if first and self._loop is not None:
                 with contextlib.suppress(RuntimeError):  # the process is ending and has closed the loop
                     self._loop.call_soon_threadsafe(self._wake.set)
@@ -149,24 +150,28 @@ class BellBetweenProcesses:
                 self._probe_heard.set()
                 continue
             for experiment_pk in message.get("experiments", ()):
-                self._heard(experiment_pk)
+                self._heard(experiment_pk, True)
+            for experiment_pk in message.get("only_shown", ()):
+                self._heard(experiment_pk, False)
 
     async def _probe(self, layer: Any) -> None:
         self._probe_heard.clear()
-        await self._send(layer, [])
+        await self._send(layer, {})
         async with asyncio.timeout(PATIENCE):
             await self._probe_heard.wait()
 
-    async def _send(self, layer: Any, experiments: list[int]) -> None:
+    async def _send(self, layer: Any, rung: Mapping[int, bool]) -> None:
         async with asyncio.timeout(PATIENCE):
-            await layer.group_send(GROUP, {"type": "rung", "by": self._name, "experiments": experiments})
+            await layer.group_send(GROUP, {
+                "type": "rung", "by": self._name, "experiments": [pk for pk in rung if rung[pk]],
+                "only_shown": [pk for pk in rung if not rung[pk]]})
 
-    def _take(self) -> list[int]:
+    def _take(self) -> dict[int, bool]:
         """What was rung since the last time."""
         with self._guard:
-            rung, self._rung = self._rung, set()
+            rung, self._rung = self._rung, {}
             self._wake.clear()
-        return sorted(rung)
+        return rung
 
     def _say_connected(self) -> None:
         if self._connected is False:

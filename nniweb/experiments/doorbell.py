@@ -4,6 +4,9 @@ Who hears it reads the rows. A listener that was busy hears each experiment once
 was rung. Where NNIWEB_REDIS_URL is set the bell is heard in the other processes of the installation
 too (``bell_between_processes``). What is rung elsewhere without it, or is lost, is found by the
 listeners' own looks at the database (every second in the worker, every two seconds for open pages).
+
+Most changes concern only those who look at an experiment: a metric that no assessor waits for, output, a start. They
+are rung as needing no round, and a worker does not hear them.
 """
 
 import threading
@@ -19,14 +22,17 @@ from nniweb.experiments.bell_between_processes import BellBetweenProcesses
 
 
 class Listener:
-    """Gathers rings until somebody waits for them. Thread-safe."""
+    """Gathers rings until somebody takes them. Thread-safe."""
 
-    def __init__(self, callback: Callable[[int], None] | None = None) -> None:
+    def __init__(self, callback: Callable[[int], None] | None = None, rounds_only: bool = False) -> None:
         self._condition = threading.Condition()
         self._rung: set[int] = set()
         self._callback = callback
+        self._rounds_only = rounds_only
 
-    def hear(self, experiment_pk: int) -> None:
+    def hear(self, experiment_pk: int, needs_round: bool = True) -> None:
+        if self._rounds_only and not needs_round:
+            return
         with self._condition:
             self._rung.add(experiment_pk)
             self._condition.notify_all()
@@ -44,15 +50,22 @@ class Listener:
             rung, self._rung = self._rung, set()
             return rung
 
+    def take(self) -> set[int]:
+        """The experiments rung since the last time, without waiting."""
+        return self.wait(0.0)
+
 
 _listeners: list[Listener] = []
 _guard = threading.Lock()
 
 
 @contextmanager
-def listening(callback: Callable[[int], None] | None = None) -> Iterator[Listener]:
-    """A listener for the time of the block. ``callback`` is called in the ringing thread and must not block."""
-    listener = Listener(callback)
+def listening(callback: Callable[[int], None] | None = None, *, rounds_only: bool = False) -> Iterator[Listener]:
+    """A listener for the time of the block. ``callback`` is called in the ringing thread and must not block.
+
+    ``rounds_only``: what needs no round of a worker is not heard.
+    """
+    listener = Listener(callback, rounds_only)
     with _guard:
         _listeners.append(listener)
     if _rings_carry():
@@ -64,22 +77,22 @@ def listening(callback: Callable[[int], None] | None = None) -> Iterator[Listene
             _listeners.remove(listener)
 
 
-def ring(experiment_pk: int) -> None:
+def ring(experiment_pk: int, *, needs_round: bool = True) -> None:
     """Ring now. Inside a transaction use ``ring_on_commit``: a ring before the commit finds old rows."""
-    _ring_here(experiment_pk)
+    _ring_here(experiment_pk, needs_round)
     if _rings_carry():
-        _others.ring(experiment_pk)
+        _others.ring(experiment_pk, needs_round)
 
 
-def _ring_here(experiment_pk: int) -> None:
+def _ring_here(experiment_pk: int, needs_round: bool) -> None:
     with _guard:
         listeners = list(_listeners)
     for listener in listeners:
-        listener.hear(experiment_pk)
+        listener.hear(experiment_pk, needs_round)
 
 
-def ring_on_commit(experiment_pk: int) -> None:
-    transaction.on_commit(lambda: ring(experiment_pk))
+def ring_on_commit(experiment_pk: int, *, needs_round: bool = True) -> None:
+    transaction.on_commit(lambda: ring(experiment_pk, needs_round=needs_round))
 
 
 #: The way to and from the other processes; without NNIWEB_REDIS_URL it is never started.

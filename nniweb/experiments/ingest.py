@@ -18,11 +18,11 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
-from nniweb.experiments import outside_stops, room_to_write
+from nniweb.experiments import doorbell, outside_stops, room_to_write
 from nniweb.experiments.exact_text import to_bytes
 from nniweb.experiments.idle_connections import drop_connection
 from nniweb.experiments.metric_number import number_in
-from nniweb.experiments.models import Attempt, Metric, TrialOutput, TrialParameters
+from nniweb.experiments.models import Attempt, Experiment, Metric, TrialOutput, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.readings import store_readings
 from nniweb.experiments.report_room import KeptEntries, within_limit
@@ -73,6 +73,9 @@ class _Batch:
     metrics: list[tuple[Any, ...]] = field(default_factory=list)
     output: list[tuple[Any, ...]] = field(default_factory=list)
     readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)
+    #: Experiments of which a trial ended, and those with new intermediate results (primary keys).
+    ended: set[int] = field(default_factory=set)
+    with_results: set[int] = field(default_factory=set)
 
 
 def store(deliveries: Sequence[Delivery]) -> list[Answer]:
@@ -154,7 +157,17 @@ def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
         except RefusedReport as error:
             answers.append(Answer(error.status, error.document(settings.INSTALLATION_ID)))
     _write(batch)
+    _call_workers(batch)
     return answers
+
+
+def _call_workers(batch: _Batch) -> None:
+    """Ring for the worker where something follows: an end frees a slot, an assessor waits for results."""
+    heard = batch.with_results - batch.ended
+    if heard:
+        heard = set(Experiment.objects.hearing_results().filter(pk__in=heard).values_list("pk", flat=True))
+    for pk in batch.ended | heard:
+        doorbell.ring_on_commit(pk)
 
 
 def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Attempt]) -> dict[int, int]:
@@ -172,7 +185,7 @@ def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Attempt
             with suppress(RefusedReport):
                 authenticate(attempt, delivery.token_hash, delivery.received_at)
                 changed.add(attempt.trial.experiment_id)
-    return {pk: next_revision(pk) for pk in sorted(changed)}
+    return {pk: next_revision(pk, needs_round=False) for pk in sorted(changed)}
 
 
 def authenticate(attempt: Attempt, token_hash: str | None, now: datetime) -> None:
@@ -210,7 +223,7 @@ def _take(delivery: Delivery, attempt: Attempt, batch: _Batch, revisions: dict[i
     if new.entries or is_back:
         experiment_pk = attempt.trial.experiment_id
         if experiment_pk not in revisions:
-            revisions[experiment_pk] = next_revision(experiment_pk)
+            revisions[experiment_pk] = next_revision(experiment_pk, needs_round=False)
         if is_back:
             move_trial(attempt.trial_id, TrialJobStatus.RUNNING, now, revision=revisions[experiment_pk], message="")
             attempt.trial.status = TrialJobStatus.RUNNING
@@ -274,8 +287,11 @@ def _gather(entries: Sequence[contract.Entry], attempt: Attempt, delivery: Deliv
                 attempt_started(attempt, _corrected(entry["at"], offset, now), revision=revision)
     if metrics and not has_newer_attempt(attempt):
         _show_on_trial(attempt, metrics, revision)
+    if any(entry["kind"] == contract.PERIODICAL for entry, _ in metrics):
+        batch.with_results.add(attempt.trial.experiment_id)
     for entry in entries:  # after the metrics: whoever sees the end sees the final value
         if entry["type"] == contract.ENDED:
+            batch.ended.add(attempt.trial.experiment_id)
             _end(attempt, entry, _corrected(entry["at"], offset, now), batch, revision)
 
 

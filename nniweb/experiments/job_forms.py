@@ -1,9 +1,10 @@
 """From rows to what a platform is asked to run."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from nniweb.experiments import addresses, code_archives
-from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from trainingservice.base import TrainingService
 from trainingservice.trial_job import (
     HyperParameters,
@@ -23,11 +24,17 @@ def keeper_access(experiment: Experiment, service: type[TrainingService], token:
     return KeeperAccess(urls=addresses.keeper_urls(experiment.callback_url), token=token)
 
 
-def application_form(attempt: Attempt, service: type[TrainingService], access: KeeperAccess) -> JobApplicationForm:
-    """The form of an attempt; the same for each submission but for the keeper's token."""
+def first_parameters(trials: Collection[int]) -> dict[int, TrialParameters]:
+    """What these trials are begun with, by primary key. One query."""
+    return {row.trial_id: row for row in TrialParameters.objects.filter(trial__in=trials, index=0)}
+
+
+def application_form(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService],
+                     access: KeeperAccess) -> JobApplicationForm:
+    """The form of an attempt; the same for each submission but for the keeper's token. ``first``: what the trial is
+    begun with."""
     trial: Trial = attempt.trial
     experiment = trial.experiment
-    first = next(iter(trial.parameter_sets.all()), None)
     return JobApplicationForm(
         job_name=attempt.job_name,
         trial_job_id=trial.public_id,

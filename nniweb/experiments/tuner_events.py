@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F
+from django.db import connection
 
 from nniweb.experiments.models import Experiment, Metric, Trial, TunerEvent
 from trainingservice.trial_job_status import TrialJobStatus
@@ -13,8 +13,10 @@ from trialkeeper import contract
 
 def append_events(experiment: Experiment, events: Sequence[dict[str, Any]], at: datetime) -> None:
     """Number and store events, inside the caller's transaction (which holds the experiment's row)."""
-    Experiment.objects.filter(pk=experiment.pk).update(next_tuner_event=F("next_tuner_event") + len(events))
-    last = Experiment.objects.values_list("next_tuner_event", flat=True).get(pk=experiment.pk)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE experiments_experiment SET next_tuner_event = next_tuner_event + %s WHERE id = %s"
+                       " RETURNING next_tuner_event", [len(events), experiment.pk])
+        last = cursor.fetchone()[0]
     TunerEvent.objects.bulk_create(
         TunerEvent(experiment=experiment, number=last - len(events) + index, data=event, at=at)
         for index, event in enumerate(events))

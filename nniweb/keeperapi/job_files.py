@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from nniweb.experiments import code_archives
 from nniweb.experiments.ingest import authenticate
-from nniweb.experiments.job_forms import application_form
+from nniweb.experiments.job_forms import application_form, first_parameters
 from nniweb.experiments.models import Attempt, TrialFile
 from trainingservice.platforms import load_platform
 from trainingservice.report_reading import RefusedReport
@@ -34,7 +34,8 @@ def job_document_of(job_name: str, token_hash: str) -> contract.JobDocument:
             raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
         experiment = attempt.trial.experiment
         service = load_platform(experiment.cluster.platform)
-        form = application_form(attempt, service, KeeperAccess(urls=(), token=""))
+        first = first_parameters([attempt.trial_id]).get(attempt.trial_id)
+        form = application_form(attempt, first, service, KeeperAccess(urls=(), token=""))
         code: contract.CodeDocument | None = None
         if experiment.code is not None:
             code = {"sha256": experiment.code.sha256}

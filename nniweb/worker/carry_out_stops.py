@@ -11,6 +11,7 @@ from nniweb.experiments.transitions import end_attempt, move_experiment, move_tr
 from nniweb.experiments.verdict import stop_sentence
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_work import ClusterWork
+from nniweb.worker.tally import Tally
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -20,10 +21,11 @@ logger = ExperimentLogger(__name__)
 CHUNK = 200
 
 
-def carry_out_stops(work: ClusterWork, experiment: Experiment) -> None:
+def carry_out_stops(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
     if experiment.target == ExperimentTarget.STOP:
         _want_all_stopped(work, experiment)
-    _stop_trials(work, experiment)
+    if found.unwanted or experiment.target == ExperimentTarget.STOP:
+        _stop_trials(work, experiment)
     _move_on(work, experiment)
 
 

@@ -7,12 +7,14 @@ from datetime import datetime
 
 from django.utils import timezone
 
+from nniweb.experiments.models import Attempt
 from nniweb.worker.fetch_code import CodeFetches
 from nniweb.worker.lease import Lease
 from nniweb.worker.service_host import ServiceHost
 from nniweb.worker.shares import Shares
 from nniweb.worker.tuner_desk import TunerDesk
 from trainingservice.base import TrainingService
+from trainingservice.trial_job import TrialJobDetail
 
 
 @dataclass
@@ -41,6 +43,8 @@ class ClusterWork:
     shares: Shares | None = None
     #: Attempts whose submission is under way (primary keys).
     submitting: set[int] = field(default_factory=set)
+    #: Submissions that the platform has taken and that are to be written down.
+    submitted: list[tuple[Attempt, TrialJobDetail]] = field(default_factory=list)
     #: Attempt -> monotonic time before which it is not submitted again.
     not_before: dict[int, float] = field(default_factory=dict)
     #: Submissions of an attempt that failed for the moment.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import NoReturn
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -83,8 +83,12 @@ class Lease:
         if self.is_lost:
             raise LeaseLost
         with transaction.atomic():
-            if not self._own().update(lease_epoch=F("lease_epoch")):
-                self._lose()
+            with connection.cursor() as cursor:  # by hand: each write of a round begins with it
+                cursor.execute("UPDATE experiments_cluster SET lease_epoch = lease_epoch"
+                               " WHERE id = %s AND lease_holder = %s AND lease_epoch = %s",
+                               [self.cluster_pk, self.worker_id, self.epoch])
+                if not cursor.rowcount:
+                    self._lose()
             yield
 
     def _lose(self) -> NoReturn:

@@ -84,15 +84,23 @@ def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobD
         return None
 
 
+#: Of the many columns, those that each look needs.
+_LOOKED_AT = ("number", "job_name", "stage", "journal_id", "observed_end", "unseen_since", "url", "machine_name",
+              "working_directory", "platform_state", "heard_at", "trial__experiment", "trial__status", "trial__target",
+              "trial__message")
+
+
 def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
     by_name = {detail.id: detail for detail in details}
     # those that ended by their keeper's word, too, where the platform knows better why
     explained = [name for name, detail in by_name.items() if detail.cause]
     attempts = list(Attempt.objects.filter(
         ~Q(stage=Attempt.Stage.ENDED) | Q(job_name__in=explained, observed_end__isnull=True),
-        job_name__in=by_name).select_related("trial"))
+        job_name__in=by_name).select_related("trial").only(*_LOOKED_AT))
+    early = [attempt.job_name for attempt in attempts if attempt.pk in work.submitting]
+    work.host.look_again_at(early)  # what their submission returns says it too, and is written down first
     due = [(attempt, by_name[attempt.job_name]) for attempt in attempts
-           if _differs(attempt, by_name[attempt.job_name])]
+           if attempt.job_name not in early and _differs(attempt, by_name[attempt.job_name])]
     if not due:
         return
     by_experiment: dict[int, list[tuple[Attempt, TrialJobDetail]]] = defaultdict(list)
@@ -100,7 +108,8 @@ def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
         by_experiment[attempt.trial.experiment_id].append((attempt, detail))
     with work.lease.transaction():
         for experiment_pk, pairs in sorted(by_experiment.items(), key=lambda item: item[0]):
-            revision = next_revision(experiment_pk)
+            ends = any(detail.status.is_end for _, detail in pairs)
+            revision = next_revision(experiment_pk, needs_round=ends)
             for attempt, detail in pairs:
                 _write(work, attempt, detail, revision)
 
@@ -116,7 +125,7 @@ def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
             or trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
             or (_says_why_it_waits(attempt, detail) and trial.message != printable(detail.message))
             or attempt.unseen_since is not None
-            or _facts(detail).items() - _facts_of(attempt).items() != set()
+            or facts(detail).items() - _facts_of(attempt).items() != set()
             or attempt.platform_state != detail.platform_state)
 
 
@@ -130,7 +139,7 @@ def _says_why_it_waits(attempt: Attempt, detail: TrialJobDetail) -> bool:
     return detail.status is TrialJobStatus.WAITING and attempt.stage != Attempt.Stage.SUBMITTING
 
 
-def _facts(detail: TrialJobDetail) -> dict[str, str]:
+def facts(detail: TrialJobDetail) -> dict[str, str]:
     """What is taken over as it is; a keeper's own report may know better, so empty ones are left out."""
     facts = {"url": detail.url, "machine_name": detail.machine, "working_directory": detail.working_directory}
     return {name: value for name, value in facts.items() if value}
@@ -147,7 +156,7 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
         Attempt.objects.filter(pk=attempt.pk, unseen_since=None).update(unseen_since=now)
         return
     Attempt.objects.filter(pk=attempt.pk).update(
-        unseen_since=None, platform_state=detail.platform_state, **_facts(detail))
+        unseen_since=None, platform_state=detail.platform_state, **facts(detail))
     if status.is_end:
         _note_end(work, attempt, detail, revision)
     elif status is TrialJobStatus.RUNNING:

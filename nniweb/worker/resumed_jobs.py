@@ -1,6 +1,6 @@
 """The jobs a new service object takes over: from the rows of unfinished attempts."""
 
-from nniweb.experiments.job_forms import application_form
+from nniweb.experiments.job_forms import application_form, first_parameters
 from nniweb.experiments.models import Attempt, Cluster
 from nniweb.experiments.models.trial import TrialTarget
 from trainingservice.platforms import load_platform
@@ -22,14 +22,15 @@ def submit_unseen_again(cluster_pk: int) -> None:
 def resumed_jobs(cluster_pk: int) -> list[ResumedJob]:
     """All unfinished attempts of a cluster. Their keepers have their tokens; the forms here hold none."""
     platform = load_platform(Cluster.objects.get(pk=cluster_pk).platform)
-    attempts = Attempt.objects.filter(trial__experiment__cluster=cluster_pk).exclude(
-        stage=Attempt.Stage.ENDED).select_related("trial__experiment__code").prefetch_related("trial__parameter_sets")
+    attempts = list(Attempt.objects.filter(trial__experiment__cluster=cluster_pk).exclude(
+        stage=Attempt.Stage.ENDED).select_related("trial__experiment__code"))
+    parameters = first_parameters([attempt.trial_id for attempt in attempts])
     jobs = []
     for attempt in attempts:
         trial = attempt.trial
         detail = TrialJobDetail(
             id=attempt.job_name, status=TrialJobStatus(trial.status),
-            form=application_form(attempt, platform, KeeperAccess(urls=(), token="")),
+            form=application_form(attempt, parameters.get(trial.pk), platform, KeeperAccess(urls=(), token="")),
             submit_time=(attempt.submitted_at or attempt.created_at).timestamp(),
             start_time=attempt.started_at.timestamp() if attempt.started_at else None,
             url=attempt.url, working_directory=attempt.working_directory,

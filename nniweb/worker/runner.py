@@ -23,19 +23,32 @@ from nniweb.observability import process_figures
 from nniweb.observability.log_ids import log_ids
 from nniweb.outage_logs import takes_nothing
 from nniweb.tuning.tuner_client import TunerClient
-from nniweb.worker import carry_out_stops, cluster_health, delete_experiments, fill_slots, observe_trials, teach_tuner
+from nniweb.worker import (
+    carry_out_stops,
+    cluster_health,
+    delete_experiments,
+    fill_slots,
+    observe_trials,
+    submissions,
+    teach_tuner,
+)
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.fetch_code import CodeFetches, code_is_there
 from nniweb.worker.lease import Lease, LeaseLost
 from nniweb.worker.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.service_host import SLOW_CALL_SECONDS, ServiceHost
+from nniweb.worker.tally import Tally, tally
 from nniweb.worker.tuner_desk import TunerDesk
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError
 
 logger = logging.getLogger(__name__)
 
+#: Columns that rounds have no use for, or seldom.
+_LEFT_OUT = ("config", "config_text", "notes", "description", "tags", "keep_files", "trial_command", "trial_options",
+             "code_folder", "code_git_token", "callback_url", "retry", "archived", "foreign_id", "cluster__settings",
+             "cluster__rehearsal", "cluster__message")
 #: The longest pause between two rounds, in seconds.
 ROUND_SECONDS = 1.0
 
@@ -53,6 +66,8 @@ class ClusterRunner:
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.set)
         tuners = TunerDesk(tuner_client, self._wake.set, self._fail_experiment, self._stop_early)
         self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.set))
+        #: Whether the round that is going on takes in what has happened, before the steps of experiments.
+        self._is_gathering = False
         #: When the round that is going on began (monotonic); None between rounds.
         self._round_began: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
@@ -79,28 +94,16 @@ class ClusterRunner:
             self._make_rounds()
 
     def _make_rounds(self) -> None:
-        rung: set[int] = set()
-        guard = threading.Lock()
-
-        def hear(experiment_pk: int) -> None:
-            with guard:
-                rung.add(experiment_pk)
-            self._wake.set()
-
         next_full_round = 0.0
         try:
-            with doorbell.listening(hear):
+            with doorbell.listening(self._hear, rounds_only=True) as bell:
                 while not self._stopping.is_set() and not self.lease.is_lost:
                     now = time.monotonic()
                     self._wake.clear()
-                    with guard:
-                        only, rung_now = None if now >= next_full_round else set(rung), set(rung)
-                        rung.clear()
-                    if only is None:
+                    is_full = now >= next_full_round
+                    if is_full:
                         next_full_round = now + ROUND_SECONDS
-                    if not self._guarded_round(only):
-                        with guard:
-                            rung |= rung_now
+                    self._guarded_round(bell, is_full)
                     give_connection_back()
                     self._wake.wait(max(0.0, next_full_round - time.monotonic()))
         except LeaseLost:
@@ -110,12 +113,17 @@ class ClusterRunner:
                 logger.warning("cluster %s: another worker has taken over", self._name)
             self._close()
 
-    def _guarded_round(self, only: set[int] | None) -> bool:
+    def _hear(self, experiment_pk: int) -> None:
+        """Called in the ringing thread. What this round itself changed before its steps, its steps will see."""
+        if not (self._is_gathering and threading.current_thread() is self._thread):
+            self._wake.set()
+
+    def _guarded_round(self, bell: doorbell.Listener | None, is_full: bool = True) -> bool:
         try:
             if not self.lease.is_good:
                 self.lease.renew()  # it is ours until another epoch has begun; where nobody can say so, nothing is done
             with process_figures.round_seconds.labels(self._name).time():
-                self.round(only)
+                self.round(bell, is_full)
             return True
         except LeaseLost:
             raise
@@ -131,13 +139,14 @@ class ClusterRunner:
         self._stopping.wait(ROUND_SECONDS)
         return False
 
-    def round(self, only: set[int] | None = None) -> None:
-        """One round over the cluster's experiments (``only``: those with these primary keys)."""
+    def round(self, bell: doorbell.Listener | None = None, is_full: bool = True) -> None:
+        """One round over the cluster's experiments, or over those only that have rung at the bell."""
         self._round_began = time.monotonic()
         try:
-            self._one_round(only)
+            self._one_round(bell, is_full)
         finally:
             self._round_began = None
+            self._is_gathering = False
 
     def show_hanging(self) -> None:
         """For another thread: if a round hangs in a question to the platform, the cluster's page says so."""
@@ -145,28 +154,39 @@ class ClusterRunner:
         if began is not None and time.monotonic() - began > SLOW_CALL_SECONDS:
             cluster_health.show_hanging(self.work)
 
-    def _one_round(self, only: set[int] | None) -> None:
+    def _one_round(self, bell: doorbell.Listener | None, is_full: bool) -> None:
         work = self.work
         work.shares = None
+        self._is_gathering = True
         work.host.look_after()
         work.host.collect()
+        submissions.note_submitted(work)
         work.tuners.collect()
         work.fetches.collect()
         observe_trials.observe_trials(work)
-        for experiment in self._experiments(only):
-            self._steps(experiment)
-        if only is None:
+        self._is_gathering = False
+        rung = set() if bell is None else bell.take()
+        try:
+            experiments = self._experiments(None if is_full else rung)
+            found = tally([experiment.pk for experiment in experiments])
+            for experiment in experiments:
+                self._steps(experiment, found[experiment.pk])
+        except BaseException:
+            for pk in rung:
+                doorbell.ring(pk)  # of what it was rung for nothing may have been done
+            raise
+        if is_full:
             cluster_health.show(work)
             delete_experiments.delete_some(work)
 
-    def _steps(self, experiment: Experiment) -> None:
+    def _steps(self, experiment: Experiment, found: Tally) -> None:
         """The steps of one experiment; what goes wrong in them harms no other experiment."""
         try:
             with log_ids(experiment=experiment.public_id):
-                teach_tuner.teach_tuner(self.work, experiment)
-                carry_out_stops.carry_out_stops(self.work, experiment)
+                teach_tuner.teach_tuner(self.work, experiment, found)
+                carry_out_stops.carry_out_stops(self.work, experiment, found)
                 if code_is_there(self.work, experiment):
-                    fill_slots.fill_slots(self.work, experiment)
+                    fill_slots.fill_slots(self.work, experiment, found)
                 self._log_status(experiment)
         except (LeaseLost, DatabaseError):
             raise
@@ -187,8 +207,8 @@ class ClusterRunner:
     def _experiments(self, only: set[int] | None) -> Sequence[Experiment]:
         if only is not None and not only:
             return []
-        found = Experiment.objects.filter(cluster=self.cluster_pk, deleted_at=None).defer(
-            "config", "config_text").select_related("cluster").order_by("pk")
+        found = Experiment.objects.filter(cluster=self.cluster_pk, deleted_at=None).defer(*_LEFT_OUT).select_related(
+            "cluster").order_by("pk")
         if only is None:
             unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
             return list(found.filter(Q(status__in=UNFINISHED_EXPERIMENTS) | Exists(unfinished_trials)))

@@ -16,6 +16,7 @@ from nniweb.experiments.transitions import move_experiment, want_of_trials
 from nniweb.experiments.tuner_events import append_events, intermediate_report
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_work import ClusterWork
+from nniweb.worker.tally import Tally
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -27,9 +28,9 @@ ASSESSED = "The assessor gave it up: its results are worse than those of earlier
 ADVISED = "The experiment's own advisor gave it up."
 
 
-def teach_tuner(work: ClusterWork, experiment: Experiment) -> None:
+def teach_tuner(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
     # read before the results are handed over: a trial's results then reach the assessor before its end
-    ended = list(Trial.objects.not_taught().filter(experiment=experiment).order_by("ended_at", "pk")[:CHUNK])
+    ended = _not_taught(experiment) if found.not_taught else []
     if not experiment.is_finished and work.tuners.ready(experiment):
         _tell_search_space(work, experiment)
         if experiment.assessor is not None or experiment.has_own_tuner:
@@ -39,6 +40,12 @@ def teach_tuner(work: ClusterWork, experiment: Experiment) -> None:
         _tell_ends(work, experiment, ended)
 
 
+def _not_taught(experiment: Experiment) -> list[Trial]:
+    """Ended trials that the tuner was not told of, in the order of their ends, a chunk."""
+    return list(Trial.objects.not_taught().filter(experiment=experiment).order_by("ended_at", "pk").only(
+        "public_id", "sequence_id", "ask_number", "status", "message", "final_number", "final_value")[:CHUNK])
+
+
 def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
     parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial_id", "value"))
@@ -46,7 +53,7 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
     events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk])
               for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
-        next_revision(experiment.pk)
+        next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
         taught = Trial.objects.filter(pk__in=[trial.pk for trial in trials], taught=False).update(taught=True)
         if taught and events:
             append_events(experiment, events, work.now())
@@ -95,6 +102,8 @@ def _storable(value: str | None) -> str | None:
 
 def _count_failures(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Give the experiment up after too many failed trials in a row. Each end is counted once, as it is taught once."""
+    if not experiment.failures_in_row and all(trial.status != TrialJobStatus.FAILED for trial in trials):
+        return  # none before, by this row, and none now: only the worker of the experiment ever counts them up
     before = Experiment.objects.values_list("failures_in_row", flat=True).get(pk=experiment.pk)
     experiment.failures_in_row = failures_in_row(before, trials)
     if experiment.failures_in_row != before:

@@ -30,10 +30,13 @@ from trainingservice.polling import MustWait, Observation, PollingTrainingServic
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract, machine
+from trialkeeper.attempt_folder import ENDED_STATE
 
 logger = logging.getLogger(__name__)
 
 LOCAL_CONFIG = "local_config"
+#: An end that its keeper has not delivered after so many seconds is told for it.
+UNDELIVERED_SECONDS = 1.0
 
 
 class LocalTrainingService(PollingTrainingService):
@@ -56,6 +59,7 @@ class LocalTrainingService(PollingTrainingService):
         LOCAL_CONFIG: "What holds for experiments that say nothing else: a JSON object with gpuIndices, "
                       "maxTrialNumPerGpu and useActiveGpu, as NNI's localConfig."}
     metadata_changeable_while_running: ClassVar[frozenset[str]] = frozenset({LOCAL_CONFIG})
+    submits_at_once: ClassVar[bool] = True
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 30.0)
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
@@ -336,6 +340,10 @@ class LocalTrainingService(PollingTrainingService):
             return  # of a rehearsal, or of an experiment that was removed
 
     def _note_state(self, job: TrialJobDetail, state: FolderState) -> None:
+        if state["state"] == ENDED_STATE and not state.get("delivered"):
+            # its keeper is telling the end this moment, and knows more of it; where it cannot, the question finds out
+            self.ask_within(UNDELIVERED_SECONDS)
+            return
         seen = self._seen(job, state)
         if seen is not None:
             self.note(job.id, seen)

@@ -52,7 +52,8 @@ def make_bell(redis: RedisServer) -> Iterator[Callable[[], Bell]]:
     def make() -> Bell:
         heard: list[int] = []
         bell = BellBetweenProcesses(
-            lambda: RedisPubSubChannelLayer(hosts=[{"address": redis.url}], prefix="nniweb-tests"), heard.append)
+            lambda: RedisPubSubChannelLayer(hosts=[{"address": redis.url}], prefix="nniweb-tests"),
+            lambda pk, needs_round: heard.append(pk if needs_round else -pk))
         made.append(bell)
         bell.start()
         until(lambda: bell.is_connected)
@@ -85,10 +86,19 @@ def test_a_ring_is_heard_in_the_other_process_and_not_twice_in_its_own(redis: Re
 def test_many_rings_become_few_messages_and_no_experiment_is_forgotten(make_bell: Callable[[], Bell]) -> None:
     (one, heard_by_one), (_, heard_by_two) = make_bell(), make_bell()
     for number in range(3000):
-        one.ring(number % 3)
-    until(lambda: set(heard_by_two) == {0, 1, 2})
+        one.ring(number % 3 + 1)
+    until(lambda: set(heard_by_two) == {1, 2, 3})
     assert len(heard_by_two) < 3000
     assert heard_by_one == []
+
+
+def test_a_ring_that_needs_no_round_says_so_unless_another_one_does(make_bell: Callable[[], Bell]) -> None:
+    (one, _), (_, heard_by_two) = make_bell(), make_bell()
+    one.ring(4, needs_round=False)
+    until(lambda: heard_by_two == [-4])
+    one.ring(5, needs_round=False)
+    one.ring(5, needs_round=True)
+    until(lambda: 5 in heard_by_two)
 
 
 def test_without_redis_rings_are_dropped_and_it_is_said_once_that_it_went_and_returned(

@@ -31,6 +31,14 @@ def test_nobody_is_told_after_the_block() -> None:
     assert heard == [1]
 
 
+def test_who_hears_for_rounds_only_is_spared_what_needs_none() -> None:
+    with doorbell.listening(rounds_only=True) as worker, doorbell.listening() as page:
+        doorbell.ring(1, needs_round=False)
+        doorbell.ring(2)
+        assert worker.take() == {2}
+        assert page.take() == {1, 2}
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_bell_rings_when_the_change_can_be_read_and_not_before(make_experiment) -> None:
     experiment = make_experiment()

@@ -9,7 +9,7 @@ import pytest
 from django.db import InternalError, connection
 from django.utils import timezone
 
-from nniweb.experiments import ingest, room_to_write
+from nniweb.experiments import doorbell, ingest, room_to_write
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialOutput, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.readings import MAX_READINGS
@@ -56,6 +56,22 @@ def test_a_whole_life_of_a_trial_is_stored(make_attempt) -> None:
     assert (attempt.stage, attempt.exit_code, attempt.duration, attempt.machine_name) == ("ended", 0, 2.5, "box")
     assert [event.kind for event in trial.events.order_by("pk")] == ["RUNNING", "SUCCEEDED"]
     assert TrialOutput.objects.get().data == b"hello\n"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_report_calls_the_worker_only_where_something_follows_from_it(make_attempt, make_experiment) -> None:
+    plain = make_attempt()
+    assessed = make_attempt(make_experiment(assessor={"name": "Medianstop"}))
+    with doorbell.listening(rounds_only=True) as worker, doorbell.listening() as page:
+        for attempt in (plain, assessed):
+            deliver(attempt, started())
+            assert (worker.take(), page.take()) == (set(), {attempt.trial.experiment_id})
+        deliver(plain, metric(2), metric(3, kind="FINAL"))
+        assert (worker.take(), page.take()) == (set(), {plain.trial.experiment_id})
+        deliver(assessed, metric(2))
+        assert worker.take() == {assessed.trial.experiment_id}
+        deliver(plain, ended(4))
+        assert worker.take() == {plain.trial.experiment_id}
 
 
 def test_a_repeated_report_changes_nothing(make_attempt) -> None:

@@ -14,10 +14,11 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments import intents
+from nniweb.experiments import doorbell, intents
 from nniweb.experiments.models import Attempt, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
 from nniweb.worker import fill_slots, observe_trials, teach_tuner
 from nniweb.worker import runner as runner_module
+from nniweb.worker.tally import tally
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
@@ -339,12 +340,13 @@ def test_the_tuner_hears_of_an_end_before_it_is_asked_for_more(rig: Rig, monkeyp
     experiment = rig.experiment(trial_concurrency=1)
     [trial] = rig.submitted(experiment, 1)
     experiment.refresh_from_db()
-    teach_tuner.teach_tuner(rig.runner.work, experiment)
+    found = tally([experiment.pk])[experiment.pk]
+    teach_tuner.teach_tuner(rig.runner.work, experiment, found)
     report(trial, 0.5)  # just between two steps of a round
     with monkeypatch.context() as patch:
         asked: list[int] = []
         patch.setattr(rig.runner.work.tuners, "ask", lambda experiment, number, count, done: asked.append(number))
-        fill_slots.fill_slots(rig.runner.work, experiment)
+        fill_slots.fill_slots(rig.runner.work, experiment, found)
     assert asked == []
     rig.submitted(experiment, 2)
     events = TunerEvent.objects.order_by("number").values_list("data__event", "data__number")
@@ -436,9 +438,9 @@ def test_a_slot_is_filled_by_the_bell_not_by_the_next_round(rig: Rig, monkeypatc
     [first] = rig.submitted(experiment, 1)
     full_round, one_round = threading.Event(), rig.runner.round
 
-    def round_and_note(only: set[int] | None = None) -> None:
-        one_round(only)
-        if only is None:
+    def round_and_note(bell: doorbell.Listener, is_full: bool) -> None:
+        one_round(bell, is_full)
+        if is_full:
             full_round.set()
 
     monkeypatch.setattr(rig.runner, "round", round_and_note)

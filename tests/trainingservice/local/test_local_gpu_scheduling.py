@@ -7,6 +7,7 @@ import pytest
 
 from trainingservice import gpu_watch
 from trainingservice.base import MachineDetail
+from trainingservice.errors import PermanentError
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.testing.bench import new_id
 from trainingservice.trial_job import ResumedJob
@@ -157,9 +158,8 @@ def test_a_hanging_nvidia_smi_holds_up_nobody_else(bench, nvidia_smi, gpu_job):
 
 
 def test_without_nvidia_smi_a_trial_with_gpus_fails_with_what_to_do(bench, service, gpu_job, monkeypatch):
-    form = gpu_job(1)
-    service.submit_trial_job(form)
-    assert "no nvidia-smi" in bench.wait_for_status(service, form, FAILED).message
+    with pytest.raises(PermanentError, match="no nvidia-smi"):
+        service.submit_trial_job(gpu_job(1))
 
 
 def test_a_trial_that_does_not_speak_of_gpus_sees_what_the_server_sees(bench, nvidia_smi, monkeypatch, gpu_job):

@@ -17,8 +17,9 @@ from trainingservice.local import rehearsal
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.local.service import LocalTrainingService
 from trainingservice.testing.processes import is_alive
-from trainingservice.trial_job import ResumedJob, job_document
+from trainingservice.trial_job import ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper.attempt_folder import keeper_pid
 
 RUNNING, FAILED, USER_CANCELED, EARLY_STOPPED = (TrialJobStatus.RUNNING, TrialJobStatus.FAILED,
                                                  TrialJobStatus.USER_CANCELED, TrialJobStatus.EARLY_STOPPED)
@@ -101,12 +102,12 @@ def test_a_job_is_handed_over_within_moments_of_its_submission(bench, service):
 def test_the_agent_is_started_again_when_it_dies_and_trials_go_on(bench, service, lasting):
     form, go = lasting()
     service.submit_trial_job(form)
-    detail = bench.wait_for_status(service, form, RUNNING)
+    bench.wait_for_status(service, form, RUNNING)
     bench.wait("it has said something", lambda: bench.output(form))
     agent = service._agent.pid
     os.kill(agent, signal.SIGKILL)
     bench.wait("there is another agent", lambda: service._agent.pid not in (None, agent))
-    assert is_alive(detail.platform_state["keeper_pid"])
+    assert keeper_pid(str(folder_of(bench, form))) is not None
     after, _ = lasting()
     service.submit_trial_job(after)
     bench.wait_for_status(service, after, RUNNING)
@@ -181,7 +182,7 @@ def test_a_keeper_that_was_killed_before_its_trial_started_is_started_again(benc
     form, go = lasting()
     folder = folder_of(bench, form)
     folder.mkdir(parents=True, mode=0o700)
-    waiting = bench.platform.new_service(bench.context()).submit_trial_job(form)
+    waiting = TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, submit_time=time.time())
     document = job_document(form, platform="local", code={"folder": str(form.code.folder)})
     (folder / "job.json").write_text(json.dumps(document))  # an agent died between writing this and forking
     successor = bench.open_service([ResumedJob(waiting)])

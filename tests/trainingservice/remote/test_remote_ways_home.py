@@ -11,8 +11,8 @@ from tests.trainingservice.jobs_of_tests import assert_whole, unreachable
 from trainingservice.agent_client import AgentClient
 from trainingservice.relay_desk import RelayDesk
 from trainingservice.remote import machines as machines_module
-from trainingservice.testing.processes import is_alive
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper.attempt_folder import keeper_pid
 
 RUNNING = TrialJobStatus.RUNNING
 
@@ -139,8 +139,9 @@ def test_journals_are_collected_as_files_where_no_agent_can_be_had(bench, machin
     form, go = lasting()
     form = unreachable(form)
     service.submit_trial_job(form)
-    detail = bench.wait_for_status(service, form, RUNNING)
+    bench.wait_for_status(service, form, RUNNING)
     bench.wait("metrics come", lambda: metrics(bench, form) > 1)
+    [attempt] = machine.home.glob(f"**/{form.job_name}")
     keepers = machine.home / ".nniweb" / "keepers"
     keeper = next(keepers.iterdir())
     keepers.rename(keepers.with_name("elsewhere"))
@@ -154,7 +155,7 @@ def test_journals_are_collected_as_files_where_no_agent_can_be_had(bench, machin
     go.touch()
     bench.wait_for_end(service, form)
     assert_whole(bench, form)
-    bench.wait("the keeper knows that all was taken", lambda: not is_alive(detail.platform_state["keeper_pid"]))
+    bench.wait("the keeper knows that all was taken", lambda: keeper_pid(str(attempt)) is None)
     keepers.unlink()
     keepers.with_name("elsewhere").rename(keepers)
     assert keeper.is_file()

@@ -1,0 +1,66 @@
+"""What a round finds to do in each experiment, as numbers: a step that has nothing to do costs no query of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db import connection
+
+from nniweb.experiments.models import Attempt, Trial
+from nniweb.experiments.models.trial import TrialTarget
+from trainingservice.trial_job_status import UNFINISHED
+
+#: Experiments asked about in one statement.
+CHUNK = 500
+# Written out, not as parameters: with those SQLite would not use the indexes that hold only what is unfinished.
+_UNFINISHED = ", ".join(f"'{status.value}'" for status in sorted(UNFINISHED))
+_TRIALS, _ATTEMPTS = Trial._meta.db_table, Attempt._meta.db_table
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Of one experiment, as a round begins with it."""
+
+    #: Trials that were given to the platform or are about to be: slots in use.
+    under_way: int = 0
+    #: ... that are about to be.
+    submitting: int = 0
+    #: Unfinished trials that no attempt is under way for.
+    waiting: int = 0
+    #: Unfinished trials that are wanted stopped.
+    unwanted: int = 0
+    #: Ended trials that the tuner was not told of.
+    not_taught: int = 0
+
+
+def tally(experiments: Collection[int]) -> dict[int, Tally]:
+    """Of these experiments (primary keys), each of them. Two queries for 500, as long as what is unfinished.
+
+    What frees a slot is not counted before it counts as not taught: the tuner is told of an end before it is asked
+    what shall follow.
+    """
+    found = {}
+    keys = list(experiments)
+    for start in range(0, len(keys), CHUNK):
+        chunk = keys[start: start + CHUNK]
+        places = ", ".join(["%s"] * len(chunk))
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT trial.experiment_id, COUNT(attempt.id),"
+                f" SUM(CASE WHEN attempt.stage = 'submitting' THEN 1 ELSE 0 END),"
+                f" SUM(CASE WHEN attempt.id IS NULL THEN 1 ELSE 0 END),"
+                f" SUM(CASE WHEN trial.target = '{TrialTarget.RUN}' THEN 0 ELSE 1 END)"
+                f" FROM {_TRIALS} trial LEFT JOIN {_ATTEMPTS} attempt ON attempt.trial_id = trial.id"
+                f" AND attempt.stage IN ('submitting', 'submitted')"
+                f" WHERE trial.experiment_id IN ({places}) AND trial.status IN ({_UNFINISHED})"
+                f" GROUP BY trial.experiment_id", chunk)
+            unfinished = {row[0]: row for row in cursor.fetchall()}
+            cursor.execute(
+                f"SELECT experiment_id, COUNT(*) FROM {_TRIALS} WHERE experiment_id IN ({places}) AND NOT taught"
+                f" AND status NOT IN ({_UNFINISHED}) GROUP BY experiment_id", chunk)
+            not_taught = dict(cursor.fetchall())
+        for pk in chunk:
+            _, under_way, submitting, waiting, unwanted = unfinished.get(pk, (pk, 0, 0, 0, 0))
+            found[pk] = Tally(under_way, submitting, waiting, unwanted, not_taught.get(pk, 0))
+    return found
