@@ -278,7 +278,7 @@ if OIDC_ROLE not in ("viewer", "member", "admin"):
 # what one trial's keeper may send
 KEEPER_CALLS, KEEPER_MEGABYTES = number("NNIWEB_KEEPER_CALLS", 50), number("NNIWEB_KEEPER_MB", 8)
 TRIAL_BYTES = number("NNIWEB_TRIAL_MB", 512) * 1_000_000
-# requests a minute of one person or token, in each process; 0: as many as they like
+# requests a minute of one person or token; 0: as many as they like
 API_RATE = number("NNIWEB_API_RATE", 3000)
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
