@@ -14,6 +14,18 @@ def main(arguments: list[str] | None = None) -> None:
     if given[1:] == ["--version"]:
         print(own_version())  # noqa: T201  what was asked for
         return
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could come next
+        from nniweb.completion import complete
+
+        complete()
+    if given[1:2] == ["completion"]:
+        from nniweb.completion import script
+
+        sys.exit(script(given[2:]))
+    if is_about_another_server(given[1:]):
+        from nniweb.client.commands import run
+
+        sys.exit(run(given[1:]))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nniweb.settings")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
@@ -30,3 +42,11 @@ def own_version() -> str:
         return f"nniweb {version('nniweb')}"
     except PackageNotFoundError:
         return "nniweb, a checkout"
+
+
+def is_about_another_server(arguments: list[str]) -> bool:
+    """Whether these arguments of the program are for REST: ``launch`` or ``experiments``, and a server is named."""
+    if not arguments or arguments[0] not in ("launch", "experiments"):
+        return False
+    return bool(os.environ.get("NNIWEB_SERVER")) or any(
+        argument == "--server" or argument.startswith("--server=") for argument in arguments)

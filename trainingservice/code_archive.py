@@ -27,10 +27,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainingservice.errors import PermanentError
 from trainingservice.ignore_rules import IGNORE_FILE, IgnoreRules
-from trainingservice.trial_job import TrialCode
+
+if TYPE_CHECKING:  # packing needs nothing of a trial: programs that only pack need no pydantic
+    from trainingservice.trial_job import TrialCode
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +106,7 @@ def pack_code(folder: Path, target_folder: Path, *, max_files: int = MAX_FILES,
     handle, temporary = tempfile.mkstemp(dir=target_folder, prefix=".code-")
     try:
         with os.fdopen(handle, "wb") as stream:
-            _write(entries, stream)
+            write_archive(entries, stream)
         with open(temporary, "rb") as packed:
             sha256 = hashlib.file_digest(packed, "sha256").hexdigest()
         size = os.path.getsize(temporary)
@@ -116,8 +119,12 @@ def pack_code(folder: Path, target_folder: Path, *, max_files: int = MAX_FILES,
     return CodeArchive(path, sha256, size, len(files), sum(entry.size for entry in files))
 
 
-def code_entries(folder: Path, *, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> list[CodeEntry]:
-    """What would be shipped, sorted by name. Raises CodeRefused and CodeTooLarge."""
+def code_entries(folder: Path, *, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES,
+                 keep_links: bool = True) -> list[CodeEntry]:
+    """What would be shipped, sorted by name. Raises CodeRefused and CodeTooLarge.
+
+    Without ``keep_links`` links that stay inside the folder are followed as well, for who takes no links.
+    """
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
         raise CodeRefused(f"The code folder {folder} {what}; correct trialCodeDirectory.")
@@ -125,7 +132,7 @@ def code_entries(folder: Path, *, max_files: int = MAX_FILES, max_bytes: int = M
     entries: list[CodeEntry] = []
     files = total = 0
     try:
-        for entry in _walk(root, root, (), None, (root,)):
+        for entry in _walk(root, root, (), None, (root,), keep_links):
             entries.append(entry)
             if not entry.is_folder:
                 files += 1
@@ -141,13 +148,13 @@ def code_entries(folder: Path, *, max_files: int = MAX_FILES, max_bytes: int = M
 
 
 def _walk(root: Path, folder: Path, place: tuple[str, ...], above: IgnoreRules | None,
-          inside: tuple[Path, ...]) -> Iterator[CodeEntry]:
+          inside: tuple[Path, ...], keep_links: bool) -> Iterator[CodeEntry]:
     """Everything below ``folder``, which is shipped as ``place``.
 
     ``inside`` holds the real folders this one lies in: finding one of them again is a circle.
     """
     rules = IgnoreRules(folder, above)
-    copied = not folder.is_relative_to(root)
+    copied = not keep_links or not folder.is_relative_to(root)
     for child in sorted(os.scandir(folder), key=lambda item: item.name):
         path = (*place, child.name)
         source = Path(child.path)
@@ -169,7 +176,7 @@ def _walk(root: Path, folder: Path, place: tuple[str, ...], above: IgnoreRules |
                 raise CodeRefused(f"The link {child.path} leads back to {source}, a folder it lies in; remove the link "
                                   f"or name it in {root / IGNORE_FILE}.")
             yield CodeEntry("/".join(path), source, 0o755, is_folder=True)
-            yield from _walk(root, source, path, rules, (*inside, source))
+            yield from _walk(root, source, path, rules, (*inside, source), keep_links)
         elif stat.S_ISREG(status.st_mode):
             yield CodeEntry("/".join(path), source, mode, size=status.st_size)
         else:
@@ -187,7 +194,8 @@ def _inner_link(root: Path, link: Path) -> str | None:
     return os.path.relpath(goal, link.parent)
 
 
-def _write(entries: list[CodeEntry], stream: io.BufferedIOBase | io.RawIOBase | io.BufferedWriter) -> None:
+def write_archive(entries: list[CodeEntry], stream: io.BufferedIOBase | io.RawIOBase | io.BufferedWriter) -> None:
+    """Write the entries as a tar.gz. Raises CodeRefused where a file cannot be read, OSError where writing fails."""
     with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0, compresslevel=6) as packed, \
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for entry in entries:

@@ -1,11 +1,22 @@
 """Commands that need a database which the server has made."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from nniweb.own_files import START
+
+
+def require_own_database(options: Mapping[str, Any], *more: str) -> None:
+    """Raise CommandError where an option was given that is for a server elsewhere, which needs none of this."""
+    given = [name for name in ("server", "token_file", *more) if options.get(name)]
+    if given:
+        raise CommandError(f"--{given[0].replace('_', '-')} is for a server elsewhere: give --server in full, or set "
+                           "NNIWEB_SERVER.")
 
 
 def require_served_before() -> None:

@@ -1,23 +1,38 @@
 """``python manage.py experiments ...``: look at experiments and steer them, without a browser."""
 
+import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
+from rest_framework.exceptions import ValidationError
 
+from nniweb.api.experiment_documents import NOT_IN_LISTS, document, summaries
+from nniweb.api.trial_documents import TrialSerializer, with_details
+from nniweb.api.trial_query import filtered
+from nniweb.client.arguments import EXPERIMENTS_HELP, INTERRUPTED, add_experiments_arguments
+from nniweb.client.records import metric_records, value_of
+from nniweb.client.words import (
+    best_trial_lines,
+    experiments_table,
+    metrics_table,
+    progress_line,
+    readable_seconds,
+    trials_table,
+)
 from nniweb.experiments import addresses, intents
 from nniweb.experiments.export import write_csv, write_json
 from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Experiment, Trial, User
-from nniweb.experiments.progress import progress_of
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere
-from nniweb.management.following import best_trial_lines, progress_line, readable_seconds
-from nniweb.management.served_before import require_served_before
+from nniweb.management.following import Follower, progress_document, trial_document
+from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.own_files import COMMAND, example_config
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -32,80 +47,99 @@ _SHOWN = 10
 
 
 class Command(AskedHere):
-    help = "List experiments; show, pause, resume or stop one, run its failed trials again, export its trials, " \
-           "import results. An id may be cut short."
+    help = EXPERIMENTS_HELP
 
     def add_arguments(self, parser: CommandParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", metavar="list|show|pause|resume|stop|rerun-failed|export|import")
-        listing = verbs.add_parser("list", help="list experiments, newest first (what happens without a word, too)")
-        listing.add_argument("--all", action="store_true", dest="everything", help="archived ones too")
-        verbs.add_parser("show", help="show one").add_argument("id")
-        for verb in STEERING:
-            about = "run the failed trials of one again" if verb == "rerun-failed" else f"{verb} one"
-            verbs.add_parser(verb, help=about).add_argument("id")
-        export = verbs.add_parser("export", help="write its trials as JSON or CSV")
-        export.add_argument("id")
-        export.add_argument("--format", choices=["json", "csv"], default="json")
-        export.add_argument("--output", type=Path, help="file to write (the terminal, if left out)")
-        export.add_argument("--intermediate", action="store_true", help="with intermediate results")
-
-        importing = verbs.add_parser("import", help="tell its tuner of results from elsewhere")
-        importing.add_argument("id")
-        importing.add_argument("--filename", "-f", type=Path, required=True, help=(
-            'JSON as nnictl exports it: [{"parameter": {...}, "value": 0.5}, ...]'))
+        add_experiments_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require_own_database(options)
         require_served_before()
         verb = options["verb"] or "list"
         if verb == "list":
-            self._list(options.get("everything", False))
-        elif verb == "show":
-            self._show(_find(options["id"]))
-        elif verb == "export":
-            self._export(_find(options["id"]), options)
+            self._list(options.get("everything", False), options.get("as_json", False))
+            return
+        experiment = _find(options["id"])
+        if verb in STEERING:
+            self._steer(experiment, verb)
         elif verb == "import":
-            self._import(_find(options["id"]), options["filename"])
+            self._import(experiment, options["filename"])
         else:
-            self._steer(_find(options["id"]), verb)
+            getattr(self, f"_{verb}")(experiment, options)
 
-    def _list(self, everything: bool) -> None:
-        experiments = Experiment.objects.filter(deleted_at=None).select_related("owner").defer(
-            "config", "config_text", "search_space").order_by("-created_at", "-pk")
+    def _list(self, everything: bool, as_json: bool) -> None:
+        experiments = Experiment.objects.filter(deleted_at=None).select_related("owner", "group", "cluster").defer(
+            *NOT_IN_LISTS).order_by("-created_at", "-pk")
         if not everything:
             experiments = experiments.filter(archived=False)
-        found = list(experiments)
-        if not found:
+        found = summaries(experiments)
+        if as_json:
+            self._json(found)
+        elif not found:
             self.stdout.write(f"There are no experiments. Launch one: {COMMAND} launch {example_config()}")
-            return
-        progress = progress_of(found, timezone.now())
-        rows = [("ID", "NAME", "STATUS", "TRIALS", "BEST", "OWNER", "CREATED")]
-        for experiment in found:
-            state = progress[experiment.pk]
-            of = f"/{experiment.max_trial_number}" if experiment.max_trial_number else ""
-            rows.append((experiment.public_id, experiment.name[:40], experiment.status, f"{state.ended}{of}",
-                         "" if state.best_value is None else f"{state.best_value:g}",
-                         experiment.owner.username if experiment.owner else "",
-                         f"{experiment.created_at:%Y-%m-%d %H:%M}"))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        for row in rows:
-            self.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        else:
+            self._lines(experiments_table(found))
 
-    def _show(self, experiment: Experiment) -> None:
-        progress = progress_of([experiment], timezone.now())[experiment.pk]
+    def _show(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        if options["as_json"]:
+            self._json(document(experiment))
+            return
+        progress = progress_document(experiment)
         say = self.stdout.write
         say(f"{experiment.name} ({experiment.public_id}) on {experiment.cluster.name}")
-        say(progress_line(experiment, progress))
+        say(progress_line(progress))
         if experiment.message:
             say(f"Why: {experiment.message}")
         if experiment.target != "RUN":
             say(f"Wanted: {experiment.target}")
-        say(f"Running for {readable_seconds(progress.elapsed)}, at most {experiment.trial_concurrency} trials at once")
-        for line in best_trial_lines(progress):
-            say(line)
+        say(f"Running for {readable_seconds(progress['progress']['elapsed'])}, at most {experiment.trial_concurrency} "
+            "trials at once")
+        self._lines(best_trial_lines(trial_document(progress["progress"]["best_trial_id"])))
         self._troubles(experiment)
         if not experiment.is_finished and not worker_is_alive():
             say(f"No worker is alive. {HOW_TO_START}")
         say(addresses.experiment_page(experiment.public_id))
+
+    def _follow(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        self.stdout.ending = ""  # the follower's line moves
+        follower = Follower(experiment, self.stdout)  # type: ignore[arg-type]  # a text stream
+        try:
+            status = follower.follow()
+        except KeyboardInterrupt:
+            follower.say_it_is_kept()
+            status = INTERRUPTED
+        if status:
+            sys.exit(status)
+
+    def _trials(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        wanted = {"filter": options["filter"]} if options["filter"] else {}
+        try:
+            trials = filtered(experiment, wanted)
+        except ValidationError as error:
+            raise CommandError(f"--filter: {error.detail['filter']}") from None  # type: ignore[call-overload]
+        rows = TrialSerializer(with_details(trials.order_by("sequence_id")), many=True,
+                               context={"now": timezone.now()}).data
+        found = [{**row, "final_value": value_of(row["final_value"])} for row in rows]
+        self._json(found) if options["as_json"] else self._lines(trials_table(found))
+
+    def _metrics(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        text = io.StringIO()
+        write_json(experiment, text, intermediate=True)
+        found = metric_records(json.loads(text.getvalue()))
+        self._json(found) if options["as_json"] else self._lines(metrics_table(found))
+
+    def _delete(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        if not options["yes"]:
+            if not sys.stdin.isatty():
+                raise CommandError("Deleting cannot be undone; say --yes where nobody can be asked.")
+            question = f"Remove {experiment}, its trials and what they left? [y/N] "
+            if input(question).strip().lower() not in ("y", "yes"):
+                raise CommandError("Nothing was removed.")
+        try:
+            intents.delete(experiment, None)
+        except Refused as refused:
+            raise CommandError(str(refused)) from None
+        self.stdout.write(f"{experiment} is removed.")
 
     def _troubles(self, experiment: Experiment) -> None:
         """Failed and waiting trials with their reasons, the latest first."""
@@ -153,6 +187,14 @@ class Command(AskedHere):
             draft.unlink(missing_ok=True)
             raise CommandError(f"{path} cannot be written: {error.strerror}.") from None
         self.stderr.write(f"Written to {path}.")
+
+
+    def _lines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.stdout.write(line)
+
+    def _json(self, found: Any) -> None:
+        self.stdout.write(json.dumps(found, indent=1, default=str))
 
 
 def _find(start: str) -> Experiment:

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
 from nniweb.api.launch_request import from_form
+from nniweb.client.arguments import INTERRUPTED, LAUNCH_HELP, add_launch_arguments
 from nniweb.experiments import addresses
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.intents import Refused
@@ -19,30 +20,18 @@ from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.config import read_config_text
 from nniweb.management.following import Follower
-from nniweb.management.served_before import require_served_before
+from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.own_files import START
-
-#: What shells report of a program that Ctrl-C ended.
-INTERRUPTED = 130
 
 
 class Command(AskedHere):
-    help = ("Launch an experiment from its file. With --follow the exit status is 0 when it is DONE, 1 after an error, "
-            "2 when no worker is alive, 3 when somebody stopped it.")
+    help = LAUNCH_HELP
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("config", type=Path, help="experiment file (NNI's v1 or v2 form)")
-        parser.add_argument("--follow", action="store_true", help="show the progress until the end")
-        parser.add_argument("--git", metavar="ADDRESS", help="the code is in this Git repository (https or ssh), which "
-                            "the worker fetches; a relative trialCodeDirectory is a folder of it, and the search space "
-                            "must stand in the file itself")
-        parser.add_argument("--git-ref", metavar="REF", help="branch, tag or commit; else the default branch")
-        parser.add_argument("--git-folder", metavar="FOLDER", help="folder of the repository that is the code")
-        parser.add_argument("--git-token-file", type=Path, metavar="FILE", help="file with the password or token that "
-                            "opens the repository (https)")
-        parser.add_argument("--user", help="whose experiment it is (the first administrator's)")
+        add_launch_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require_own_database(options, "cluster", "code")
         require_served_before()
         experiment = self._launch(options["config"], experiment_owner(options["user"]), git_fields(options))
         self.stdout.write(f"Launched {experiment.name!r}, id {experiment.public_id}")
@@ -58,7 +47,7 @@ class Command(AskedHere):
         try:
             status = follower.follow()
         except KeyboardInterrupt:
-            follower.say_it_goes_on(experiment)
+            follower.say_it_is_kept()
             status = INTERRUPTED
         if status:
             sys.exit(status)

@@ -137,3 +137,42 @@ def test_failed_trials_are_run_again(experiment) -> None:
     assert run("rerun-failed", "abc") == "mice (abc123abc123) runs its failed trials again.\n"
     with pytest.raises(CommandError, match="No trial has failed that was not run again already"):
         run("rerun-failed", "abc")
+
+
+def test_trials_and_metrics_are_listed_and_lists_are_json_for_programs(experiment) -> None:
+    lines = run("trials", "abc").splitlines()
+    assert lines[0].split() == ["NO", "ID", "STATUS", "RESULT", "DURATION", "PARAMETERS", "WHY"]
+    assert lines[2].split()[2:4] == ["SUCCEEDED", "0.25"]
+    assert lines[3].endswith("It broke.")
+    assert len(run("trials", "abc", "--filter", "status = FAILED").splitlines()) == 2
+    with pytest.raises(CommandError, match="--filter: At character"):
+        run("trials", "abc", "--filter", "status =")
+    assert [each["sequence_id"] for each in json.loads(run("trials", "abc", "--json"))] == [0, 1, 2]
+    assert [each["number"] for each in json.loads(run("metrics", "abc", "--json"))][:3:2] == [0.0, 0.5]
+    assert run("metrics", "abc").splitlines()[3].split()[-2:] == ["final", "0.5"]
+    assert json.loads(run("list", "--json"))[0]["id"] == json.loads(run("show", "abc", "--json"))["id"]
+
+
+def test_deleting_asks_and_where_nobody_can_be_asked_wants_a_word(experiment, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(CommandError, match="--yes"):
+        run("delete", "abc")
+    with pytest.raises(CommandError, match="stop it before deleting it"):
+        run("delete", "abc", "--yes")
+    Experiment.objects.update(status="STOPPED")
+    assert run("delete", "abc", "--yes") == "mice (abc123abc123) is removed.\n"
+    assert "There are no experiments" in run("list")
+
+
+def test_follow_ends_with_the_experiments_outcome(experiment) -> None:
+    Experiment.objects.update(status="ERROR", message="The tuner broke.")
+    with pytest.raises(SystemExit) as caught:
+        run("follow", "abc")
+    assert caught.value.code == 1
+    Experiment.objects.update(status="DONE")
+    assert "DONE  3/10 ended" in run("follow", "abc")
+
+
+def test_options_for_another_server_are_not_taken_for_this_one(experiment, tmp_path) -> None:
+    with pytest.raises(CommandError, match="--token-file is for a server elsewhere"):
+        run("list", "--token-file", tmp_path / "token")

@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from nniweb.client import CannotReach, following
+from nniweb.client.words import readable_seconds
 from nniweb.experiments.models import Experiment, Trial, TrialParameters, Worker
-from nniweb.management.following import Follower, readable_seconds
+from nniweb.management.following import Follower
 
 
 class Stage:
@@ -130,3 +132,53 @@ def test_on_a_terminal_one_line_is_written_over(make_experiment, worker) -> None
                                                (90_061, "1 d 1 h")])
 def test_times_are_readable(seconds: float, text: str) -> None:
     assert readable_seconds(seconds) == text
+
+
+class Elsewhere:
+    """An experiment of a server that is away at some looks."""
+
+    look_every = 1.0
+    how_to_start = ""
+
+    def __init__(self, *looks: str | None) -> None:
+        self._looks = list(looks)
+
+    def look(self) -> tuple[object, str]:
+        found = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+        if found is None:
+            raise CannotReach("https://x cannot be reached: Connection refused.")
+        return len(self._looks), found
+
+    def document(self) -> dict[str, object]:
+        progress = {"trials": {}, "fraction": None, "best_value": None, "eta": None, "ended": 0}
+        return {"status": "RUNNING", "message": "", "max_trial_number": None, "progress": progress}
+
+    def best_trial(self) -> None:
+        return None
+
+    def somebody_works(self) -> bool:
+        return True
+
+
+def follow_elsewhere(*looks: str | None) -> tuple[int, str, float]:
+    out, time = io.StringIO(), [0.0]
+
+    def wait(seconds: float) -> None:
+        time[0] += seconds
+
+    status = following.Follower(Elsewhere(*looks), out, monotonic=lambda: time[0], wait=wait).follow()
+    return status, out.getvalue(), time[0]
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for() -> None:
+    status, text, _ = follow_elsewhere("RUNNING", *[None] * 300, "RUNNING", *[None] * 400, "DONE")
+    assert status == 0
+    assert text.count("cannot be reached: Connection refused. It is tried again for 10 min.") == 2
+    assert text.count("The server is there again.") == 1
+
+
+def test_after_ten_minutes_without_the_server_it_is_not_known_what_became_and_the_status_is_4() -> None:
+    status, text, time = follow_elsewhere("RUNNING", None)
+    assert status == 4
+    assert 600 <= time < 605
+    assert "is not known; it may go on" in text

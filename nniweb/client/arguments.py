@@ -1,0 +1,87 @@
+"""The arguments of ``launch`` and ``experiments``: the same with this machine's own database and by REST."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+#: What shells report of a program that Ctrl-C ended.
+INTERRUPTED = 130
+
+#: What ``experiments`` does to one: the verb, and what that means.
+STEERING = {
+    "pause": "start nothing new; running trials go on to their end",
+    "resume": "go on with it",
+    "stop": "end it and its trials",
+    "rerun-failed": "run its failed trials again",
+}
+LAUNCH_HELP = ("Launch an experiment from its file. With --follow the exit status is 0 when it is DONE, 1 after an "
+               "error, 2 when no worker is alive, 3 when somebody stopped it, 4 when the server has been away for ten "
+               "minutes.")
+EXPERIMENTS_HELP = ("List experiments; show, follow, pause, resume, stop or delete one, run its failed trials again, "
+                    "show or export its trials and metrics, import results. An id may be cut short.")
+
+
+def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """How another server is reached; left out, it is this machine's own. ``again``: what was said before a verb counts
+    unless something is said behind it.
+    """
+    default = argparse.SUPPRESS if again else None
+    group = parser.add_argument_group("another server")
+    group.add_argument("--server", metavar="URL", default=default, help="speak by REST with this server, such as "
+                       "https://nni.example.org (NNIWEB_SERVER); with the token of NNIWEB_TOKEN, or of a file")
+    group.add_argument("--token-file", type=Path, metavar="FILE", default=default, help="file with the token, which "
+                       "only you may read (NNIWEB_TOKEN_FILE, else ~/.config/nniweb/token)")
+
+
+def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", type=Path, help="experiment file (NNI's v1 or v2 form)")
+    parser.add_argument("--follow", action="store_true", help="show the progress until the end")
+    parser.add_argument("--git", metavar="ADDRESS", help="the code is in this Git repository (https or ssh), which "
+                        "the worker fetches; a relative trialCodeDirectory is a folder of it, and the search space "
+                        "must stand in the file itself")
+    parser.add_argument("--git-ref", metavar="REF", help="branch, tag or commit; else the default branch")
+    parser.add_argument("--git-folder", metavar="FOLDER", help="folder of the repository that is the code")
+    parser.add_argument("--git-token-file", type=Path, metavar="FILE", help="file with the password or token that "
+                        "opens the repository (https)")
+    parser.add_argument("--user", help="whose experiment it is (the first administrator's); not with --server, where "
+                        "the token says it")
+    add_server_arguments(parser)
+    parser.add_argument("--cluster", metavar="NAME", help="with --server: a cluster of it, in place of what the file "
+                        "says")
+    parser.add_argument("--code", type=Path, metavar="FOLDER", help="with --server: the folder that is uploaded, less "
+                        "what .nniignore names (the file's trialCodeDirectory, else its own folder)")
+
+
+def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
+    add_server_arguments(parser)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    listing = verbs.add_parser("list", help="list experiments, newest first (what happens without a verb, too)")
+    listing.add_argument("--all", action="store_true", dest="everything", help="archived ones too")
+    show = _of_one(verbs, "show", "show one")
+    _of_one(verbs, "follow", "show its progress until the end; exit status as of launch --follow")
+    trials = _of_one(verbs, "trials", "list its trials")
+    trials.add_argument("--filter", metavar="WORDS", help="such as \"status = FAILED and lr < 0.01\"")
+    metrics = _of_one(verbs, "metrics", "list what its trials reported: intermediate results by step, final ones")
+    for verb, about in STEERING.items():
+        _of_one(verbs, verb, about)
+    delete = _of_one(verbs, "delete", "remove it with its trials and what they left; it must have ended")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    export = _of_one(verbs, "export", "write its trials as JSON or CSV")
+    export.add_argument("--format", choices=["json", "csv"], default="json")
+    export.add_argument("--output", type=Path, metavar="FILE", help="file to write (the terminal, if left out)")
+    export.add_argument("--intermediate", action="store_true", help="with intermediate results")
+    importing = _of_one(verbs, "import", "tell its tuner of results from elsewhere")
+    importing.add_argument("--filename", "-f", type=Path, required=True, help=(
+        'JSON as nnictl exports it: [{"parameter": {...}, "value": 0.5}, ...]'))
+    for each in (listing, show, trials, metrics):
+        each.add_argument("--json", action="store_true", dest="as_json", help="as JSON, for programs")
+    for each in verbs.choices.values():
+        add_server_arguments(each, again=True)
+
+
+def _of_one(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: str,
+            about: str) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(verb, help=about)
+    parser.add_argument("id", help="id of the experiment, or its beginning")
+    return parser

@@ -1,0 +1,166 @@
+"""An experiment's file and its code on their way to a server: what is sent, in which form, and how far it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import posixpath
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from nniweb.client.errors import ClientError
+from trainingservice.code_archive import CodeEntry, CodeRefused, code_entries, write_archive
+
+#: Called with the bytes that were sent and those there are.
+Progress = Callable[[int, int], None]
+
+#: Where a file says which folder holds the code, and which file the search space: NNI's v2 and v1 forms.
+_CODE_PLACES = (("trialCodeDirectory",), ("trial", "codeDir"))
+_SPACE_PLACES = (("searchSpaceFile",), ("searchSpacePath",))
+
+
+@dataclass(frozen=True)
+class PreparedLaunch:
+    """``config``: the file's text, its paths as they are in the archive. ``entries``: what the archive holds."""
+
+    config: str
+    entries: list[CodeEntry]
+
+    def write(self, stream: IO[bytes]) -> None:
+        """Write the archive (tar.gz). Raises ClientError."""
+        try:
+            write_archive(self.entries, stream)  # type: ignore[arg-type]  # a binary file
+        except CodeRefused as error:
+            raise ClientError(str(error)) from None
+
+
+def read_config(path: str | os.PathLike[str]) -> str:
+    """The text of an experiment's file. Raises ClientError."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ClientError(f"{path} is no UTF-8 text.") from None
+
+
+def prepare(text: str, base: Path, code: Path | None = None) -> PreparedLaunch:
+    """What to send for the text of a file whose relative paths start at ``base``.
+
+    The code folder (the file's own, ``base`` where it names none, or ``code``) becomes the top of the archive, less
+    what ``.nniignore`` names; the file with the search space is put there too where it lies elsewhere. The text stays
+    as it is but for paths that are different there. A text that is no YAML is sent as it is, for the server to say what
+    is wrong with it. Raises ClientError.
+    """
+    values = _Scalars(text)
+    folder_node = values.find(_CODE_PLACES)
+    folder = code if code is not None else base / folder_node.value if folder_node is not None else base
+    if values.is_unreadable:
+        return PreparedLaunch(text, [])
+    try:
+        entries = code_entries(folder.expanduser(), keep_links=False)
+    except CodeRefused as error:
+        raise ClientError(str(error)) from None
+    if folder_node is not None:
+        values.put(folder_node, ".")
+    space_node = values.find(_SPACE_PLACES)
+    if space_node is not None:
+        space = base / Path(space_node.value).expanduser()
+        if space.is_file():  # the server names the field where it is not there
+            values.put(space_node, _name_of(space, folder.expanduser(), entries))
+    return PreparedLaunch(values.text(), sorted(entries, key=lambda entry: entry.name.split("/")))
+
+
+def _name_of(space: Path, folder: Path, entries: list[CodeEntry]) -> str:
+    """Under which name the file lies in the archive; it is added where it does not."""
+    taken = {entry.name: entry.source for entry in entries}
+    real, root = space.resolve(), folder.resolve()
+    if real.is_relative_to(root) and taken.get(inner := real.relative_to(root).as_posix()) == real:
+        return inner
+    name = space.name
+    while name in taken and taken[name].resolve() != real:
+        name = f"of-search-space-{name}"
+    if name not in taken:
+        entries.append(CodeEntry(name, real, 0o644, real.stat().st_size))
+    return name
+
+
+class _Scalars:
+    """Texts in a YAML mapping that can be replaced where they stand, so that lines and comments stay."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._changes: list[tuple[int, int, str]] = []
+        try:
+            self._root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.YAMLError:
+            self._root = None
+        self.is_unreadable = not isinstance(self._root, yaml.MappingNode)
+
+    def find(self, places: tuple[tuple[str, ...], ...]) -> yaml.ScalarNode | None:
+        """The first of these that is there and is a text."""
+        for place in places:
+            node = self._root
+            for key in place:
+                pairs = node.value if isinstance(node, yaml.MappingNode) else []
+                node = next((value for name, value in pairs if name.value == key), None)
+            if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str" and node.value \
+                    and node.style not in ("|", ">"):  # those end behind their line
+                return node
+        return None
+
+    def put(self, node: yaml.ScalarNode, path: str) -> None:
+        if posixpath.normpath(node.value) != path:
+            self._changes.append((node.start_mark.index, node.end_mark.index, json.dumps(path)))
+
+    def text(self) -> str:
+        text = self._text
+        for start, end, new in sorted(self._changes, reverse=True):
+            text = text[:start] + new + text[end:]
+        return text
+
+
+class FormBody:
+    """A multipart form with at most one file, read as it is sent: a large archive is never in memory."""
+
+    def __init__(self, fields: Mapping[str, str], archive: IO[bytes] | None, progress: Progress | None) -> None:
+        self._boundary = secrets.token_hex(16)
+        head = "".join(self._head(name) + f"\r\n{value}\r\n" for name, value in fields.items())
+        tail = f"--{self._boundary}--\r\n"
+        self._pieces: list[IO[bytes]] = [io.BytesIO(head.encode())]
+        if archive is not None:
+            start = self._head("code", '; filename="code.tar.gz"') + "Content-Type: application/gzip\r\n\r\n"
+            self._pieces += [io.BytesIO(start.encode()), archive]
+            tail = f"\r\n{tail}"
+        self._pieces.append(io.BytesIO(tail.encode()))
+        self._size = sum(piece.seek(0, io.SEEK_END) for piece in self._pieces)
+        self._progress = progress
+        self._sent = 0
+        for piece in self._pieces:
+            piece.seek(0)
+
+    @property
+    def content_type(self) -> str:
+        return f"multipart/form-data; boundary={self._boundary}"
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; b"" at the end."""
+        read = b""
+        while self._pieces and not (read := self._pieces[0].read(size)):
+            self._pieces.pop(0)
+        self._sent += len(read)
+        if self._progress is not None and read:
+            self._progress(self._sent, self._size)
+        return read
+
+    def _head(self, name: str, more: str = "") -> str:
+        return f'--{self._boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n'

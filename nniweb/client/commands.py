@@ -1,0 +1,240 @@
+"""``nniweb launch`` and ``nniweb experiments`` with a server elsewhere, by REST."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from nniweb.client import words
+from nniweb.client.arguments import (
+    EXPERIMENTS_HELP,
+    INTERRUPTED,
+    LAUNCH_HELP,
+    STEERING,
+    add_experiments_arguments,
+    add_launch_arguments,
+)
+from nniweb.client.connection import Client
+from nniweb.client.errors import CannotReach, ClientError
+from nniweb.client.experiment import Experiment
+from nniweb.client.following import UNREACHABLE, Follower, RestFollowed
+
+#: Exit status where the server refused, or something here was wrong.
+FAILED = 1
+_SHOWN = 10
+
+
+def make_parser(command: str) -> argparse.ArgumentParser:
+    """Of ``launch`` or ``experiments``."""
+    is_launch = command == "launch"
+    parser = argparse.ArgumentParser(prog=f"nniweb {command}", allow_abbrev=False,
+                                     description=LAUNCH_HELP if is_launch else EXPERIMENTS_HELP)
+    (add_launch_arguments if is_launch else add_experiments_arguments)(parser)
+    return parser
+
+
+def run(arguments: list[str], *, out: TextIO | None = None, err: TextIO | None = None) -> int:
+    """Do what the arguments (``launch ...``, ``experiments ...``) say. Returns the exit status; docs/client.md."""
+    out, err = out or sys.stdout, err or sys.stderr
+    options = make_parser(arguments[0]).parse_args(arguments[1:])
+    try:
+        commands = _Commands(Client(options.server, token_file=options.token_file), out, err)
+        return commands.launch(options) if arguments[0] == "launch" else commands.experiments(options)
+    except CannotReach as error:
+        err.write(f"{error}\n")
+        return UNREACHABLE
+    except ClientError as error:
+        err.write(f"{error}\n")
+        return FAILED
+    except KeyboardInterrupt:
+        err.write("\nStopped here; what runs at the server goes on.\n")
+        return INTERRUPTED
+    except BrokenPipeError:  # "| head" has read enough
+        sys.stderr.close()
+        return 0
+
+
+class _Commands:
+    def __init__(self, client: Client, out: TextIO, err: TextIO) -> None:
+        self._client = client
+        self._out = out
+        self._err = err
+
+    def say(self, line: str) -> None:
+        self._out.write(f"{line}\n")
+
+    # --- launch ----------------------------------------------------------------------------------------------
+
+    def launch(self, options: argparse.Namespace) -> int:
+        if options.user:
+            raise ClientError("--user is for the server's own machine; here the token says whose experiment it is.")
+        progress = _UploadLine(self._err) if self._err.isatty() else None
+        experiment = self._client.launch(options.config, code=options.code, cluster=options.cluster,
+                                         git=_git(options), progress=progress)
+        if progress is not None:
+            progress.end()
+        self.say(f"Launched {experiment.name!r}, id {experiment.id}")
+        self.say(experiment.url)
+        for note in experiment.document["notes"]:
+            self.say(f"Note: {note}")
+        return self.follow(experiment) if options.follow else 0
+
+    def follow(self, experiment: Experiment) -> int:
+        follower = Follower(RestFollowed(self._client, experiment), self._out)
+        try:
+            return follower.follow()
+        except KeyboardInterrupt:
+            follower.say_it_goes_on("nniweb", experiment.id)
+            return INTERRUPTED
+
+    # --- experiments -----------------------------------------------------------------------------------------
+
+    def experiments(self, options: argparse.Namespace) -> int:
+        verb = options.verb or "list"
+        if verb == "list":
+            self._list(options)
+            return 0
+        experiment = self._find(options.id)
+        if verb == "follow":
+            return self.follow(experiment)
+        if verb in STEERING:
+            getattr(experiment, verb.replace("-", "_"))()
+            self.say(f"{experiment.name} ({experiment.id}): {STEERING[verb]}. It is {experiment.status}.")
+            return 0
+        return int(getattr(self, f"_{verb}")(experiment, options) or 0)
+
+    def _list(self, options: argparse.Namespace) -> None:
+        every = getattr(options, "everything", False)
+        found = [each.document for each in self._client.experiments(archived="all" if every else "false")]
+        if getattr(options, "as_json", False):
+            self._json(found)
+        elif not found:
+            self.say("There are no experiments that you may see. Launch one: nniweb launch config.yml")
+        else:
+            self._lines(words.experiments_table(found))
+
+    def _show(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        document = experiment.refresh().document
+        if options.as_json:
+            self._json(document)
+            return
+        self.say(f"{document['name']} ({document['id']}) on {document['cluster']}")
+        self.say(words.progress_line(document))
+        if document["message"]:
+            self.say(f"Why: {document['message']}")
+        if document["target"] != "RUN":
+            self.say(f"Wanted: {document['target']}")
+        self.say(f"Running for {words.readable_seconds(document['progress']['elapsed'])}, "
+                 f"at most {document['trial_concurrency']} trials at once")
+        best = experiment.best_trial()
+        self._lines(words.best_trial_lines(None if best is None else best.document))
+        troubled = experiment.trials(status="FAILED,WAITING,UNKNOWN", order="-sequence_id")
+        for trial in [each for each in troubled if each["message"]][:_SHOWN]:
+            self.say(f"Trial {trial['sequence_id']} ({trial['id']}) {trial['status']}: {trial['message']}")
+        self.say(experiment.url)
+
+    def _trials(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        found = experiment.trials(options.filter)
+        self._json(found) if options.as_json else self._lines(words.trials_table(found))
+
+    def _metrics(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        found = experiment.metrics()
+        self._json(found) if options.as_json else self._lines(words.metrics_table(found))
+
+    def _delete(self, experiment: Experiment, options: argparse.Namespace) -> int:
+        if not options.yes:
+            if not sys.stdin.isatty():
+                raise ClientError("Deleting cannot be undone; say --yes where nobody can be asked.")
+            self._err.write(f"Remove {experiment.name} ({experiment.id}), its trials and what they left? [y/N] ")
+            self._err.flush()
+            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+                self.say("Nothing was removed.")
+                return FAILED
+        experiment.delete()
+        self.say(f"{experiment.name} ({experiment.id}) is removed.")
+        return 0
+
+    def _export(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        pieces = experiment.export(options.format, intermediate=options.intermediate)
+        path: Path | None = options.output
+        if path is None:
+            for piece in pieces:
+                self._out.buffer.write(piece)
+            self._out.flush()
+            return
+        draft = path.with_name(f".{path.name}.draft")
+        try:
+            with open(draft, "wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+            draft.replace(path)
+        except OSError as error:
+            raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
+        finally:
+            draft.unlink(missing_ok=True)
+        self._err.write(f"Written to {path}.\n")
+
+    def _import(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        try:
+            results = json.loads(options.filename.read_bytes())
+        except OSError as error:
+            raise ClientError(f"{options.filename} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise ClientError(f"{options.filename} is no JSON: {error}.") from None
+        self.say(f"The tuner of {experiment.name} is told of {experiment.import_results(results)} results.")
+
+    # --- how -------------------------------------------------------------------------------------------------
+
+    def _find(self, start: str) -> Experiment:
+        """The experiment whose id begins so. Raises ClientError unless there is exactly one."""
+        found = [each for each in self._client.experiments(q=start, archived="all") if each.id.startswith(start)]
+        exact = [each for each in found if each.id == start]
+        if len(found) == 1 or exact:
+            return (exact or found)[0]
+        if not found:
+            raise ClientError(f"There is no experiment whose id begins with {start!r} and that you may see; "
+                              "`nniweb experiments list --all` lists them.")
+        raise ClientError(f"Several ids begin with {start!r}: "
+                          f"{', '.join(f'{each.name} ({each.id})' for each in found[:6])}.")
+
+    def _lines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.say(line)
+
+    def _json(self, document: Any) -> None:
+        self.say(json.dumps(document, indent=1))
+
+
+class _UploadLine:
+    """How much of the upload is sent, on a line that moves."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._shown = -1
+
+    def __call__(self, sent: int, total: int) -> None:
+        percent = 100 * sent // max(total, 1)
+        if percent != self._shown:
+            self._shown = percent
+            self._out.write(f"\rUploading the code: {sent / 2**20:.1f} of {total / 2**20:.1f} MiB, {percent} %")
+            self._out.flush()
+
+    def end(self) -> None:
+        if self._shown >= 0:
+            self._out.write("\n")
+
+
+def _git(options: argparse.Namespace) -> dict[str, str] | None:
+    fields = {"url": options.git, "ref": options.git_ref, "folder": options.git_folder}
+    if path := options.git_token_file:
+        try:
+            fields["token"] = path.read_text().strip()
+        except OSError as error:
+            raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
+    found = {name: value for name, value in fields.items() if value}
+    if found and options.code is not None:
+        raise ClientError("--code and --git exclude each other: the code comes from one place.")
+    return found or None

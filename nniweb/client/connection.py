@@ -1,0 +1,251 @@
+"""Requests to one server: who asks, what is tried again, and what its answers mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.auth import AuthBase
+from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
+
+from nniweb.client.code_upload import FormBody, PreparedLaunch, Progress, prepare, read_config
+from nniweb.client.credentials import find_token, server_address
+from nniweb.client.errors import CannotReach, ClientError, FieldError, MayBeDone, Refused, refused
+from nniweb.client.experiment import Experiment, segment
+from nniweb.doors.clear_text import is_loopback
+
+#: Seconds until a connection must stand, and until an answer must come; a launch unpacks and tries things first.
+CONNECT_TIMEOUT, ANSWER_TIMEOUT, LAUNCH_TIMEOUT = 10.0, 60.0, 300.0
+#: Seconds between two tries: the first pause, and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
+#: Answers of a proxy, or of a server that is about to stop or to start: asking again is all there is to do.
+_AWAY = (502, 503, 504)
+_TOO_OFTEN = 429
+_PAGE = 1000
+
+
+class _Token(AuthBase):
+    """Sets the header itself: given as a header it would have to give way to a name in ~/.netrc."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Token {self._token}"
+        return request
+
+
+class Client:
+    """One server, one token. May be used by one thread at a time; every call blocks.
+
+    ``server``: its address (else NNIWEB_SERVER). ``token``: the secret itself (else that of ``token_file``,
+    NNIWEB_TOKEN, NNIWEB_TOKEN_FILE or ``~/.config/nniweb/token``). ``patience``: seconds for which a request that may
+    be repeated is tried again while the server is away. Raises TokenTrouble; every call raises ClientError.
+    """
+
+    def __init__(self, server: str | None = None, token: str | None = None, *,
+                 token_file: str | os.PathLike[str] | None = None, patience: float = 60.0) -> None:
+        self.server = server_address(server)
+        self.patience = patience
+        self._session = requests.Session()
+        self._session.auth = _Token(token if token is not None else find_token(token_file))
+        if is_loopback(urlsplit(self.server).hostname or ""):
+            self._session.trust_env = False  # a proxy of the network does not lead to this machine
+
+    # --- what there is to do ---------------------------------------------------------------------------------
+
+    def account(self) -> dict[str, Any]:
+        """Whose token this is, and what it may do."""
+        return dict(self.get("account/"))
+
+    def workers_alive(self) -> bool:
+        """Whether any worker was heard of in the last 15 seconds; where none was, nothing starts."""
+        return any(worker["alive"] for worker in self.get("workers/", page_size=_PAGE)["results"])
+
+    def experiments(self, **filters: Any) -> list[Experiment]:
+        """Experiments you may see, newest first. Filters as of REST: ``status="RUNNING"``, ``q="mice"``."""
+        return [Experiment(self, document) for document in self.get_all("experiments/", **filters)]
+
+    def experiment(self, experiment_id: str) -> Experiment:
+        """One by its id. Raises NotFound."""
+        return Experiment(self, self.get(f"experiments/{segment(experiment_id)}/"))
+
+    def launch(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
+               code: str | os.PathLike[str] | None = None, cluster: str | None = None,
+               git: Mapping[str, str] | None = None, progress: Progress | None = None) -> Experiment:
+        """Launch an experiment from its file, or from the content of one as a mapping.
+
+        The code folder (``code``, else what the file names, else the file's own; of a mapping the working directory)
+        is uploaded without what ``.nniignore`` names; ``progress(sent, total)`` is called with bytes meanwhile. With
+        ``git`` (``url``, and ``ref``, ``folder``, ``token``) the server fetches it instead. ``cluster`` takes the place
+        of what the file says. Sent once: MayBeDone says that no answer came. Raises Refused with the fields at fault.
+        """
+        return Experiment(self, self._send_config("experiments/", config, code, cluster, git, progress))
+
+    def check(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
+              code: str | os.PathLike[str] | None = None, cluster: str | None = None,
+              git: Mapping[str, str] | None = None, progress: Progress | None = None) -> dict[str, Any]:
+        """What a launch would do; it launches nothing. Raises Refused with the fields that are wrong."""
+        return dict(self._send_config("experiments/check/", config, code, cluster, git, progress))
+
+    # --- requests --------------------------------------------------------------------------------------------
+
+    def get(self, path: str, *, patience: float | None = None, **query: Any) -> Any:
+        """The document at a path below ``/api/v1/``."""
+        return _document(self.request("GET", path, params=_written(query), patience=patience))
+
+    def get_all(self, path: str, **query: Any) -> list[Any]:
+        """All rows of a list, page by page."""
+        rows: list[Any] = []
+        page = 1
+        while True:
+            answer = self.get(path, page=page, page_size=_PAGE, **query)
+            rows += answer["results"]
+            if answer.get("next") is None:
+                return rows
+            page += 1
+
+    def change(self, method: str, path: str, body: Any = None, *, may_repeat: bool = False) -> Any:
+        """Send a change. It is sent once, unless it is the same to send it twice (``may_repeat``)."""
+        return _document(self.request(method, path, json=body, may_repeat=may_repeat))
+
+    def stream(self, path: str, **query: Any) -> Iterator[bytes]:
+        """A file, in pieces as they come. Raises CannotReach where it breaks off."""
+        response = self.request("GET", path, params=_written(query), stream=True)
+        try:
+            yield from response.iter_content(64 * 1024)
+        except requests.RequestException as error:
+            raise CannotReach(f"{self.server} broke off in the middle of {path}: {error}. Ask again.") from None
+        finally:
+            response.close()
+
+    def request(self, method: str, path: str, *, may_repeat: bool | None = None, patience: float | None = None,
+                timeout: float = ANSWER_TIMEOUT, **more: Any) -> requests.Response:
+        """A good answer. Reading is repeated while the server is away; a change only where it cannot have arrived, or
+        where ``may_repeat``. Raises Refused, CannotReach and MayBeDone.
+        """
+        repeat = method == "GET" if may_repeat is None else may_repeat
+        deadline = time.monotonic() + (self.patience if patience is None else patience)
+        pause = FIRST_PAUSE
+        while True:
+            trouble: ClientError
+            try:
+                response = self._session.request(method, f"{self.server}/api/v1/{path}", allow_redirects=False,
+                                                 timeout=(CONNECT_TIMEOUT, timeout), **more)
+            except requests.RequestException as error:
+                again, trouble = repeat or _never_left(error), self._no_answer(error, repeat)
+                asked = 0.0
+            else:
+                if response.ok and not response.is_redirect:
+                    return response
+                trouble = self._trouble(response, repeat)
+                again = response.status_code == _TOO_OFTEN or (repeat and response.status_code in _AWAY)
+                asked = _retry_after(response)
+                response.close()
+            if "data" in more:  # a body that was read cannot be sent again
+                again = False
+            wait = max(pause, asked)
+            if not again or time.monotonic() + wait > deadline:
+                raise trouble from None
+            time.sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _send_config(self, path: str, config: str | os.PathLike[str] | Mapping[str, Any],
+                     code: str | os.PathLike[str] | None, cluster: str | None, git: Mapping[str, str] | None,
+                     progress: Progress | None) -> Any:
+        text, base = (json.dumps(dict(config)), Path.cwd()) if isinstance(config, Mapping) \
+            else (read_config(config), Path(config).absolute().parent)
+        fields = {"cluster": cluster or "", **{f"git_{name}": value for name, value in (git or {}).items()}}
+        fields = {name: value for name, value in fields.items() if value}
+        prepared = PreparedLaunch(text, []) if git else prepare(text, base, Path(code) if code is not None else None)
+        self.account()  # whether the token is good, before much is sent
+        with _archive(prepared) as archive:
+            body = FormBody({"config": prepared.config, **fields}, archive, progress)
+            response = self.request("POST", path, data=body, headers={"Content-Type": body.content_type},
+                                    timeout=LAUNCH_TIMEOUT)
+        return _document(response)
+
+    # --- what went wrong -------------------------------------------------------------------------------------
+
+    def _no_answer(self, error: requests.RequestException, repeat: bool) -> CannotReach:
+        reason = _innermost(error)
+        if repeat or _never_left(error):
+            return CannotReach(f"{self.server} cannot be reached: {reason}. Is the address right, and does the server "
+                               "run? What runs there goes on.")
+        return MayBeDone(f"{self.server} gave no answer ({reason}). The request may have been carried out all the "
+                         "same: look (nniweb experiments list) before you send it again.")
+
+    def _trouble(self, response: requests.Response, repeat: bool) -> ClientError:
+        status = response.status_code
+        try:
+            document = response.json()
+        except (ValueError, requests.RequestException):
+            document = None
+        kind = CannotReach if repeat or status not in _AWAY else MayBeDone
+        if (error := refused(status, document)) is not None:
+            return kind(str(error)) if status in _AWAY else error
+        if response.is_redirect:
+            goal = response.headers.get("Location", "")[:200]
+            return CannotReach(f"{self.server} answers that what was asked for is at {goal}; give that server's "
+                               "address.")
+        if status in (413, 414):
+            text = " ".join(response.text.split())[:300]  # of a door before the application
+            return Refused(status, [FieldError("", text or f"The request was refused ({status}).")])
+        return kind(f"{self.server} answered with {status} and nothing that NNI Web says. Does the address lead to it, "
+                    "or to a proxy before it?")
+
+
+def _document(response: requests.Response) -> Any:
+    """The body of a good answer; None where there is none. Raises CannotReach where it is something else."""
+    if not response.content:
+        return None
+    try:
+        return response.json()
+    except ValueError:
+        raise CannotReach(f"{response.url} answered with something that is not JSON. Does the address lead to NNI "
+                          "Web, or to a proxy or log-in page before it?") from None
+
+
+@contextmanager
+def _archive(prepared: PreparedLaunch) -> Iterator[Any]:
+    if not prepared.entries:
+        yield None
+        return
+    with tempfile.TemporaryFile(prefix="nniweb-code-") as file:
+        prepared.write(file)
+        yield file
+
+
+def _written(query: Mapping[str, Any]) -> dict[str, Any]:
+    """The query without what is None; lists with commas, truth in small letters, as the server reads them."""
+    shown: dict[type, Callable[[Any], str]] = {bool: lambda value: str(value).lower(), list: ",".join, tuple: ",".join}
+    return {name: shown.get(type(value), str)(value) for name, value in query.items() if value is not None}
+
+
+def _never_left(error: requests.RequestException) -> bool:
+    """Whether no connection came about: then nothing was sent."""
+    reason = error.args[0].reason if error.args and isinstance(error.args[0], MaxRetryError) else None
+    return isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError | ConnectTimeoutError)
+
+
+def _innermost(error: BaseException) -> str:
+    """The cause in few words: libraries wrap it several times."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)[:200] or type(error).__name__
+
+
+def _retry_after(response: requests.Response) -> float:
+    """Seconds that the server asks to wait; 0 where it does not say so."""
+    written = response.headers.get("Retry-After", "")
+    return float(written) if written.isascii() and written.isdigit() and len(written) < 6 else 0.0

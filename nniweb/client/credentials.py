@@ -1,0 +1,87 @@
+"""Which server, and with which token. A token is never an argument of a command: every user of a machine sees those."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from nniweb.client.errors import TokenTrouble
+from nniweb.doors.clear_text import is_loopback
+
+#: Longer than any token: a file that is larger is another one.
+_LONGEST = 4096
+
+
+def server_address(given: str | None) -> str:
+    """The address without a slash at the end: what is given, else NNIWEB_SERVER. Raises TokenTrouble.
+
+    Over http:// only this machine is spoken with, unless NNIWEB_PLAIN_HTTP=1 says that the network may hear the token.
+    """
+    address = (given or os.environ.get("NNIWEB_SERVER", "")).strip().rstrip("/")
+    if not address:
+        raise TokenTrouble("Which server? Give its address, such as https://nni.example.org, or set NNIWEB_SERVER.")
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname if parts.port is None or parts.port else None
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        raise TokenTrouble(f"{address} is no address of a server; one looks like https://nni.example.org.")
+    if parts.username is not None or parts.password is not None:
+        raise TokenTrouble("The server's address may hold neither name nor password; the token is all there is to say.")
+    if parts.scheme == "http" and not is_loopback(host) and os.environ.get("NNIWEB_PLAIN_HTTP") != "1":
+        raise TokenTrouble(f"The token would cross the network to {host} in the clear. Use https://, or set "
+                           "NNIWEB_PLAIN_HTTP=1 in a network that you trust with it.")
+    return address
+
+
+def default_token_file() -> Path:
+    """Where a token is looked for when nothing else is said."""
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    root = Path(named) if os.path.isabs(named) else Path(os.path.expanduser("~")) / ".config"
+    return root / "nniweb" / "token"
+
+
+def find_token(file: str | os.PathLike[str] | None = None) -> str:
+    """The token: of the file that is named, of NNIWEB_TOKEN, of the file in NNIWEB_TOKEN_FILE, of the default file.
+
+    Raises TokenTrouble, with what to do.
+    """
+    if file is None and (held := os.environ.get("NNIWEB_TOKEN", "").strip()):
+        return _checked(held, "NNIWEB_TOKEN")
+    named = file or os.environ.get("NNIWEB_TOKEN_FILE")
+    path = Path(named).expanduser() if named else default_token_file()
+    try:
+        return _checked(_read_private(path), str(path))
+    except FileNotFoundError:
+        raise TokenTrouble(f"There is no token in {path}. Make one on the page of your account, and put it into that "
+                           "file (rights 600), into another one that --token-file or NNIWEB_TOKEN_FILE names, or into "
+                           "NNIWEB_TOKEN.") from None
+    except OSError as error:
+        raise TokenTrouble(f"The token in {path} cannot be read: {error.strerror}.") from None
+
+
+def _read_private(path: Path) -> str:
+    """The text of a file that nobody else may read. Raises OSError and TokenTrouble."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, encoding="utf-8", errors="replace") as file:
+        status = os.fstat(descriptor)  # of what is read, not of what has that name a moment later
+        if not stat.S_ISREG(status.st_mode):
+            raise TokenTrouble(f"{path} is no ordinary file; a token lies in a file of its own.")
+        if status.st_uid not in (os.geteuid(), 0):
+            raise TokenTrouble(f"{path} belongs to another user, who may have put any token there. Make a file of your "
+                               "own.")
+        if status.st_mode & 0o077:
+            raise TokenTrouble(f"Others may read or change {path} (rights {stat.S_IMODE(status.st_mode):o}), so the "
+                               f"token in it may be known. Close it: chmod 600 {path}")
+        return file.read(_LONGEST + 1)
+
+
+def _checked(text: str, where: str) -> str:
+    token = text.strip()
+    if not token or len(token) > _LONGEST or not token.isascii() or not token.isprintable() or " " in token:
+        raise TokenTrouble(f"{where} holds no token: it must be one line, such as nniweb_... from the page of your "
+                           "account.")
+    return token

@@ -1,0 +1,254 @@
+"""An experiment and a trial on a server, as objects. What they show is as old as their last ``refresh``."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from nniweb.client.errors import ClientError, FieldError, NotFound, WaitedTooLong
+from nniweb.client.records import Records, metric_records, value_of
+
+if TYPE_CHECKING:
+    from nniweb.client.connection import Client
+
+#: Statuses in which nothing happens any more, unless somebody resumes it.
+ENDED = ("DONE", "STOPPED", "ERROR")
+#: Seconds between two looks of ``wait``.
+LOOK_EVERY = 1.0
+
+
+class Experiment:
+    """One experiment. ``document``: everything that REST tells of it; lists leave some of it out until ``refresh``."""
+
+    def __init__(self, client: Client, document: Mapping[str, Any]) -> None:
+        self._client = client
+        self.document: dict[str, Any] = dict(document)
+
+    def __repr__(self) -> str:
+        return f"<Experiment {self.id} {self.name!r}: {self.status}>"
+
+    @property
+    def id(self) -> str:
+        return str(self.document["id"])
+
+    @property
+    def name(self) -> str:
+        return str(self.document["name"])
+
+    @property
+    def status(self) -> str:
+        return str(self.document["status"])
+
+    @property
+    def message(self) -> str:
+        """Why it is as it is, where there is something to say."""
+        return str(self.document["message"])
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def url(self) -> str:
+        """The address of its page."""
+        return f"{self._client.server}/experiments/{self.id}/"
+
+    def refresh(self, *, patience: float | None = None) -> Self:
+        """Look at it again. ``patience``: as of the client, for this once."""
+        self.document = dict(self._client.get(self._path, patience=patience))
+        return self
+
+    def wait(self, timeout: float | None = None, *, every: float = LOOK_EVERY,
+             on_change: Callable[[Experiment], None] | None = None) -> Self:
+        """Wait until it has ended, however: ``status`` says how. ``on_change`` is called after each change.
+
+        Raises WaitedTooLong after ``timeout`` seconds; CannotReach where the server is away longer than the client has
+        patience. Neither harms the experiment.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        seen = None
+        while True:
+            self.refresh()
+            mark = (self.document["revision"], self.status)
+            if on_change is not None and mark != seen:
+                on_change(self)
+            seen = mark
+            if self.has_ended:
+                return self
+            if deadline is not None and time.monotonic() >= deadline:
+                raise WaitedTooLong(f"{self.name} ({self.id}) is {self.status} after {timeout:g} s. It goes on.")
+            time.sleep(every)
+
+    # --- results ---------------------------------------------------------------------------------------------
+
+    def trials(self, filter: str | None = None, **filters: Any) -> Records:
+        """Its trials as records, in order. ``filter`` in words: ``"status = FAILED and lr < 0.01"``; others as of REST:
+        ``status="SUCCEEDED"``, ``order="-final_value"``.
+        """
+        rows = self._client.get_all(f"{self._path}trials/", filter=filter, **filters)
+        return Records({**row, "final_value": value_of(row["final_value"])} for row in rows)
+
+    def metrics(self) -> Records:
+        """Every value that counts of every trial: intermediate ones by step, and final ones. One request."""
+        return metric_records(json.loads(b"".join(self.export(intermediate=True))))
+
+    def trial(self, which: str | int) -> Trial:
+        """A trial by its id or its number. Raises NotFound."""
+        if isinstance(which, str):
+            return Trial(self._client, self._client.get(f"trials/{segment(which)}/"))
+        found = [row for row in self._client.get(f"{self._path}trials/", q=which)["results"]
+                 if row["sequence_id"] == which]
+        if not found:
+            raise NotFound(404, [FieldError("", f"{self.name} has no trial {which}.")])
+        return Trial(self._client, found[0])
+
+    def best_trial(self) -> Trial | None:
+        """The trial with the best result so far; None where there is no result."""
+        best = self.refresh().document["progress"]["best_trial_id"]
+        return self.trial(best) if best is not None else None
+
+    def export(self, format: str = "json", *, intermediate: bool = False) -> Iterator[bytes]:
+        """Its trials as a file, ``json`` or ``csv``, in pieces."""
+        return self._client.stream(f"{self._path}export/", format=format, intermediate=intermediate)
+
+    # --- steering --------------------------------------------------------------------------------------------
+
+    def stop(self) -> Self:
+        """End it and its trials. Harmless on an ended one."""
+        return self._act("stop", may_repeat=True)
+
+    def pause(self) -> Self:
+        """Start nothing new; running trials go on to their end."""
+        return self._act("pause")
+
+    def resume(self) -> Self:
+        """Go on after a pause, a stop or an error. Raises Conflict."""
+        return self._act("resume")
+
+    def rerun_failed(self) -> Self:
+        """Run all failed trials again, as new ones. Raises Conflict."""
+        return self._act("rerun-failed")
+
+    def change(self, **changes: Any) -> Self:
+        """Change limits, concurrency, search space, words: ``max_trial_number=200``. Raises Refused."""
+        self.document = dict(self._client.change("PATCH", self._path, changes, may_repeat=True))
+        return self
+
+    def import_results(self, results: list[Mapping[str, Any]]) -> int:
+        """Tell its tuner of results from elsewhere, ``[{"parameter": {...}, "value": 0.5}]``; returns how many."""
+        return int(self._client.change("POST", f"{self._path}actions/import-data/", {"results": results})["imported"])
+
+    def delete(self) -> None:
+        """Remove it with its trials and what they left. Raises Conflict where it has not ended."""
+        self._client.change("DELETE", self._path)
+
+    def _act(self, action: str, *, may_repeat: bool = False) -> Self:
+        self.document = dict(self._client.change("POST", f"{self._path}actions/{action}/", may_repeat=may_repeat))
+        return self
+
+    @property
+    def _path(self) -> str:
+        return f"experiments/{self.id}/"
+
+
+def segment(name: str) -> str:
+    """An id as a part of a path. Raises NotFound for what is none."""
+    if not name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in name):
+        raise NotFound(404, [FieldError("", f"{name!r} is no id.")])
+    return name
+
+
+class Trial:
+    """One trial. ``document``: everything that REST tells of it."""
+
+    def __init__(self, client: Client, document: Mapping[str, Any]) -> None:
+        self._client = client
+        self.document: dict[str, Any] = dict(document)
+
+    def __repr__(self) -> str:
+        return f"<Trial {self.number} ({self.id}): {self.status}>"
+
+    @property
+    def id(self) -> str:
+        return str(self.document["id"])
+
+    @property
+    def number(self) -> int:
+        """Its place in its experiment, from 0."""
+        return int(self.document["sequence_id"])
+
+    @property
+    def status(self) -> str:
+        return str(self.document["status"])
+
+    @property
+    def parameters(self) -> Any:
+        return self.document["parameters"]
+
+    @property
+    def final_value(self) -> Any:
+        """What it reported in the end; None before that."""
+        return value_of(self.document["final_value"])
+
+    @property
+    def final_number(self) -> float | None:
+        """The number in it that the tuner uses."""
+        number: float | None = self.document["final_number"]
+        return number
+
+    def refresh(self) -> Self:
+        self.document = dict(self._client.get(f"trials/{self.id}/"))
+        return self
+
+    def metrics(self) -> Records:
+        """All that it reported, in order, with times and attempts."""
+        return Records({**row, "value": value_of(row["value"])}
+                       for row in self._client.get_all(f"trials/{self.id}/metrics/"))
+
+    def output(self, stream: str = "stdout") -> str:
+        """What its last attempt wrote to ``stdout`` or ``stderr``, as far as it has arrived."""
+        offset, parts = 0, []
+        while True:
+            part = self._client.get(f"trials/{self.id}/output/", stream=stream, offset=offset, limit=1024 * 1024)
+            parts.append(str(part["text"]))
+            if part["next_offset"] <= offset:
+                return "".join(parts)
+            offset = part["next_offset"]
+
+    def stop(self) -> Self:
+        """End it. Harmless on an ended one."""
+        self.document = dict(self._client.change("POST", f"trials/{self.id}/actions/cancel/", may_repeat=True))
+        return self
+
+    # --- kept files ------------------------------------------------------------------------------------------
+
+    def files(self) -> Records:
+        """The files that were kept of it (``keepFiles``): ``id``, ``attempt``, ``name``, ``size`` in bytes."""
+        return Records(self._client.get_all(f"trials/{self.id}/files/"))
+
+    def download(self, name: str, target: str | os.PathLike[str]) -> Path:
+        """Write a kept file of the last attempt that has it to ``target`` (a file, or a folder that is there).
+
+        The file appears whole or not at all. Returns its path. Raises NotFound, and ClientError where it cannot be
+        written.
+        """
+        kept = [file for file in self.files() if file["name"] == name]
+        if not kept:
+            raise NotFound(404, [FieldError("", f"No file {name} was kept of trial {self.number}.")])
+        path = Path(target)
+        path = path / Path(name).name if path.is_dir() else path
+        draft = path.with_name(f".{path.name}.draft")
+        try:
+            with open(draft, "wb") as file:
+                for piece in self._client.stream(f"trials/{self.id}/files/{kept[-1]['id']}/"):
+                    file.write(piece)
+            draft.replace(path)
+        except OSError as error:
+            raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
+        finally:
+            draft.unlink(missing_ok=True)
+        return path

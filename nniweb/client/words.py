@@ -1,0 +1,99 @@
+"""What a terminal shows of experiments, trials and metrics. Takes the documents of REST, wherever they come from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_BAR = 30
+#: Characters of a cell with words of people.
+_LONGEST_CELL = 40
+
+
+def progress_line(document: Mapping[str, Any]) -> str:
+    """Bar, counts by status, best value so far, on one line."""
+    progress, limit = document["progress"], document["max_trial_number"]
+    fraction = progress["fraction"]
+    filled = round(_BAR * fraction) if fraction is not None else 0
+    bar = f"[{'#' * filled}{'.' * (_BAR - filled)}] " if fraction is not None else ""
+    counts = ", ".join(f"{count} {status.lower().replace('_', ' ')}" for status, count in progress["trials"].items()
+                       if count)
+    best = f"  best {progress['best_value']:g}" if progress["best_value"] is not None else ""
+    left = f"  about {readable_seconds(progress['eta'])} left" if progress["eta"] else ""
+    return (f"{bar}{document['status']}  {progress['ended']}{f'/{limit}' if limit else ''} ended"
+            + (f" ({counts})" if counts else "") + best + left)
+
+
+def best_trial_lines(trial: Mapping[str, Any] | None) -> list[str]:
+    """The best trial with its value and parameters; nothing where there is none."""
+    if trial is None:
+        return []
+    parameters = trial["parameters"]
+    return [f"Best trial: {trial['sequence_id']} ({trial['id']}), final value {printable(trial['final_value'] or '')}",
+            *(f"  {name} = {json.dumps(value)}" for name, value in
+              (parameters.items() if isinstance(parameters, dict) else ()))]
+
+
+def experiments_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for each experiment, below a heading."""
+    rows = [("ID", "NAME", "STATUS", "TRIALS", "BEST", "OWNER", "CREATED")]
+    for document in documents:
+        progress, limit = document["progress"], document["max_trial_number"]
+        rows.append((document["id"], document["name"][:_LONGEST_CELL], document["status"],
+                     f"{progress['ended']}{f'/{limit}' if limit else ''}", _number(progress["best_value"]),
+                     document["owner"] or "", document["created_at"][:16].replace("T", " ")))
+    return table(rows)
+
+
+def trials_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for each trial, below a heading."""
+    rows = [("NO", "ID", "STATUS", "RESULT", "DURATION", "PARAMETERS", "WHY")]
+    for document in documents:
+        duration = document["duration"]
+        rows.append((str(document["sequence_id"]), document["id"], document["status"],
+                     _number(document["final_number"]), "" if duration is None else readable_seconds(duration),
+                     _parameters(document["parameters"]), document["message"][:2 * _LONGEST_CELL]))
+    return table(rows)
+
+
+def metrics_table(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for each value, below a heading; see ``records.metric_records``."""
+    return table([("TRIAL", "ID", "STEP", "VALUE"),
+                  *((str(record["sequence_id"]), record["trial"], "final" if record["step"] is None
+                     else str(record["step"]), json.dumps(record["value"])) for record in records)])
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as they must be."""
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+
+
+def readable_seconds(seconds: float) -> str:
+    """``95`` as ``1 min 35 s``; two units are enough."""
+    left, parts = int(seconds), []
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, length)
+        if number:
+            parts.append(f"{number} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def printable(text: str) -> str:
+    """The text with what would move a terminal's cursor, or is no character, as an escape."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+                   for char in text)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None or not math.isfinite(value) else f"{value:g}"
+
+
+def _parameters(parameters: Any) -> str:
+    if not isinstance(parameters, dict):
+        return ""
+    return ", ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+                     for name, value in parameters.items())[:2 * _LONGEST_CELL]

@@ -1,0 +1,117 @@
+"""What is sent of an experiment's file and its code."""
+
+import email.parser
+import email.policy
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nniweb.client import ClientError
+from nniweb.client.code_upload import FormBody, prepare
+from nniweb.experiments.uploaded_code import unpack
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / "src").mkdir(parents=True)
+    for name in ("train.py", "src/model.py", "space.json", "data.bin"):
+        (folder / name).write_text(name)
+    (folder / ".nniignore").write_text("*.bin\n")
+    return folder
+
+
+def names(text: str, base: Path, code: Path | None = None) -> tuple[str, list[str]]:
+    """The text that is sent, and the files of the archive, which the server's own reader takes."""
+    prepared = prepare(text, base, code)
+    packed = io.BytesIO()
+    prepared.write(packed)
+    packed.seek(0)
+    with tarfile.open(fileobj=packed) as archive:
+        held = sorted(member.name for member in archive if member.isreg())
+    packed.seek(0)
+    target = base.parent / "unpacked"
+    target.mkdir()
+    unpack(packed, target)
+    return prepared.config, held
+
+
+def test_the_files_own_folder_is_sent_less_what_nniignore_names_and_the_text_stays(folder: Path) -> None:
+    text = "# mine\ntrialCommand: python3 train.py   # so\nsearchSpaceFile: ./space.json\ntrialCodeDirectory: .\n"
+    sent, held = names(text.replace("./space", "space"), folder)
+    assert sent == text.replace("./space", "space")
+    assert held == [".nniignore", "space.json", "src/model.py", "train.py"]
+
+
+def test_a_folder_elsewhere_becomes_the_top_and_the_search_space_comes_along(folder: Path) -> None:
+    text = "trialCodeDirectory: src  # the code\nsearchSpaceFile: 'space.json'\ntrialConcurrency: 1\n"
+    sent, held = names(text, folder)
+    assert sent == 'trialCodeDirectory: "."  # the code\nsearchSpaceFile: \'space.json\'\ntrialConcurrency: 1\n'
+    assert held == ["model.py", "space.json"]
+
+
+def test_absolute_paths_of_this_machine_are_turned_into_those_of_the_archive(folder: Path) -> None:
+    text = f"searchSpaceFile: {folder}/space.json\ntrialCodeDirectory: {folder}/src\n"
+    sent, held = names(text, folder / "src")
+    assert sent == 'searchSpaceFile: "space.json"\ntrialCodeDirectory: "."\n'
+    assert held == ["model.py", "space.json"]
+
+
+def test_the_old_form_is_understood_too(folder: Path) -> None:
+    sent, held = names("searchSpacePath: space.json\ntrial:\n  codeDir: ./src\n  command: python3 model.py\n", folder)
+    assert sent == 'searchSpacePath: space.json\ntrial:\n  codeDir: "."\n  command: python3 model.py\n'
+    assert held == ["model.py", "space.json"]
+
+
+def test_a_search_space_that_nniignore_names_is_sent_all_the_same(folder: Path) -> None:
+    (folder / ".nniignore").write_text("*.json\n*.bin\n")
+    sent, held = names("searchSpaceFile: space.json\n", folder)
+    assert sent == "searchSpaceFile: space.json\n"
+    assert "space.json" in held
+
+
+def test_another_file_of_that_name_in_the_code_stays_what_it_is(folder: Path) -> None:
+    (folder / "src" / "space.json").write_text("another one")
+    sent, held = names("searchSpaceFile: space.json\ntrialCodeDirectory: src\n", folder)
+    assert sent == 'searchSpaceFile: "of-search-space-space.json"\ntrialCodeDirectory: "."\n'
+    assert held == ["model.py", "of-search-space-space.json", "space.json"]
+    assert (folder.parent / "unpacked" / "space.json").read_text() == "another one"
+
+
+def test_links_arrive_as_the_files_they_lead_to(folder: Path) -> None:
+    (folder / "src" / "also.py").symlink_to("model.py")
+    (folder / "linked").symlink_to("src")
+    _, held = names("trialCommand: x\n", folder)
+    assert {"linked/model.py", "linked/also.py", "src/also.py"} <= set(held)
+    assert (folder.parent / "unpacked" / "linked" / "also.py").read_text() == "src/model.py"
+
+
+def test_a_text_that_is_no_yaml_is_sent_alone_for_the_server_to_judge(folder: Path) -> None:
+    assert prepare("trial: [", folder).entries == []
+    assert prepare("trial: [", folder).config == "trial: ["
+
+
+def test_a_code_folder_that_is_not_there_is_said_before_anything_is_sent(folder: Path) -> None:
+    with pytest.raises(ClientError, match="does not exist"):
+        prepare("trialCodeDirectory: nowhere\n", folder)
+
+
+def test_the_form_says_its_size_and_how_much_of_it_was_read() -> None:
+    seen: list[tuple[int, int]] = []
+    content = bytes(range(256)) * 4000
+    body = FormBody({"config": "trialCommand: é\n", "cluster": "x"}, io.BytesIO(content),
+                    lambda sent, total: seen.append((sent, total)))
+    pieces = []
+    while piece := body.read(16384):
+        pieces.append(piece)
+    sent = b"".join(pieces)
+    assert len(sent) == len(body)
+    assert seen[-1] == (len(sent), len(sent))
+    assert max(map(len, pieces)) <= 16384
+    message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(
+        f"Content-Type: {body.content_type}\r\n\r\n".encode() + sent)
+    parts = {part.get_param("name", header="content-disposition"): part.get_payload(decode=True)
+             for part in message.iter_parts()}
+    assert parts == {"config": "trialCommand: é\n".encode(), "cluster": b"x", "code": content}

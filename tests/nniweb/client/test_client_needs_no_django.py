@@ -1,0 +1,47 @@
+"""The client and its commands work where neither Django nor the settings can be loaded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+REFUSE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("django", "rest_framework", "pydantic", "optuna", "pandas", "channels"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def python(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", REFUSE + text], cwd=ROOT, text=True, capture_output=True, timeout=60,
+                          check=False)
+
+
+def test_the_client_imports_nothing_of_the_server() -> None:
+    done = python("import nniweb.client, nniweb.client.commands\n"
+                  "print(sorted(name for name in sys.modules if name.startswith('nniweb')))")
+    assert done.returncode == 0, done.stderr
+    loaded = eval(done.stdout)
+    assert "nniweb.settings" not in loaded
+    assert not [name for name in loaded if name.startswith(("nniweb.api", "nniweb.experiments", "nniweb.worker"))]
+
+
+def test_the_program_speaks_with_another_server_without_them() -> None:
+    done = python("from nniweb.command_line import main\n"
+                  "main(['nniweb', 'experiments', 'list', '--server', 'ftp://nowhere'])")
+    assert done.returncode == 1
+    assert done.stderr.strip() == "ftp://nowhere is no address of a server; one looks like https://nni.example.org."
+
+
+def test_without_pandas_records_are_dictionaries_and_a_table_says_what_is_missing() -> None:
+    done = python("from nniweb.client import Records\n"
+                  "records = Records([{'x': 1}])\n"
+                  "print(records, records._repr_html_())\n"
+                  "records.dataframe()")
+    assert done.stdout == "[{'x': 1}] None\n"
+    assert "ClientError: pandas is not installed here: pip install pandas" in done.stderr

@@ -1,0 +1,143 @@
+"""What the client tries again, and what becomes of answers that are none: against a scripted server on loopback."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nniweb.client import CannotReach, Client, Conflict, MayBeDone, NotFound, Refused
+from nniweb.client import connection as connection_module
+from tests.fakes.http_double import Answer, HttpDouble, Request
+
+EXPERIMENT = {"id": "abc123abc123", "name": "mice", "status": "RUNNING", "message": "", "revision": 3, "notes": []}
+
+
+class Server(HttpDouble):
+    """Answers each request with the next of ``answers``, then with the experiment. None: hangs up without a word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[Answer | None] = []
+
+    def answer(self, request: Request) -> Answer:
+        if request.path.endswith("/account/"):
+            return Answer(200, {"username": "ada"})
+        found = self.answers.pop(0) if self.answers else Answer(200, EXPERIMENT)
+        if found is None:
+            raise ConnectionAbortedError  # the connection is closed without an answer
+        return found
+
+    def asked(self, method: str) -> int:
+        return sum(request.method == method for request in self.requests)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    double = Server()
+    double.start()
+    yield double
+    double.close()
+
+
+@pytest.fixture
+def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Client:
+    monkeypatch.setattr(connection_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(connection_module, "LONGEST_PAUSE", 0.01)
+    return Client(server.address, "nniweb_secret")
+
+
+AWAY = Answer(503, {"errors": [{"field": "", "message": "The database cannot be reached."}]})
+
+
+def test_the_token_is_sent_whatever_netrc_says(server: Server, client: Client, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password sesame\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    client._session.trust_env = True
+    client.experiment("abc123abc123")
+    assert {value for request in server.requests for name, value in request.headers.items()
+            if name.lower() == "authorization"} == {"Token nniweb_secret"}
+
+
+def test_reading_is_tried_again_while_the_server_is_away(server: Server, client: Client) -> None:
+    server.answers = [AWAY, None, Answer(502, "<html>bad gateway"), Answer(200, EXPERIMENT)]
+    assert client.experiment("abc123abc123").name == "mice"
+    assert server.asked("GET") == 4
+
+
+def test_the_pause_that_the_server_asks_for_bounds_the_tries(server: Server, client: Client) -> None:
+    server.answers = [Answer(429, {"errors": [{"field": "", "message": "Too many requests."}]},
+                             headers={"Retry-After": "3600"})]
+    with pytest.raises(Refused, match="Too many requests"):
+        client.experiment("abc123abc123")
+    assert server.asked("GET") == 1
+
+
+def test_a_change_whose_answer_was_lost_is_not_sent_again_and_that_is_said(server: Server, client: Client) -> None:
+    experiment = client.experiment("abc123abc123")
+    server.answers = [None]
+    with pytest.raises(MayBeDone, match="may have been carried out all the same"):
+        experiment.resume()
+    server.answers = [AWAY]
+    with pytest.raises(MayBeDone, match="database"):
+        experiment.resume()
+    assert server.asked("POST") == 2
+
+
+def test_stopping_twice_is_harmless_so_it_is_tried_again(server: Server, client: Client) -> None:
+    experiment = client.experiment("abc123abc123")
+    server.answers = [None, Answer(200, {**EXPERIMENT, "status": "STOPPING"})]
+    assert experiment.stop().status == "STOPPING"
+    assert server.asked("POST") == 2
+
+
+def test_a_launch_is_sent_once(server: Server, client: Client, tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text("trialCommand: x\n")
+    server.answers = [None]
+    with pytest.raises(MayBeDone):
+        client.launch(tmp_path / "config.yml")
+    assert server.asked("POST") == 1
+
+
+def test_a_server_that_is_not_there_is_named_and_nothing_was_done() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        client = Client(f"http://127.0.0.1:{nobody.getsockname()[1]}", "nniweb_secret", patience=0)
+        with pytest.raises(CannotReach, match="cannot be reached: Connection refused") as caught:
+            client.change("POST", "experiments/x/actions/resume/")
+    assert not isinstance(caught.value, MayBeDone)
+
+
+def test_refusals_carry_sentence_field_and_line(server: Server, client: Client) -> None:
+    server.answers = [Answer(400, {"errors": [{"field": "trialConcurrency", "message": "must be at least 1.", "line": 3,
+                                               "column": 5}, {"field": "tuner", "message": "is missing."}]})]
+    with pytest.raises(Refused) as caught:
+        client.experiment("abc123abc123")
+    assert [(error.field, error.message, error.line) for error in caught.value.errors] == [
+        ("trialConcurrency", "must be at least 1.", 3), ("tuner", "is missing.", None)]
+    assert str(caught.value) == "line 3, column 5: trialConcurrency: must be at least 1.\ntuner: is missing."
+
+
+@pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (409, Conflict)])
+def test_what_is_not_there_and_what_cannot_be_now_are_errors_of_their_own(server: Server, client: Client, status: int,
+                                                                         kind: type[Refused]) -> None:
+    server.answers = [Answer(status, {"errors": [{"field": "", "message": "No."}]})]
+    with pytest.raises(kind, match="No."):
+        client.experiment("abc123abc123")
+
+
+@pytest.mark.parametrize("answer", [Answer(200, "<html>Log in", "text/html"), Answer(404, "<html>Not found"),
+                                    Answer(302, "", headers={"Location": "https://elsewhere.example/"})])
+def test_an_answer_of_something_else_is_said_to_be_so_and_no_token_follows_a_redirect(
+        server: Server, client: Client, answer: Answer) -> None:
+    server.answers = [answer]
+    with pytest.raises(CannotReach, match=r"Does the address lead|give that server's address"):
+        client.experiment("abc123abc123")
+    assert server.asked("GET") == 1
+
+
+def test_an_id_that_is_none_is_not_asked_for(server: Server, client: Client) -> None:
+    with pytest.raises(NotFound):
+        client.experiment("../users")
+    assert server.requests == []
