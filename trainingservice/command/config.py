@@ -36,13 +36,13 @@ class CommandClusterSettings(ClusterSettings):
         default=r"\d[\w.\[\]-]*", description="Regular expression; its first match in what submitCommand prints (its "
                                               "first group, where it has one) is the job's id.")
     waiting_states: tuple[str, ...] = Field(
-        default=("Q", "H", "W", "T", "PEND", "PSUSP", "WAIT", "qw", "hqw", "1", "5"),
+        default=("Q", "H", "W", "T", "PEND", "PSUSP", "WAIT", "PROV", "qw", "hqw", "1", "5"),
         description="Words by which the scheduler says that a job waits.")
     running_states: tuple[str, ...] = Field(
-        default=("R", "E", "B", "S", "RUN", "SSUSP", "USUSP", "r", "t", "Rr", "2", "6", "7"),
+        default=("R", "E", "B", "S", "RUN", "SSUSP", "USUSP", "U", "r", "t", "Rr", "dr", "2", "6", "7"),
         description="Words by which it says that a job runs.")
     ended_states: tuple[str, ...] = Field(
-        default=("C", "F", "X", "DONE", "EXIT", "ZOMBI", "Eqw", "dr", "3", "4"),
+        default=("C", "F", "X", "DONE", "EXIT", "ZOMBI", "Eqw", "3", "4"),
         description="Words by which it says that a job has ended, or will never run.")
     working_folder: str = Field(
         description="Folder for everything of ours on a file system that all machines share, as jobs see it. It must "

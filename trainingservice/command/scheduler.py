@@ -83,9 +83,11 @@ class Scheduler:
         if state in self._settings.ended_states:
             return Observation(TrialJobStatus.FAILED, message=f"The scheduler says that the job has ended ({state})."
                                                               + (f" {reason}" if reason else ""))
-        known = "" if state in self._settings.waiting_states else \
-            f"The scheduler says {state!r}, which is in none of waitingStates, runningStates and endedStates."
-        return Observation(TrialJobStatus.WAITING, message=" ".join(filter(None, (known, reason[:300]))))
+        if state in self._settings.waiting_states:
+            return Observation(TrialJobStatus.WAITING, message=reason[:300])
+        return Observation(TrialJobStatus.UNKNOWN, message=(
+            f"The scheduler says {state!r}, which is in none of waitingStates, runningStates and endedStates. "
+            f"{reason[:300]}").strip())
 
     def cancel(self, job_id: str) -> None:
         """Raises TemporaryError where it refuses."""

@@ -43,9 +43,31 @@ PROGRAMS = {
     "SGE": {"qsub": {"-terse": "1204"}, "qstat": {"-r": QSTAT_SGE, "": NOT_OF_R.sub("", QSTAT_SGE)},
             "qdel": {"1204": ""}},
     "HTCondor": {"condor_submit": {"-terse -": "1204.0 - 1204.0"}, "condor_rm": {"1204": ""},
-                 "condor_q": {"-af ClusterId JobStatus": "1204 2 undefined\n1205 1 undefined",
+                 "condor_q": {"-af ClusterId JobStatus ifThenElse(isUndefined(HoldReason)": "1204 2 \n1205 1 ",
                               f'-constraint NNIWebName == "{NAME}"': "1204", "-constraint": ""}},
 }
+
+
+@pytest.fixture
+def put_programs(tmp_path, monkeypatch):
+    """Puts a program on the PATH that has its say and ends with a status."""
+    def put(name, said, status):
+        path = tmp_path / "programs" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\ncat >&2 <<'END-OF-ANSWER'\n{said}\nEND-OF-ANSWER\nexit {status}\n" if status else
+                        f"#!/bin/sh\ncat <<'END-OF-ANSWER'\n{said}\nEND-OF-ANSWER\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}/programs:{os.environ['PATH']}")
+    return put
+
+
+def scheduler_of(name):
+    """The scheduler as the page has it."""
+    [chapter] = [text for text in PAGE.read_text().split("\n## ") if text.startswith(name)]
+    section = yaml.safe_load(chapter.split("```yaml\n")[1].split("```")[0])["trainingService"]
+    fields = {field.alias for field in CommandClusterSettings.model_fields.values()}
+    return Scheduler(CommandClusterSettings(**{name: value for name, value in section.items() if name in fields}),
+                     ThisMachine())
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -61,11 +83,7 @@ def example(request, tmp_path, monkeypatch):
                         f'[ ! -e "{tmp_path}/away" ] || exit 1\ncase "$*" in\n{cases}*) exit 2;;\nesac\n')
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/programs:{os.environ['PATH']}")
-    [chapter] = [text for text in PAGE.read_text().split("\n## ") if text.startswith(request.param)]
-    section = yaml.safe_load(chapter.split("```yaml\n")[1].split("```")[0])["trainingService"]
-    fields = {field.alias for field in CommandClusterSettings.model_fields.values()}
-    settings = CommandClusterSettings(**{name: value for name, value in section.items() if name in fields})
-    return Scheduler(settings, ThisMachine()), calls
+    return scheduler_of(request.param), calls
 
 
 def test_the_commands_of_the_page_are_understood(example, tmp_path):
@@ -87,3 +105,29 @@ def test_the_commands_of_the_page_are_understood(example, tmp_path):
     scheduler.cancel("1204")
     (tmp_path / "away").touch()
     assert not scheduler.listed(["1204"]).is_whole, "a scheduler that fails vouches for nothing"
+
+
+def test_an_lsf_without_jobs_is_no_lsf_that_is_away(put_programs):
+    put_programs("bjobs", "No unfinished job found", 255)
+    scheduler = scheduler_of("LSF")
+    assert scheduler.listed(["1204"]).is_whole
+    assert scheduler.find(NAME) == []
+    put_programs("bjobs", "Failed in LSF library call: Slave LIM configuration is not ready yet", 255)
+    assert not scheduler.listed(["1204"]).is_whole
+
+
+@pytest.mark.parametrize(("letters", "status"), [
+    *((letters, TrialJobStatus.WAITING) for letters in ("qw", "hqw", "hRwq", "Rq")),
+    *((letters, TrialJobStatus.RUNNING) for letters in ("r", "hr", "t", "Rr", "Rt", "s", "tS", "T", "RtT", "dr")),
+    *((letters, TrialJobStatus.FAILED) for letters in ("Eqw", "Ehqw", "EhRqw"))])
+def test_the_letters_of_sge_are_understood(put_programs, letters, status):
+    row = f"   1204 0.55500 t012345678 ada          {letters:5} 11/21/2026 10:00:00 all.q@node1  4"
+    put_programs("qstat", f"job-ID  prior   name\n{'-' * 80}\n{row}", 0)
+    assert scheduler_of("SGE").listed(["1204"]).seen["1204"].status is status
+
+
+def test_a_held_job_of_htcondor_says_why_and_others_say_nothing(put_programs):
+    put_programs("condor_q", "1204 5 Error from slot1@node: out of disk\n1205 1 ", 0)
+    seen = scheduler_of("HTCondor").listed(["1204", "1205"]).seen
+    assert {job: (one.status, one.message) for job, one in seen.items()} == {
+        "1204": (TrialJobStatus.WAITING, "Error from slot1@node: out of disk"), "1205": (TrialJobStatus.WAITING, "")}

@@ -166,7 +166,7 @@ def test_states_are_read_by_the_words_of_each_scheduler(talk):
     assert {job_id: (seen.status, seen.message) for job_id, seen in listed.seen.items()} == {
         "1": ("WAITING", ""), "2": ("RUNNING", None),
         "3": ("FAILED", "The scheduler says that the job has ended (F)."),
-        "4": ("WAITING", "The scheduler says 'strange', which is in none of waitingStates, runningStates and "
+        "4": ("UNKNOWN", "The scheduler says 'strange', which is in none of waitingStates, runningStates and "
                          "endedStates."), "5": ("WAITING", "waits for GPUs")}
 
 
