@@ -48,6 +48,10 @@ Value = TypeVar("Value")
 class RunningServer:
     """One installation and its server. ``start`` after ``stop`` or ``kill`` is the same installation coming back."""
 
+    #: Where its programs are started, and what every command begins with.
+    working_directory = ROOT
+    program: tuple[str, ...] = (sys.executable, str(ROOT / "manage.py"))
+
     def __init__(self, data_folder: Path, env: Mapping[str, str] | None = None) -> None:
         """``env`` is added to (and wins over) what the server gets; NNIWEB_* of this process are not handed on."""
         hear_ctrl_c()
@@ -94,7 +98,7 @@ class RunningServer:
         assert not self.is_alive, "it runs already"
         with open(self.log_file, "ab") as log:
             # a session of its own: Ctrl-C in the test's terminal is the test's business
-            self._process = subprocess.Popen([*self.command(program), *options], cwd=ROOT,
+            self._process = subprocess.Popen([*self.command(program), *options], cwd=self.working_directory,
                                              env={**self.environment, **(env or {})}, stdin=subprocess.DEVNULL,
                                              stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         if wait:
@@ -174,7 +178,7 @@ class RunningServer:
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run ``manage.py`` with these arguments in the same installation."""
-        done = subprocess.run([sys.executable, str(ROOT / "manage.py"), *arguments], cwd=ROOT, env=self.environment,
+        done = subprocess.run([*self.program, *arguments], cwd=self.working_directory, env=self.environment,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_PATIENCE,
                               check=False)
         assert not check or done.returncode == 0, \

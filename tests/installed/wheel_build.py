@@ -8,8 +8,12 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
+from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What belongs to a release, of a checkout.
@@ -44,43 +48,45 @@ def build_output(checkout: Path, target: Path) -> subprocess.CompletedProcess[st
                           text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, check=False)
 
 
-def make_environment(folder: Path, *, wheel: Path, without: str = "") -> Path:
-    """A virtual environment in ``folder/venv`` with the wheel and the packages that it asks for, all by name.
+def make_environment(folder: Path, wheel: Path, needs: Sequence[str] | None = None) -> Path:
+    """A virtual environment in ``folder/venv`` with the wheel, and with nothing but what it needs; returns its path.
 
-    They are those of the environment the tests run in, linked, so that nothing is fetched. ``without``: a package that
-    is left out, and what only that one needs.
+    The packages are those of the environment the tests run in, linked, so that nothing is fetched. ``needs``: the
+    names of other packages than those that the wheel asks for.
     """
-    venv.create(folder / "venv", with_pip=False)
-    [packages] = (folder / "venv" / "lib").glob("python*/site-packages")
-    for name in needed_packages(without):
+    environment = folder / "venv"
+    venv.create(environment, with_pip=False)
+    [packages] = (environment / "lib").glob("python*/site-packages")
+    for name in with_what_they_need(asked_for(wheel) if needs is None else needs):
         _link(name, packages)
-    subprocess.run([sys.executable, "-m", "pip", "--python", str(folder / "venv" / "bin" / "python"), "install", "-q",
-                    "--no-index", "--no-deps" if without else "--no-compile", str(wheel)], check=True, timeout=600,
-                   env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
-    return folder / "venv"
+    install = ["--python", str(environment / "bin" / "python"), "install", "-q", "--no-index", "--no-compile"]
+    subprocess.run([sys.executable, "-m", "pip", *install, *(["--no-deps"] if needs else []), str(wheel)], check=True,
+                   timeout=600, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    return environment
 
 
-def needed_packages(without: str = "") -> set[str]:
-    """The names of requirements.txt, and what those need, here and now."""
-    from packaging.requirements import Requirement
+def asked_for(wheel: Path) -> list[str]:
+    """What the wheel's metadata ask for, extras left out."""
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        lines = archive.read(name).decode().splitlines()
+    return [line.removeprefix("Requires-Dist: ") for line in lines
+            if line.startswith("Requires-Dist: ") and "extra ==" not in line]
 
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
-    left = [line.partition("#")[0].strip() for line in lines if line and not line.startswith(("#", "-"))]
-    found: set[str] = set()
+
+def with_what_they_need(lines: Sequence[str]) -> set[str]:
+    """The packages' names and, again and again, those of what they need, here and now."""
+    left = [Requirement(line) for line in lines]
+    found: set[tuple[str, str]] = set()
     while left:
-        wanted = Requirement(left.pop())
+        wanted = left.pop()
         name = re.sub(r"[-_.]+", "-", wanted.name).lower()
-        if name == without or name in found:
-            continue
-        if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in wanted.extras or ("",)):
-            found.add(name)
-            extras = wanted.extras
-            for line in distribution(name).requires or ():
-                inner = Requirement(line)
-                if inner.marker is None or any(inner.marker.evaluate({"extra": extra}) for extra in extras or ("",)):
-                    inner.marker = None
-                    left.append(str(inner))
-    return found
+        for extra in (*wanted.extras, ""):
+            if (name, extra) not in found:
+                found.add((name, extra))
+                inner = [Requirement(line) for line in distribution(name).requires or ()]
+                left += [each for each in inner if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return {name for name, _ in found}
 
 
 def _link(name: str, packages: Path) -> None:
