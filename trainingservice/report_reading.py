@@ -23,6 +23,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeGuard
 
 from trialkeeper import contract
@@ -105,6 +106,10 @@ class ReadReport:
         return [entry for _, entry in self.lines if entry is not None]
 
     @property
+    def tells_of_an_end(self) -> bool:
+        return any(entry["type"] == contract.ENDED for entry in self.entries)
+
+    @property
     def replica(self) -> int:
         return self.keeper["replica"]
 
@@ -153,6 +158,9 @@ def read_report(body: bytes | Mapping[str, Any], content_encoding: str = "", *,
     lines: list[tuple[int, contract.Entry | None]] = []
     rejected: list[contract.Rejected] = []
     for raw in raw_entries:
+        if (usual := _usual_metric(raw)) is not None:
+            lines.append((usual["n"], usual))
+            continue
         n = raw.get("n") if isinstance(raw, Mapping) else None
         if not _is_int(n) or not 1 <= n <= _INT64:
             raise _unreadable("an entry has no number n of 1 or more")
@@ -172,6 +180,26 @@ def read_entry(raw: Mapping[str, Any]) -> contract.Entry:
     if reader is None:
         raise WrongEntry("type", f"must be one of {', '.join(contract.ENTRY_TYPES)}")
     return {"n": raw["n"], "at": _number(raw, "at"), "type": kind, **reader(raw)}
+
+
+_METRIC_FIELDS = itemgetter("n", "at", "type", "kind", "parameter_id", "sequence", "value")
+
+
+def _usual_metric(raw: Any) -> contract.Entry | None:
+    """A metric as nearly all are, in a tenth of the time; None for all else, which is then looked at field by field."""
+    if type(raw) is not dict or len(raw) != 7:
+        return None
+    try:
+        n, at, kind_of_entry, kind, parameter_id, sequence, value = _METRIC_FIELDS(raw)
+    except KeyError:
+        return None
+    if (type(n) is int and 1 <= n <= _INT64 and type(at) is float and -1e300 <= at <= 1e300
+            and kind_of_entry == contract.METRIC and kind in contract.METRIC_KINDS
+            and type(parameter_id) is int and -_INT64 <= parameter_id <= _INT64
+            and type(sequence) is int and -_INT32 <= sequence <= _INT32
+            and type(value) is str and len(value) < contract.MAX_METRIC_BYTES and value.isascii()):
+        return raw
+    return None
 
 
 # --- the entry types -----------------------------------------------------------------------

@@ -6,6 +6,7 @@ Loopback is no network. Elsewhere there must be TLS in front, which the settings
 
 import ipaddress
 import socket
+from functools import lru_cache
 from typing import Any
 
 from nniweb.doors.proxies import Address, Application, Receive, Scope, Send
@@ -62,8 +63,13 @@ def not_in_the_clear(application: Application, *, allowed: bool) -> Application:
 def _came_from_outside(scope: Scope) -> bool:
     """Whether the connection ends at an address of this machine that is not loopback."""
     server: Any = scope.get("server")
+    return _can_be_reached(str(server[0]) if server else "")
+
+
+@lru_cache(64)  # a machine has few addresses, and each request comes to one of them
+def _can_be_reached(host: str) -> bool:
     try:
-        address: Address = ipaddress.ip_address(str(server[0]).partition("%")[0] if server else "")
+        address: Address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False  # a socket file, or the name that a test's client uses
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

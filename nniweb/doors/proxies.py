@@ -6,6 +6,7 @@ keepers and websockets alike; the X-Forwarded headers are gone, so nobody can be
 
 import ipaddress
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -70,6 +71,7 @@ def is_trusted(text: str, trusted: Sequence[Network]) -> bool:
     return address is not None and any(address in network for network in trusted)
 
 
+@lru_cache(4096)  # asked of each request, and nearly all come from the same few
 def _address(text: str) -> Address | None:
     try:
         address = ipaddress.ip_address(text)

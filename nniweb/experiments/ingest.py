@@ -6,10 +6,10 @@ Used by the keeper endpoints and by whatever else brings journals home. Thread-s
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -18,18 +18,20 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
-from nniweb.experiments import doorbell, outside_stops, room_to_write
+from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.exact_text import to_bytes
 from nniweb.experiments.idle_connections import drop_connection
 from nniweb.experiments.metric_number import number_in
-from nniweb.experiments.models import Attempt, Experiment, Metric, TrialOutput, TrialParameters
+from nniweb.experiments.models import Attempt, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.readings import store_readings
 from nniweb.experiments.report_room import KeptEntries, within_limit
+from nniweb.experiments.report_rows import Overtaken, ReportRows, corrected, time_adapter
+from nniweb.experiments.reported_ends import end_as_reported
+from nniweb.experiments.reporting_attempts import ReportingAttempt, reporting_attempts
 from nniweb.experiments.retries import SUSPENDED, has_newer_attempt
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.transitions import attempt_started, end_attempt, move_trial
-from nniweb.experiments.verdict import stop_sentence, verdict, with_cause
+from nniweb.experiments.transitions import attempt_started, move_trial
+from nniweb.experiments.verdict import stop_sentence
 from nniweb.outage_logs import first_line, takes_nothing
 from trainingservice.report_reading import ReadReport, RefusedReport
 from trainingservice.trial_job import parameter_text
@@ -66,18 +68,6 @@ class Answer:
     retry_after: int | None = None
 
 
-@dataclass
-class _Batch:
-    """Rows gathered from the reports of one transaction."""
-
-    metrics: list[tuple[Any, ...]] = field(default_factory=list)
-    output: list[tuple[Any, ...]] = field(default_factory=list)
-    readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)
-    #: Experiments of which a trial ended, and those with new intermediate results (primary keys).
-    ended: set[int] = field(default_factory=set)
-    with_results: set[int] = field(default_factory=set)
-
-
 def store(deliveries: Sequence[Delivery]) -> list[Answer]:
     """Store all deliveries, answers in their order. When this returns the acknowledged entries are durable.
 
@@ -96,10 +86,16 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
             if connection.vendor == "postgresql":
                 drop_connection()
             return [_busy("The server's database cannot take reports at the moment.") for _ in deliveries]
+        return _store_halves(deliveries) if len(deliveries) > 1 else [_store_without_poison(deliveries[0])]
+    except Overtaken:
         if len(deliveries) > 1:
-            middle = len(deliveries) // 2
-            return store(deliveries[:middle]) + store(deliveries[middle:])
-        return [_store_without_poison(deliveries[0])]
+            return _store_halves(deliveries)
+        return [_busy("The same report is being stored already.")]
+
+
+def _store_halves(deliveries: Sequence[Delivery]) -> list[Answer]:
+    middle = len(deliveries) // 2
+    return store(deliveries[:middle]) + store(deliveries[middle:])
 
 
 def _store_without_poison(delivery: Delivery) -> Answer:
@@ -124,6 +120,8 @@ def _store_without_poison(delivery: Delivery) -> Answer:
             return _store([_with_lines(delivery, ((n, None),), (*delivery.report.rejected, refused))])[0]
     except DatabaseError:
         return _refused_by_database(delivery)
+    except Overtaken:
+        return _busy("The same report is being stored already.")
 
 
 def _refused_by_database(delivery: Delivery) -> Answer:
@@ -139,12 +137,10 @@ def _with_lines(delivery: Delivery, lines: Any, rejected: tuple[contract.Rejecte
 
 
 def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
-    names = {delivery.job_name for delivery in deliveries}
-    attempts = {attempt.job_name: attempt for attempt in
-                Attempt.objects.filter(job_name__in=names).select_related("trial").defer("platform_state")}
-    phases = _later_parameters([attempt.trial_id for attempt in attempts.values()])
+    attempts = reporting_attempts({delivery.job_name for delivery in deliveries})
+    phases = _later_parameters([attempt.trial_pk for attempt in attempts.values() if attempt.has_later_parameters])
     revisions = _revisions_of(deliveries, attempts)
-    batch = _Batch()
+    rows = ReportRows()
     answers = []
     for delivery in deliveries:
         attempt = attempts.get(delivery.job_name)
@@ -153,24 +149,16 @@ def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
             continue
         try:
             authenticate(attempt, delivery.token_hash, delivery.received_at)
-            answers.append(_take(delivery, attempt, batch, revisions, phases))
+            answers.append(_take(delivery, attempt, rows, revisions, phases))
         except RefusedReport as error:
             answers.append(Answer(error.status, error.document(settings.INSTALLATION_ID)))
-    _write(batch)
-    _call_workers(batch)
+    rows.write()
+    for pk in rows.calling:
+        doorbell.ring_on_commit(pk)
     return answers
 
 
-def _call_workers(batch: _Batch) -> None:
-    """Ring for the worker where something follows: an end frees a slot, an assessor waits for results."""
-    heard = batch.with_results - batch.ended
-    if heard:
-        heard = set(Experiment.objects.hearing_results().filter(pk__in=heard).values_list("pk", flat=True))
-    for pk in batch.ended | heard:
-        doorbell.ring_on_commit(pk)
-
-
-def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Attempt]) -> dict[int, int]:
+def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, ReportingAttempt]) -> dict[int, int]:
     """The next revision of each experiment that these reports will change.
 
     Taken before any other row and in one order: two processes that store reports, or one and a worker, then never
@@ -181,192 +169,105 @@ def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Attempt
         attempt, lines = attempts.get(delivery.job_name), delivery.report.lines
         if attempt is None or delivery.report.replica:
             continue
-        if (lines and lines[-1][0] > attempt.accepted) or attempt.trial.status == TrialJobStatus.UNKNOWN:
+        if (lines and lines[-1][0] > attempt.accepted) or attempt.status == TrialJobStatus.UNKNOWN:
             with suppress(RefusedReport):
                 authenticate(attempt, delivery.token_hash, delivery.received_at)
-                changed.add(attempt.trial.experiment_id)
+                changed.add(attempt.experiment_pk)
     return {pk: next_revision(pk, needs_round=False) for pk in sorted(changed)}
 
 
-def authenticate(attempt: Attempt, token_hash: str | None, now: datetime) -> None:
+def authenticate(attempt: Attempt | ReportingAttempt, token_hash: str | None, now: datetime) -> None:
     """Raises RefusedReport (401) unless the token opens this attempt; ``token_hash`` None is trusted."""
     expired = attempt.end_received_at is not None and now - attempt.end_received_at > TOKEN_GRACE
     if token_hash is not None and (token_hash not in attempt.token_hashes or expired):
         raise RefusedReport(401, contract.ERROR_TOKEN, "This token does not open this trial job.")
 
 
-def _take(delivery: Delivery, attempt: Attempt, batch: _Batch, revisions: dict[int, int],
-          phases: dict[int, list[contract.Order]]) -> Answer:
+def _take(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, revisions: dict[int, int],
+          phases: Mapping[int, list[contract.Order]]) -> Answer:
     report, now = delivery.report, delivery.received_at
     if report.replica:
         return _reply(attempt, report, phases, accepted=0)
     if attempt.journal_id and report.journal_id != attempt.journal_id:
         raise RefusedReport(409, contract.ERROR_CLAIMED, "Another keeper has claimed this attempt.")
     if not attempt.journal_id and attempt.number > 1 and Attempt.objects.filter(
-            trial_id=attempt.trial_id, journal_id=report.journal_id, end_reason=SUSPENDED).exists():
+            trial_id=attempt.trial_pk, journal_id=report.journal_id, end_reason=SUSPENDED).exists():
         raise RefusedReport(409, contract.ERROR_CLAIMED, "The attempt of this keeper has ended.")
     new = report.after(attempt.accepted)
     kept = within_limit(new.entries, attempt, settings.TRIAL_BYTES)
     _tell_of_limit(kept, attempt)
-
-    owns = attempt.journal_id or (report.journal_id if new.accepted else "")
-    awaited = _awaited_index(kept.entries, attempt.awaited_index)
-    if not _update_attempt(attempt, new.accepted, owns, awaited, kept.stored_bytes, report, now):
-        return _busy("The same report is being stored already.")
-    attempt.stored_bytes = kept.stored_bytes
-    attempt.accepted, attempt.journal_id, attempt.awaited_index = new.accepted, owns, awaited
+    rows.heard(attempt, accepted=new.accepted, now=time_adapter()(now), stored_bytes=kept.stored_bytes,
+               journal_id=attempt.journal_id or (report.journal_id if new.accepted else ""),
+               parameter_index=report.keeper["parameter_index"],
+               awaited=_awaited_index(kept.entries, attempt.awaited_index))
     if report.resources:
-        batch.readings.append((attempt.pk, now, report.resources))
+        rows.reading(attempt.pk, now, report.resources)
 
-    is_back = attempt.trial.status == TrialJobStatus.UNKNOWN and attempt.started_at is not None \
-        and attempt.stage != Attempt.Stage.ENDED
+    is_back = attempt.status == TrialJobStatus.UNKNOWN and attempt.has_started and attempt.stage != Attempt.Stage.ENDED
     if new.entries or is_back:
-        experiment_pk = attempt.trial.experiment_id
-        if experiment_pk not in revisions:
-            revisions[experiment_pk] = next_revision(experiment_pk, needs_round=False)
+        revision = revisions.get(attempt.experiment_pk)
+        if revision is None:
+            revision = revisions[attempt.experiment_pk] = next_revision(attempt.experiment_pk, needs_round=False)
         if is_back:
-            move_trial(attempt.trial_id, TrialJobStatus.RUNNING, now, revision=revisions[experiment_pk], message="")
-            attempt.trial.status = TrialJobStatus.RUNNING
-        _gather(kept.entries, attempt, delivery, batch, revisions[experiment_pk])
+            move_trial(attempt.trial_pk, TrialJobStatus.RUNNING, now, revision=revision, message="")
+            attempt.status = TrialJobStatus.RUNNING
+        _gather(kept.entries, attempt, delivery, rows, revision)
     return _reply(attempt, report, phases, accepted=new.accepted, left_out=kept.rejected)
 
 
-def _tell_of_limit(kept: KeptEntries, attempt: Attempt) -> None:
+def _tell_of_limit(kept: KeptEntries, attempt: ReportingAttempt) -> None:
     """Once for each attempt: what is left out leaves ``stored_bytes`` over the limit."""
     if kept.rejected and attempt.stored_bytes <= settings.TRIAL_BYTES:
+        trial = attempt.row().trial
         logger.warning("job %s has sent more than %d MB of metrics and output; what comes now is not kept, its first "
                        "final result excepted (NNIWEB_TRIAL_MB)", attempt.job_name, settings.TRIAL_BYTES // 1_000_000,
-                       extra={"experiment": attempt.trial.experiment.public_id, "trial": attempt.trial.public_id})
+                       extra={"experiment": trial.experiment.public_id, "trial": trial.public_id})
 
 
-def _update_attempt(attempt: Attempt, accepted: int, journal_id: str, awaited: int, stored_bytes: int,
-                    report: ReadReport, now: datetime) -> bool:
-    """Write how far the journal is, unless another process did since the row was read; False then.
-
-    By hand: this is the one statement every report needs, and the ORM takes five times as long to
-    put it together as the database to carry it out.
-    """
-    columns = ("accepted = %s, journal_id = %s, heard_at = %s, unseen_since = NULL, parameter_index = %s,"
-               " awaited_index = %s, stored_bytes = %s")
-    values = [accepted, journal_id, _time_adapter()(now), report.keeper["parameter_index"], awaited, stored_bytes]
-    if report.resources:
-        columns += ", resources = %s"
-        values.append(connection.ops.adapt_json_value(report.resources, None))
-    with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE experiments_attempt SET {columns} WHERE id = %s AND accepted = %s AND journal_id = %s",
-                       [*values, attempt.pk, attempt.accepted, attempt.journal_id])
-        return bool(cursor.rowcount)
-
-
-def _gather(entries: Sequence[contract.Entry], attempt: Attempt, delivery: Delivery, batch: _Batch,
+def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delivery: Delivery, rows: ReportRows,
             revision: int) -> None:
     now = delivery.received_at
-    adapted = _time_adapter()
+    adapted = time_adapter()
     received_at = adapted(now)
     # the trial machine's clock may be wrong: entries are moved by the difference seen on this report
     offset = now.timestamp() - delivery.report.sent_at if delivery.report.sent_at is not None else 0.0
-    metrics: list[tuple[contract.Entry, float | None]] = []
+    intermediate: list[float | None] = []
+    final: tuple[str, float | None] | None = None
+    has_metrics, end = False, None
     for entry in entries:
         kind = entry["type"]
         if kind == contract.METRIC:
-            number = number_in(entry["value"])
-            metrics.append((entry, number))
-            batch.metrics.append((
-                attempt.pk, entry["n"], entry["kind"], _id_text(entry["parameter_id"]), entry["sequence"],
-                to_bytes(entry["value"]), number, adapted(_corrected(entry["at"], offset, now)), received_at,
-                revision))
+            value, metric = entry["value"], entry["kind"]
+            number = number_in(value)
+            has_metrics = True
+            if metric == contract.PERIODICAL:
+                intermediate.append(number)
+            elif metric == contract.FINAL and final is None:
+                final = value, number
+            rows.metrics.append((
+                attempt.pk, entry["n"], metric, _id_text(entry["parameter_id"]), entry["sequence"], to_bytes(value),
+                number, adapted(corrected(entry["at"], offset, now)), received_at, revision))
         elif kind == contract.OUTPUT:
-            batch.output.append((attempt.pk, entry["stream"], entry["offset"], entry["data"].encode("latin-1"),
-                                 entry["skipped"], revision))
+            rows.output.append((attempt.pk, entry["stream"], entry["offset"], entry["data"].encode("latin-1"),
+                                entry["skipped"], revision))
         elif kind == contract.STARTED:
             # the name by which the platform knows the machine is better than the one it has for itself
             Attempt.objects.filter(pk=attempt.pk).update(
                 machine_name=Coalesce(NullIf(F("machine_name"), Value("")), Value(entry["host"])),
                 working_directory=entry["working_directory"])
+            attempt.has_started = True
             if attempt.stage != Attempt.Stage.ENDED:
-                attempt_started(attempt, _corrected(entry["at"], offset, now), revision=revision)
-    if metrics and not has_newer_attempt(attempt):
-        _show_on_trial(attempt, metrics, revision)
-    if any(entry["kind"] == contract.PERIODICAL for entry, _ in metrics):
-        batch.with_results.add(attempt.trial.experiment_id)
-    for entry in entries:  # after the metrics: whoever sees the end sees the final value
-        if entry["type"] == contract.ENDED:
-            batch.ended.add(attempt.trial.experiment_id)
-            _end(attempt, entry, _corrected(entry["at"], offset, now), batch, revision)
-
-
-def _show_on_trial(attempt: Attempt, metrics: Sequence[tuple[contract.Entry, float | None]], revision: int) -> None:
-    """Keep the trial's row ready for tables: latest intermediate result, their count, the first final value."""
-    trial = attempt.trial
-    intermediate = [number for entry, number in metrics if entry["kind"] == contract.PERIODICAL]
-    final = next(((entry["value"], number) for entry, number in metrics if entry["kind"] == contract.FINAL), None)
-    assignments, values = ["revision = %s"], [revision]
-    if intermediate:
-        assignments += ["intermediate_count = intermediate_count + %s", "latest_number = COALESCE(%s, latest_number)"]
-        values += [len(intermediate), next((n for n in reversed(intermediate) if n is not None), None)]  # type: ignore[list-item]
-    if final is not None:
-        # CASE looks at the row as it was, so the first final value stays, number and text together
-        assignments += ["final_number = CASE WHEN final_value IS NULL THEN %s ELSE final_number END",
-                        "final_value = COALESCE(final_value, %s)"]
-        values += [final[1], to_bytes(final[0])]  # type: ignore[list-item]
-    with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE experiments_trial SET {', '.join(assignments)} WHERE id = %s", [*values, trial.pk])
-
-
-def _end(attempt: Attempt, entry: contract.Entry, at: datetime, batch: _Batch, revision: int) -> None:
-    # read now that the revision holds off whoever writes it
-    observed = Attempt.objects.filter(pk=attempt.pk).values_list("observed_end", flat=True).get() or {}
-    status, message = verdict(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
-                              attempt.trial.target, attempt.trial.message,
-                              "" if entry["exit_code"] == 0 else _last_words(attempt, batch))
-    if attempt.trial.target == TrialTarget.RUN and outside_stops.must_be_held(attempt, entry["reason"]):
-        if not observed:
-            outside_stops.hold(attempt, entry, status, message, at)
-            return
-        status, message = TrialJobStatus(observed["status"]), observed["message"] or message
-    message = with_cause(status, message, attempt.trial.target, str(observed.get("cause") or ""))
-    if end_attempt(attempt, status, at, revision=revision, message=message, reason=entry["reason"],
-                   exit_code=entry["exit_code"], duration=entry["duration"]):
-        attempt.stage, attempt.ended_at = Attempt.Stage.ENDED, at
-
-
-def _last_words(attempt: Attempt, batch: _Batch) -> str:
-    """The last line the trial wrote to stderr, as far as it has arrived."""
-    pieces = [row[3] for row in batch.output if row[0] == attempt.pk and row[1] == "stderr"][-1:]
-    if not pieces:
-        pieces = list(TrialOutput.objects.filter(attempt=attempt, stream="stderr").order_by("-offset")
-                      .values_list("data", flat=True)[:1])
-    lines = bytes(pieces[0]).decode("utf-8", "replace").split("\n") if pieces else []
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
-
-
-def _corrected(at: float, offset: float, now: datetime) -> datetime:
-    """The entry's time by the server's clock, never in the future."""
-    try:
-        return min(datetime.fromtimestamp(at + offset, UTC), now)
-    except (OverflowError, ValueError, OSError):
-        return now
-
-
-def _write(batch: _Batch) -> None:
-    with connection.cursor() as cursor:
-        if batch.metrics:
-            cursor.executemany(
-                f"INSERT INTO {Metric._meta.db_table} (attempt_id, n, kind, parameter_id, sequence, value, number,"
-                " recorded_at, received_at, revision) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-                " ON CONFLICT DO NOTHING", batch.metrics)
-        if batch.output:
-            cursor.executemany(
-                f'INSERT INTO {TrialOutput._meta.db_table} (attempt_id, stream, "offset", data, skipped, revision)'
-                " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING", batch.output)
-    store_readings(batch.readings)
-
-
-def _time_adapter() -> Callable[[datetime], Any]:
-    """Makes a time (UTC) what this database's driver wants; on SQLite what Django writes, in a tenth of the time."""
-    if connection.vendor == "sqlite":
-        return lambda at: at.replace(tzinfo=None).isoformat(" ")
-    return connection.ops.adapt_datetimefield_value
+                attempt_started(attempt.row(), corrected(entry["at"], offset, now), revision=revision)
+        else:
+            end = entry
+    if has_metrics and not has_newer_attempt(attempt):
+        rows.show_on_trial(attempt.trial_pk, revision, intermediate, final)
+        attempt.has_final = attempt.has_final or final is not None
+    if end is not None or (intermediate and attempt.hears_results):
+        rows.calling.add(attempt.experiment_pk)
+    if end is not None:  # after the metrics: whoever sees the end sees the final value
+        rows.write_trials()
+        end_as_reported(attempt, end, corrected(end["at"], offset, now), rows, revision)
 
 
 def _id_text(parameter_id: Any) -> str:
@@ -376,6 +277,8 @@ def _id_text(parameter_id: Any) -> str:
 
 def _later_parameters(trial_pks: Sequence[int]) -> dict[int, list[contract.Order]]:
     """Parameters of index 1 and above (multi-phase trials), as orders, by trial."""
+    if not trial_pks:
+        return {}
     orders: dict[int, list[contract.Order]] = defaultdict(list)
     for row in TrialParameters.objects.filter(trial_id__in=trial_pks, index__gt=0).order_by("trial_id", "index"):
         text = parameter_text(row.value, row.parameter_id, index=row.index)
@@ -391,17 +294,15 @@ def _awaited_index(entries: Sequence[contract.Entry], before: int) -> int:
     return right[-1] if right else before
 
 
-def _reply(attempt: Attempt, report: ReadReport, phases: dict[int, list[contract.Order]], accepted: int,
+def _reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, list[contract.Order]], accepted: int,
            left_out: Sequence[contract.Rejected] = ()) -> Answer:
     orders: list[contract.Order] = []
-    trial, holds = attempt.trial, report.keeper["parameter_index"]
-    if any(entry["type"] == contract.ENDED for entry in report.entries):
-        pass  # there is nothing left to stop
-    elif trial.target != TrialTarget.RUN:
-        orders.append({"order": contract.ORDER_STOP, "reason": stop_sentence(trial.target, trial.message)})
-    elif attempt.stage == Attempt.Stage.ENDED:
-        orders.append({"order": contract.ORDER_STOP, "reason": "the trial has ended, or is tried again elsewhere"})
-    later = phases.get(attempt.trial_id, ())
+    holds = report.keeper["parameter_index"]
+    if (attempt.target != TrialTarget.RUN or attempt.stage == Attempt.Stage.ENDED) and not report.tells_of_an_end:
+        orders.append({"order": contract.ORDER_STOP, "reason": (
+            stop_sentence(attempt.target, attempt.message) if attempt.target != TrialTarget.RUN
+            else "the trial has ended, or is tried again elsewhere")})
+    later = phases.get(attempt.trial_pk, ())
     orders += [order for order in later if order["index"] > holds]
     due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)
     return Answer(200, {"installation": settings.INSTALLATION_ID, "accepted": accepted,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nniweb.experiments.models import Attempt
+from nniweb.experiments.reporting_attempts import ReportingAttempt
 from trialkeeper import contract
 
 
@@ -17,19 +17,22 @@ class KeptEntries:
     stored_bytes: int
 
 
-def within_limit(entries: Sequence[contract.Entry], attempt: Attempt, limit: int) -> KeptEntries:
+def within_limit(entries: Sequence[contract.Entry], attempt: ReportingAttempt, limit: int) -> KeptEntries:
     """The entries for which there is room; ``limit`` in bytes, 0: for all.
 
     Beginning and end have room always, and so has the first final result: without it a trial has none.
     """
+    everything = attempt.stored_bytes + sum(map(_size, entries))
+    if not limit or everything <= limit:
+        return KeptEntries(list(entries), [], everything)
     kept: list[contract.Entry] = []
     rejected: list[contract.Rejected] = []
     stored = attempt.stored_bytes
-    has_final = attempt.trial.final_value is not None
+    has_final = attempt.has_final
     for entry in entries:
         size = _size(entry)
         is_first_final = entry["type"] == contract.METRIC and entry["kind"] == contract.FINAL and not has_final
-        if size and limit and stored + size > limit and not is_first_final:
+        if size and stored + size > limit and not is_first_final:
             stored = max(stored, limit + 1)
             rejected.append({"n": entry["n"], "field": "",
                              "message": f"of one trial at most {limit // 1_000_000} MB of metrics and output are kept"})

@@ -1,7 +1,8 @@
 """One thread that commits whatever reports have gathered, then answers all of them.
 
 A durable commit costs a disk flush whether it holds one report or a hundred. While one is under
-way the next reports gather, so the more there are the larger the groups: no timer, no delay.
+way the next reports gather, so the more there are the larger the groups: no timer, no delay. For
+the same reason a loop hands reports over when it has read all that had come, not one by one.
 """
 
 import asyncio
@@ -54,6 +55,8 @@ class GroupCommit:
     def __init__(self, installation: str) -> None:
         self._installation = installation
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        #: What each loop has read and not handed over yet; a loop touches its own alone.
+        self._read_on: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
         #: Monotonic time at which the first report of the group under way arrived.
@@ -71,9 +74,16 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         waiting = _Waiting(job_name, token_hash, body, content_encoding, ingest.received_now(), loop,
                            loop.create_future())
-        self._queue.put(waiting)
-        self._start()
+        if loop not in self._read_on:
+            self._read_on[loop] = []
+            loop.call_soon(self._hand_over, loop)
+        self._read_on[loop].append(waiting)
         return await waiting.future
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        for waiting in self._read_on.pop(loop):
+            self._queue.put(waiting)
+        self._start()
 
     def _start(self) -> None:
         with self._guard:

@@ -62,6 +62,8 @@ class Supervisor:
         self._free_since: dict[int, float] = {}
         #: Experiment -> its cluster (primary keys); an experiment stays where it is.
         self._cluster_of: dict[int, int] = {}
+        #: Experiments that led to a look since the last one that was due: a second would find nothing else.
+        self._looked_for: set[int] = set()
         #: Whether this worker's row is there; written again by ``run`` where it is not.
         self._registered = False
 
@@ -74,7 +76,7 @@ class Supervisor:
         self._renewal.start()
         self._notifications.start()
         try:
-            with doorbell.listening() as listener:
+            with doorbell.listening(rounds_only=True) as listener:
                 while not self._stopping.is_set():
                     try:
                         if not self._registered:
@@ -98,16 +100,19 @@ class Supervisor:
     def _wait(self, listener: doorbell.Listener) -> None:
         """Until the next look is due, or a bell rings of an experiment that no runner here hears.
 
-        Each report of each trial rings: looking at the clusters each time took a fifth of a busy server's time.
+        Each report of each trial rings: looking at the clusters each time took a fifth of a busy server's time. Of a
+        cluster that another worker drives, or nobody may, the first ring counts until the next look is due.
         """
         deadline = time.monotonic() + LOOK_SECONDS
         while not self._stopping.is_set() and (left := deadline - time.monotonic()) > 0:
-            rung = listener.wait(left)
+            rung = listener.wait(left) - self._looked_for
             try:
                 if not self._all_driven(rung):
+                    self._looked_for |= rung
                     return
             except DatabaseError:  # the look says what is wrong
                 return
+        self._looked_for.clear()
 
     def _all_driven(self, rung: set[int]) -> bool:
         """Whether the clusters of these experiments are all driven by this worker already."""

@@ -74,8 +74,10 @@ class RunningServer:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the server and of the commands of ``manage``."""
+        # compiled modules are kept, as for people: compiling all of them again is half of what a start takes
+        left_out = ("DJANGO_SETTINGS_MODULE", "PYTHONDONTWRITEBYTECODE")
         own = {name: value for name, value in os.environ.items()
-               if not name.startswith(("NNIWEB_", "NNI_")) and name != "DJANGO_SETTINGS_MODULE"}
+               if not name.startswith(("NNIWEB_", "NNI_")) and name not in left_out}
         return {**own, "NNIWEB_DATA": str(self.data_folder), "NNIWEB_PORT": str(self.port), "NNIWEB_DEMO": "0",
                 "NNIWEB_CODE_ROOTS": "/",
                 "NNIWEB_EXTRA_PLATFORMS": SCRIPTED_PLATFORMS, "PYTHONUNBUFFERED": "1", **self._env}

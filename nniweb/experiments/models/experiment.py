@@ -3,7 +3,6 @@
 
 from django.contrib.auth.models import Group
 from django.db import models
-from django.db.models import Q
 
 from nniweb.experiments.public_id import new_public_id
 from nniweb.experiments.sealing import SealedField
@@ -43,10 +42,6 @@ class ExperimentQuerySet(models.QuerySet["Experiment"]):
     def unfinished(self) -> "ExperimentQuerySet":
         """Those a worker has something to do for."""
         return self.filter(status__in=UNFINISHED_EXPERIMENTS)
-
-    def hearing_results(self) -> "ExperimentQuerySet":
-        """Those whose assessor, or tuner of their own, is told intermediate results."""
-        return self.filter(Q(assessor__isnull=False) | Q(tuner__class_name__isnull=False))
 
 
 #: Statuses in which trials may run or start.

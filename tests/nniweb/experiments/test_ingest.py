@@ -356,3 +356,20 @@ def test_a_group_of_reports_costs_few_queries_per_report(make_attempt, django_as
     with django_assert_max_num_queries(10 + 3 * len(attempts)):
         ingest.store(deliveries)
     assert Metric.objects.count() == 2000
+
+
+def test_a_report_that_another_process_stored_meanwhile_changes_nothing_and_its_neighbours_are_stored(
+        make_attempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    overtaken, neighbour = make_attempt(), make_attempt()
+    read = ingest.reporting_attempts
+
+    def read_before_the_other_process_commits(names: Any) -> Any:
+        found = read(names)
+        Attempt.objects.filter(pk=overtaken.pk).update(accepted=7, journal_id="j1")
+        return found
+
+    monkeypatch.setattr(ingest, "reporting_attempts", read_before_the_other_process_commits)
+    answers = ingest.store([ingest.Delivery(attempt.job_name, None, report(metric(1)), timezone.now())
+                            for attempt in (overtaken, neighbour)])
+    assert [(answer.status, answer.retry_after) for answer in answers] == [(503, 1), (200, None)]
+    assert list(Metric.objects.values_list("attempt", "n")) == [(neighbour.pk, 1)]

@@ -78,6 +78,21 @@ def test_clusters_are_not_looked_at_each_time_a_trial_of_theirs_reports(
     assert all(pause >= LOOK_SECONDS for pause in between), "only the safety net looked"
 
 
+def test_clusters_are_not_looked_at_each_time_a_trial_of_a_cluster_that_nobody_may_drive_reports(
+        supervisor: Supervisor, make_experiment, monkeypatch) -> None:
+    experiment = make_experiment(cluster=Cluster.objects.create(name="one", platform="docile", enabled=False))
+    looks = []
+    look = supervisor.look
+    monkeypatch.setattr(supervisor, "look", lambda: (looks.append(time.monotonic()), look()))
+    until(lambda: looks)
+    before, begin = len(looks), time.monotonic()
+    for _ in range(100):
+        doorbell.ring(experiment.pk)
+        time.sleep(0.01)
+    seconds = time.monotonic() - begin
+    assert len(looks) - before <= 2 + 2 * seconds / LOOK_SECONDS, "one for the first ring, one that was due, and again"
+
+
 def test_code_that_nobody_needs_any_more_goes_after_a_day(db, settings, tmp_path, make_experiment) -> None:
     now = timezone.now()
     (tmp_path / "code").mkdir()

@@ -1,0 +1,115 @@
+"""The rows that a group of reports becomes: gathered while reports are taken, written with a statement for each kind.
+
+One statement for all reports, put together by hand: one for each report was most of what a report cost.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection
+
+from nniweb.experiments.exact_text import to_bytes
+from nniweb.experiments.readings import store_readings
+from nniweb.experiments.reporting_attempts import ReportingAttempt
+
+_HEARD = ("UPDATE experiments_attempt SET accepted = %s, journal_id = %s, heard_at = %s, unseen_since = NULL,"
+          " parameter_index = %s, awaited_index = %s, stored_bytes = %s"
+          " WHERE id = %s AND accepted = %s AND journal_id = %s")
+_RESOURCES = "UPDATE experiments_attempt SET resources = %s WHERE id = %s"
+_REVISION = "UPDATE experiments_trial SET revision = %s WHERE id = %s"
+_PROGRESS = ("UPDATE experiments_trial SET revision = %s, intermediate_count = intermediate_count + %s,"
+             " latest_number = COALESCE(%s, latest_number) WHERE id = %s")
+# CASE looks at the row as it was, so the first final value stays, number and text together
+_FINAL = ("UPDATE experiments_trial SET revision = %s,"
+          " final_number = CASE WHEN final_value IS NULL THEN %s ELSE final_number END,"
+          " final_value = COALESCE(final_value, %s) WHERE id = %s")
+_METRIC = ("INSERT INTO experiments_metric (attempt_id, n, kind, parameter_id, sequence, value, number, recorded_at,"
+           " received_at, revision) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING")
+_OUTPUT = ('INSERT INTO experiments_trialoutput (attempt_id, stream, "offset", data, skipped, revision)'
+           " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING")
+
+
+class Overtaken(Exception):
+    """Another process has stored a report of the same attempt since this group's attempts were read."""
+
+
+@dataclass
+class ReportRows:
+    """Used within one transaction. Rows of one kind are written in the order in which they came."""
+
+    metrics: list[tuple[Any, ...]] = field(default_factory=list)
+    output: list[tuple[Any, ...]] = field(default_factory=list)
+    #: Experiments whose worker has something to do now: an end frees a slot, an assessor waits for results.
+    calling: set[int] = field(default_factory=set)
+    _heard: list[tuple[Any, ...]] = field(default_factory=list)
+    _resources: list[tuple[Any, ...]] = field(default_factory=list)
+    _readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)
+    _revisions: list[tuple[int, int]] = field(default_factory=list)
+    _progress: list[tuple[Any, ...]] = field(default_factory=list)
+    _finals: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def heard(self, attempt: ReportingAttempt, *, accepted: int, journal_id: str, parameter_index: int, awaited: int,
+              stored_bytes: int, now: Any) -> None:
+        """How far the attempt's journal is; ``now`` as ``time_adapter`` makes it."""
+        self._heard.append((accepted, journal_id, now, parameter_index, awaited, stored_bytes,
+                            attempt.pk, attempt.accepted, attempt.journal_id))
+        attempt.accepted, attempt.journal_id = accepted, journal_id
+        attempt.awaited_index, attempt.stored_bytes = awaited, stored_bytes
+
+    def reading(self, attempt_pk: int, at: datetime, data: dict[str, Any]) -> None:
+        self._resources.append((connection.ops.adapt_json_value(data, None), attempt_pk))
+        self._readings.append((attempt_pk, at, data))
+
+    def show_on_trial(self, trial_pk: int, revision: int, intermediate: Sequence[float | None],
+                      final: tuple[str, float | None] | None) -> None:
+        """Keep the trial's row ready for tables: latest intermediate result, their count, the first final value."""
+        if intermediate:
+            latest = next((number for number in reversed(intermediate) if number is not None), None)
+            self._progress.append((revision, len(intermediate), latest, trial_pk))
+        elif final is None:
+            self._revisions.append((revision, trial_pk))
+        if final is not None:
+            self._finals.append((revision, final[1], to_bytes(final[0]), trial_pk))
+
+    def write_trials(self) -> None:
+        """Write what trials show now, before an end that looks at it."""
+        for statement, rows in ((_REVISION, self._revisions), (_PROGRESS, self._progress), (_FINAL, self._finals)):
+            _write(statement, rows)
+            rows.clear()
+
+    def write(self) -> None:
+        """Write everything. Raises Overtaken."""
+        if _write(_HEARD, self._heard) != len(self._heard):
+            raise Overtaken
+        self.write_trials()
+        _write(_METRIC, self.metrics)
+        _write(_OUTPUT, self.output)
+        _write(_RESOURCES, self._resources)
+        store_readings(self._readings)
+
+
+def _write(statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+    """How many rows were changed."""
+    if not rows:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.executemany(statement, rows)
+        return int(cursor.rowcount)
+
+
+def time_adapter() -> Callable[[datetime], Any]:
+    """Makes a time (UTC) what this database's driver wants; on SQLite what Django writes, in a tenth of the time."""
+    if connection.vendor == "sqlite":
+        return lambda at: at.isoformat(" ")[:-6]  # less its +00:00
+    return connection.ops.adapt_datetimefield_value
+
+
+def corrected(at: float, offset: float, now: datetime) -> datetime:
+    """The entry's time by the server's clock, never in the future. Seconds since the epoch; ``now`` in UTC."""
+    try:
+        found = datetime.fromtimestamp(at + offset, UTC)
+    except (OverflowError, ValueError, OSError):
+        return now
+    return found if found < now else now

@@ -1,0 +1,44 @@
+"""The end of a trial as its keeper tells it."""
+
+from datetime import datetime
+from typing import Any
+
+from nniweb.experiments import outside_stops
+from nniweb.experiments.models import Attempt, TrialOutput
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.report_rows import ReportRows
+from nniweb.experiments.reporting_attempts import ReportingAttempt
+from nniweb.experiments.transitions import end_attempt
+from nniweb.experiments.verdict import verdict, with_cause
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
+
+
+def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: datetime, rows: ReportRows,
+                    revision: int) -> None:
+    """Judge an ``ended`` entry, and end the attempt unless the platform is to speak first."""
+    row = attempt.row()
+    # read now that the revision holds off whoever writes it
+    observed: dict[str, Any] = Attempt.objects.filter(pk=attempt.pk).values_list("observed_end", flat=True).get() or {}
+    status, message = verdict(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
+                              attempt.target, attempt.message,
+                              "" if entry["exit_code"] == 0 else _last_words(attempt.pk, rows))
+    if attempt.target == TrialTarget.RUN and outside_stops.must_be_held(row, entry["reason"]):
+        if not observed:
+            outside_stops.hold(row, entry, status, message, at)
+            return
+        status, message = TrialJobStatus(observed["status"]), observed["message"] or message
+    message = with_cause(status, message, attempt.target, str(observed.get("cause") or ""))
+    if end_attempt(row, status, at, revision=revision, message=message, reason=entry["reason"],
+                   exit_code=entry["exit_code"], duration=entry["duration"]):
+        attempt.stage = Attempt.Stage.ENDED
+
+
+def _last_words(attempt_pk: int, rows: ReportRows) -> str:
+    """The last line the trial wrote to stderr, as far as it has arrived."""
+    pieces = [row[3] for row in rows.output if row[0] == attempt_pk and row[1] == "stderr"][-1:]
+    if not pieces:
+        pieces = list(TrialOutput.objects.filter(attempt=attempt_pk, stream="stderr").order_by("-offset")
+                      .values_list("data", flat=True)[:1])
+    lines = bytes(pieces[0]).decode("utf-8", "replace").split("\n") if pieces else []
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

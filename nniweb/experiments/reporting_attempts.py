@@ -1,0 +1,78 @@
+"""What storing reports needs to know of the attempts they are about: one small question for a whole group of reports.
+
+Asked by hand: the ORM takes longer to put the question together and to make objects of the answer than the database
+takes to store the reports.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection
+
+from nniweb.experiments.models import Attempt
+
+
+@dataclass(slots=True)
+class ReportingAttempt:
+    """An attempt and its trial as they were when the group was begun, brought up to date by what the group stores."""
+
+    pk: int
+    job_name: str
+    number: int
+    stage: str
+    token_hashes: list[str]
+    #: "" until a journal owns it.
+    journal_id: str
+    accepted: int
+    stored_bytes: int
+    awaited_index: int
+    has_started: bool
+    end_received_at: datetime | None
+    trial_pk: int
+    experiment_pk: int
+    #: Of the trial: its status and target, and why it is wanted so.
+    status: str
+    target: str
+    message: str
+    has_final: bool
+    #: Whether there are parameters of index 1 and above (multi-phase).
+    has_later_parameters: bool
+    #: Whether the experiment's assessor, or a tuner of its own, is told intermediate results.
+    hears_results: bool
+
+    def row(self) -> Attempt:
+        """The model's object with what is known here; its other columns are read when somebody asks for them."""
+        known = {"id": self.pk, "trial_id": self.trial_pk, "number": self.number, "job_name": self.job_name,
+                 "stage": self.stage}  # in the order of the model's fields, which Django counts on
+        return Attempt.from_db(connection.alias, known, tuple(known.values()))
+
+
+_COLUMNS = """SELECT a.id, a.job_name, a.number, a.stage, a.token_hashes, a.journal_id, a.accepted, a.stored_bytes,
+ a.awaited_index, a.started_at IS NOT NULL, a.end_received_at, t.id, t.experiment_id, t.status, t.target, t.message,
+ t.final_value IS NOT NULL,
+ EXISTS (SELECT 1 FROM experiments_trialparameters p WHERE p.trial_id = t.id AND p."index" > 0),
+ e.assessor IS NOT NULL, e.tuner FROM experiments_attempt a JOIN experiments_trial t ON t.id = a.trial_id
+ JOIN experiments_experiment e ON e.id = t.experiment_id WHERE a.job_name IN """
+
+
+def reporting_attempts(job_names: Collection[str]) -> Mapping[str, ReportingAttempt]:
+    """Those of these names that exist, by name."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_COLUMNS}({', '.join(['%s'] * len(job_names))})", list(job_names))
+        rows = cursor.fetchall()
+    return {attempt.job_name: attempt for attempt in map(_read, rows)}
+
+
+def _read(row: Sequence[Any]) -> ReportingAttempt:
+    *values, has_assessor, tuner = row
+    values[4], values[10] = json.loads(row[4]), _time(row[10])
+    values.append(bool(has_assessor or json.loads(tuner).get("class_name")))
+    return ReportingAttempt(*values)
+
+
+def _time(stored: datetime | None) -> datetime | None:
+    """A time as the driver gives it; SQLite's says nothing of its zone, which is UTC."""
+    return stored.replace(tzinfo=UTC) if stored is not None and stored.tzinfo is None else stored
