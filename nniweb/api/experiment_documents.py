@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import Group
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from nniweb.api.fields import DurationField, StrictSerializer, TagsField
+from nniweb.api.own_group import OwnGroupField
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.explanation import explanations_of
@@ -132,7 +132,7 @@ class ExperimentChangesSerializer(StrictSerializer):
     description = serializers.CharField(allow_blank=True, max_length=100_000, required=False)
     tags = TagsField(required=False)
     archived = serializers.BooleanField(required=False)
-    group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, required=False)
+    group = OwnGroupField(allow_null=True, required=False)
     owner = serializers.CharField(max_length=150, required=False, help_text=(
         "User name: hand it over, as its owner or an administrator."))
     trial_concurrency = serializers.IntegerField(min_value=1, max_value=MOST, required=False)

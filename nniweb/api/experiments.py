@@ -140,7 +140,7 @@ class ExperimentDetailView(ExperimentView):
     def patch(self, request: Request, experiment_id: str) -> Response:
         """Change limits, concurrency, search space (the tuner is told), words. Raising a limit takes up a DONE one."""
         experiment, user = self.get_object(), the_user(request)
-        form = ExperimentChangesSerializer(data=request.data)
+        form = ExperimentChangesSerializer(data=request.data, context={"user": user})
         form.is_valid(raise_exception=True)
         changes = dict(form.validated_data)
         if "search_space_text" in changes:
@@ -148,10 +148,7 @@ class ExperimentDetailView(ExperimentView):
                                                              is_uninterpreted=experiment.has_own_tuner)
         with transaction.atomic():  # all of it or nothing
             if "group" in changes:
-                group = changes.pop("group")
-                if group is not None and not user.is_admin and not user.groups.filter(pk=group.pk).exists():
-                    raise serializers.ValidationError({"group": "You are not in this group."})
-                intents.share(experiment, group, user)
+                intents.share(experiment, changes.pop("group"), user)
             if "owner" in changes:
                 intents.hand_over(experiment, heir(user, experiment, changes.pop("owner")), user)
             archived = changes.pop("archived", None)

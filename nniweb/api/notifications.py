@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -13,6 +12,7 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import the_user
 from nniweb.api.fields import StrictSerializer
+from nniweb.api.own_group import OwnGroupField
 from nniweb.experiments import notification_rules
 from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
@@ -66,7 +66,7 @@ class NewNotificationSerializer(NotificationChangesSerializer):
 
     channel = serializers.ChoiceField(choices=Channel.choices)
     experiment = serializers.CharField(max_length=12, allow_null=True, default=None, help_text="Id of one experiment.")
-    group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, default=None)
+    group = OwnGroupField(allow_null=True, default=None)
     name = serializers.CharField(max_length=100, allow_blank=True, default="")
     on_done = serializers.BooleanField(default=True)
     on_failed = serializers.BooleanField(default=True)
@@ -130,7 +130,7 @@ class NotificationsView(NotificationView):
                    responses={201: MadeNotificationSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request) -> Response:
         """Be told of an experiment's end or of new best results, by mail or by a webhook."""
-        form = NewNotificationSerializer(data=request.data)
+        form = NewNotificationSerializer(data=request.data, context={"user": the_user(request)})
         form.is_valid(raise_exception=True)
         rule, secret = notification_rules.create_rule(the_user(request), form.validated_data)
         document = {**NotificationSerializer(rule).data, "secret": secret}

@@ -133,7 +133,7 @@ def _check_mail(owner: User, channel: str) -> None:
         raise Refused("This installation sends no mail. An administrator sets up a mail server with NNIWEB_MAIL_URL.",
                       "channel")
     if not owner.email:
-        raise Refused("Your account has no e-mail address. An administrator enters it in the admin, under Users.",
+        raise Refused("Your account has no e-mail address. Give one on the page of your account.",
                       "channel")
 
 
