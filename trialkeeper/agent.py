@@ -86,8 +86,10 @@ class Agent:
         self._selector.register(self._requests, selectors.EVENT_READ, self._read_requests)
         self._selector.register(self._signal_reader, selectors.EVENT_READ, self._read_signals)
         self._buffer = b""
-        with contextlib.suppress(ImportError):
-            import ctypes  # noqa: F401  # keepers use it; forked, they have it at once
+        with contextlib.suppress(ImportError):  # keepers use these; forked, they have them at once
+            import ctypes  # noqa: F401
+            import encodings.ascii
+            import encodings.idna  # noqa: F401
         gc.freeze()  # what is here is for keepers to share, not for their collectors to touch
         self._send({"event": "hello", "version": AGENT_VERSION, "pid": os.getpid(),
                     "python": platform.python_version(), "machine_id": machine.machine_id(), "host": machine.host(),
