@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from django.contrib.auth.models import Group
+from django.db import connection
 from django.db.models import Count, Q
 
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, User
@@ -96,8 +97,11 @@ class Limits:
 
     @classmethod
     def now(cls, cluster: Cluster) -> Limits:
-        """As the database has them. One query."""
-        return cls(Quota.objects.select_related("user", "group"), cluster)
+        """As the database has them. One query, two where there are quotas."""
+        with connection.cursor() as cursor:  # by hand: each trial asks, and mostly there are none
+            cursor.execute(f"SELECT 1 FROM {Quota._meta.db_table} LIMIT 1")
+            any_quotas = cursor.fetchone() is not None
+        return cls(Quota.objects.select_related("user", "group") if any_quotas else (), cluster)
 
     def __bool__(self) -> bool:
         return bool(self._of_owner or self._of_group or self._of_the_rest or self._of_cluster)

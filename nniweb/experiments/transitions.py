@@ -18,6 +18,7 @@ from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.new_rows import insert
 from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.retries import SUSPENDED, retries_left
 from nniweb.experiments.revisions import next_revision
@@ -39,8 +40,8 @@ def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision:
     moved = Trial.objects.filter(pk=trial_pk, status__in=sources).update(
         status=status.value, revision=revision, **fields)
     if moved:
-        TrialEvent.objects.create(trial_id=trial_pk, at=at, kind=status.value, actor=actor,
-                                  message=fields.get("message", ""))
+        insert([TrialEvent(trial_id=trial_pk, at=at, kind=status.value, actor=actor,
+                           message=fields.get("message", ""))])
         if status.value in RESULTS:
             notifications.trial_has_result(trial_pk, at)
     return bool(moved)

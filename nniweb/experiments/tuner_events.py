@@ -7,6 +7,7 @@ from typing import Any
 from django.db import connection
 
 from nniweb.experiments.models import Experiment, Metric, Trial, TunerEvent
+from nniweb.experiments.new_rows import insert
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -17,7 +18,7 @@ def append_events(experiment: Experiment, events: Sequence[dict[str, Any]], at: 
         cursor.execute("UPDATE experiments_experiment SET next_tuner_event = next_tuner_event + %s WHERE id = %s"
                        " RETURNING next_tuner_event", [len(events), experiment.pk])
         last = cursor.fetchone()[0]
-    TunerEvent.objects.bulk_create(
+    insert(
         TunerEvent(experiment=experiment, number=last - len(events) + index, data=event, at=at)
         for index, event in enumerate(events))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import connection
 from django.db.models import Exists, OuterRef
 
 from nniweb.experiments import doorbell
@@ -17,6 +18,7 @@ from nniweb.experiments.job_forms import first_parameters
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.new_rows import insert
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import move_experiment
 from nniweb.experiments.tuner_events import append_events
@@ -98,9 +100,8 @@ def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
         _note_started(work, experiment, len(trials))
     if trials:
         logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
-        whole = Experiment.objects.defer("config_text").select_related("cluster", "code").get(pk=experiment.pk)
         for trial in trials:
-            trial.message, trial.experiment = "", whole
+            trial.message, trial.experiment = "", experiment
         attempts.hand_over(work, first_parameters([trial.pk for trial in trials]))
     return len(trials)
 
@@ -126,45 +127,47 @@ def _ask(work: ClusterWork, experiment: Experiment, free: int) -> None:
     if count <= 0:
         return
     work.tuners.ask(experiment, experiment.next_ask, count,
-                    lambda parameters, exhausted: _make_trials(work, experiment.pk, parameters, exhausted))
+                    lambda parameters, exhausted: _make_trials(work, experiment, parameters, exhausted))
 
 
-def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[str, Any]], exhausted: bool) -> None:
-    """The tuner answered: its parameter sets become trials, as many as there is still room for."""
+def _make_trials(work: ClusterWork, experiment: Experiment, parameters: list[dict[str, Any]], exhausted: bool) -> None:
+    """The tuner answered: its parameter sets become trials, as many as there is still room for.
+
+    ``experiment``: as the round that asked had it; what can have changed since is read again.
+    """
     if not parameters and not exhausted:
         return  # it needs results first; the next round asks again
     now = work.now()
     with work.lease.transaction():
-        revision = next_revision(experiment_pk, needs_round=False)
-        experiment = Experiment.objects.defer("config_text").select_related("cluster", "code").get(pk=experiment_pk)
+        revision = next_revision(experiment.pk, needs_round=False)
+        _read_again(experiment)
         if experiment.status != ExperimentStatus.RUNNING or experiment.target != ExperimentTarget.RUN:
-            work.tuners.forget(experiment_pk)  # it counts these as asked: it is rebuilt from the events when needed
+            work.tuners.forget(experiment.pk)  # it counts these as asked: it is rebuilt from the events when needed
             return
         if experiment.max_trial_number is not None:
             room = max(0, experiment.max_trial_number - experiment.next_sequence_id)
             if room < len(parameters):
                 parameters = parameters[:room]
-                work.tuners.forget(experiment_pk)
+                work.tuners.forget(experiment.pk)
         may_start = room_now(experiment, len(parameters))
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
-        trials = Trial.objects.bulk_create(
+        trials = insert(
             Trial(experiment=experiment, sequence_id=first_sequence + index, ask_number=first_ask + index,
                   created_at=now, revision=revision, message="" if index < may_start.count else may_start.reason)
             for index in range(len(parameters)))
-        stored = TrialParameters.objects.bulk_create(
+        stored = insert(
             TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number, value=value)
             for trial, value in zip(trials, parameters, strict=True))
-        TrialEvent.objects.bulk_create(TrialEvent(trial=trial, at=now, kind="created") for trial in trials)
+        insert(TrialEvent(trial=trial, at=now, kind="created") for trial in trials)
         append_events(experiment, [{"event": "ask", "number": first_ask + index, "parameters": value}
                                    for index, value in enumerate(parameters)], now)
-        Experiment.objects.filter(pk=experiment_pk).update(
-            next_sequence_id=first_sequence + len(parameters), next_ask=first_ask + len(parameters))
+        _count_on(experiment, len(parameters))
         attempts = _make_attempts(work, trials[:may_start.count])
         if exhausted:
             move_experiment(experiment, ExperimentStatus.TUNER_NO_MORE_TRIAL, now,
                             message="The tuner has no further parameters to try.")
     _note_started(work, experiment, min(may_start.count, len(trials)))
-    work.tuners.recorded(experiment_pk, len(trials))
+    work.tuners.recorded(experiment.pk, len(trials))
     if trials:
         logger.info("the tuner proposed %s", trials_in_words([trial.sequence_id for trial in trials]))
     if exhausted:
@@ -172,7 +175,30 @@ def _make_trials(work: ClusterWork, experiment_pk: int, parameters: list[dict[st
     attempts.hand_over(work, {row.trial_id: row for row in stored})
     at_limit = first_sequence + len(trials) == experiment.max_trial_number
     if exhausted or at_limit or len(trials) >= MOST_AT_ONCE:
-        doorbell.ring(experiment_pk)  # slots may still be free, or the experiment is at its limit
+        doorbell.ring(experiment.pk)  # slots may still be free, or the experiment is at its limit
+
+
+#: What a change of the experiment, or the trials made since, may have given another value.
+_MAY_HAVE_CHANGED = ("status", "target", "max_trial_number", "next_sequence_id", "next_ask", "max_trial_duration",
+                     "owner_id", "group_id")
+
+
+def _read_again(experiment: Experiment) -> None:
+    """Bring the experiment up to date, inside the transaction that holds its row."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(_MAY_HAVE_CHANGED)} FROM experiments_experiment WHERE id = %s",
+                       [experiment.pk])
+        for name, value in zip(_MAY_HAVE_CHANGED, cursor.fetchone(), strict=True):
+            setattr(experiment, name, value)
+
+
+def _count_on(experiment: Experiment, count: int) -> None:
+    """So many trials more have been made of parameters of the tuner."""
+    experiment.next_sequence_id += count
+    experiment.next_ask += count
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE experiments_experiment SET next_sequence_id = %s, next_ask = %s WHERE id = %s",
+                       [experiment.next_sequence_id, experiment.next_ask, experiment.pk])
 
 
 def _say_why_nothing_starts(work: ClusterWork, experiment: Experiment) -> None:

@@ -46,9 +46,8 @@ from trainingservice.errors import PermanentError, TemporaryError
 logger = logging.getLogger(__name__)
 
 #: Columns that rounds have no use for, or seldom.
-_LEFT_OUT = ("config", "config_text", "notes", "description", "tags", "keep_files", "trial_command", "trial_options",
-             "code_folder", "code_git_token", "callback_url", "retry", "archived", "foreign_id", "cluster__settings",
-             "cluster__rehearsal", "cluster__message")
+_LEFT_OUT = ("config_text", "notes", "description", "tags", "code_git_token", "archived", "foreign_id",
+             "cluster__settings", "cluster__rehearsal", "cluster__message")
 #: The longest pause between two rounds, in seconds.
 ROUND_SECONDS = 1.0
 
@@ -208,7 +207,7 @@ class ClusterRunner:
         if only is not None and not only:
             return []
         found = Experiment.objects.filter(cluster=self.cluster_pk, deleted_at=None).defer(*_LEFT_OUT).select_related(
-            "cluster").order_by("pk")
+            "cluster", "code").order_by("pk")
         if only is None:
             unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
             return list(found.filter(Q(status__in=UNFINISHED_EXPERIMENTS) | Exists(unfinished_trials)))

@@ -15,6 +15,7 @@ from nniweb.experiments.job_forms import application_form, first_parameters, kee
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.new_rows import insert
 from nniweb.experiments.retries import REFUSED
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import end_attempt
@@ -45,10 +46,10 @@ class NewAttempts:
                                   token_hashes=[hash_of(self._tokens[trial.pk])]) for trial in trials]
 
     def create(self) -> None:
-        Attempt.objects.bulk_create(self._attempts)
+        insert(self._attempts)
 
     def hand_over(self, work: ClusterWork, parameters: Mapping[int, TrialParameters]) -> None:
-        """``parameters``: by trial. The trials' experiment is loaded whole."""
+        """``parameters``: by trial, whose experiment is as rounds load it."""
         if work.service is not None:
             for attempt in self._attempts:
                 trial_pk = attempt.trial_id

@@ -1,0 +1,50 @@
+"""New rows on the paths that each trial takes: like ``bulk_create``, with SQL that is put together once.
+
+Django builds the statement anew each time, which takes ten times as long as the database to carry it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from django.db import connection, models
+
+M = TypeVar("M", bound=models.Model)
+
+#: Rows of one statement: below what a database takes as parameters, with the widest of our tables.
+AT_ONCE = 200
+
+
+def insert(rows: Iterable[M]) -> list[M]:
+    """Store new instances of one model, plain values only, and give them their primary keys. They come back in order.
+
+    Sends no signals. Raises IntegrityError as ``bulk_create`` does.
+    """
+    stored = list(rows)
+    for start in range(0, len(stored), AT_ONCE):
+        chunk = stored[start: start + AT_ONCE]
+        fields = _fields(type(chunk[0]))
+        values: list[Any] = [field.get_db_prep_save(getattr(row, field.attname), connection)
+                             for row in chunk for field in fields]
+        with connection.cursor() as cursor:
+            cursor.execute(_statement(type(chunk[0]), len(chunk)), values)
+            for row, (key,) in zip(chunk, cursor.fetchall(), strict=True):
+                row.pk, row._state.adding, row._state.db = key, False, connection.alias
+    return stored
+
+
+@lru_cache
+def _fields(model: type[models.Model]) -> tuple[Any, ...]:
+    return tuple(field for field in model._meta.concrete_fields if not field.primary_key)
+
+
+@lru_cache
+def _statement(model: type[models.Model], count: int) -> str:
+    quoted = connection.ops.quote_name
+    columns = ", ".join(quoted(field.column) for field in _fields(model))
+    places = f"({', '.join(['%s'] * len(_fields(model)))})"
+    key = str(next(field.column for field in model._meta.concrete_fields if field.primary_key))
+    return (f"INSERT INTO {quoted(model._meta.db_table)} ({columns}) VALUES {', '.join([places] * count)}"
+            f" RETURNING {quoted(key)}")
