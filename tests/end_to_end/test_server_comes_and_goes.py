@@ -1,13 +1,16 @@
 """Starting, stopping and killing the server: trials neither notice nor get lost."""
 
+import json
 import re
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import requests
 
 from tests.end_to_end.running_server import RunningServer, sign_in_by_link
+from trialkeeper import contract
 
 SLOW_TRIAL = """\
 import pathlib, time, nni
@@ -122,10 +125,34 @@ def test_the_data_folder_and_its_keys_are_private(running_server: RunningServer)
         assert key.stat().st_mode & 0o777 == 0o600
 
 
+def secrets_of(server: RunningServer) -> set[str]:
+    """What lies in the server's keys, and the tokens that its keepers have in their files."""
+    keys = {line for key in (server.data_folder / "keys").iterdir() if "installation" not in key.name
+            for line in key.read_text().split() if len(line) > 20}
+    kept = [json.loads(file.read_text()) for file in server.data_folder.rglob(contract.ACCESS_FILE)]
+    return keys | {access["token"] for access in kept if access["token"]}
+
+
+def what_processes_show(server: RunningServer) -> dict[int, str]:
+    """Command lines of all that runs for the installation, and the environment of the trials."""
+    shown = {}
+    for process in server.processes():
+        with suppress(OSError):  # it has ended
+            folder = Path(f"/proc/{process.pid}")
+            shown[process.pid] = (folder / "cmdline").read_text()
+            if "trial.py" in shown[process.pid]:
+                shown[process.pid] += (folder / "environ").read_text()
+    return shown
+
+
 def test_strangers_at_the_keepers_door_get_nothing(running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server
     experiment = launch_slow(server, tmp_path, maxTrialNumber=1)
     [trial] = server.wait_until(lambda: running(server, experiment))
+    said, secrets = what_processes_show(server), secrets_of(server)
+    assert len(secrets) >= 3, "two keys of the server, and the attempt's token"
+    assert len(said) >= 3, "the server, the agent, the trial"
+    assert not [secret for secret in secrets for text in said.values() if secret in text], "ps shows it to everybody"
     door = f"{server.url}/api/trialkeeper/v1/trials/{trial['id']}/reports"
     report = {"keeper": {"version": 1, "journal_id": "evil"}, "entries": []}
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Token {server.token}"}):
