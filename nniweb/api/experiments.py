@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics, serializers, status
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
@@ -23,7 +23,14 @@ from nniweb.api.experiment_documents import (
 )
 from nniweb.api.fields import CommaListField, Query
 from nniweb.api.launch_check import CheckedLaunchSerializer, check_document
-from nniweb.api.launch_request import LaunchRequestSerializer, UploadSerializer, check_from, launch_from
+from nniweb.api.launch_request import (
+    LAUNCH_KEY,
+    LONGEST_KEY,
+    LaunchRequestSerializer,
+    UploadSerializer,
+    check_from,
+    launch_from,
+)
 from nniweb.api.parsers import JSONParser
 from nniweb.api.tags import with_tag
 from nniweb.experiments import intents
@@ -84,12 +91,17 @@ class ExperimentsView(generics.GenericAPIView[Experiment]):
         return self.get_paginated_response(summaries(page or []))
 
     @extend_schema(operation_id="experiments_create",
+                   parameters=[OpenApiParameter(
+                       LAUNCH_KEY, {"type": "string", "maxLength": LONGEST_KEY, "pattern": "^[ -~]*$"},
+                       OpenApiParameter.HEADER, description=(
+                           "A text that you make up for this launch. Where no answer came, send the same request "
+                           "with the same text again: it is launched once, and 200 says that it was there."))],
                    request={"application/json": LaunchRequestSerializer, "multipart/form-data": UploadSerializer},
-                   responses={201: ExperimentSerializer, 400: ErrorsSerializer})
+                   responses={200: ExperimentSerializer, 201: ExperimentSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
         """Launch an experiment: from a config file's text, from its fields, or from a form with the code as a file."""
-        experiment = launch_from(request, the_user(request))
-        return Response(document(experiment), status=status.HTTP_201_CREATED)
+        experiment, is_new = launch_from(request, the_user(request))
+        return Response(document(experiment), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
 
 
 def filtered(experiments: QuerySet[Experiment], wanted: dict[str, Any]) -> QuerySet[Experiment]:

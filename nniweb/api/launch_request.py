@@ -6,6 +6,7 @@ folder's archive in ``code``. ``launch_code`` reads where the code is. All go th
 config files, so all are checked the same way.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,12 +22,15 @@ from rest_framework.request import Request
 from nniweb.api.launch_code import CODE_FIELDS, CodeFields, brought_code
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.launching import BroughtCode, CheckedLaunch, check, launch
+from nniweb.experiments.launching import BroughtCode, CheckedLaunch, check, launch, launched_before
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.nameable_folders import nameable_folders
 from nniweb.experiments.visibility import visible_clusters
 
 T = TypeVar("T")
+#: A header with a text that the caller makes up for one launch, and sends again with each try of it.
+LAUNCH_KEY = "Idempotency-Key"
+LONGEST_KEY = 100
 #: What is done with a config that is right: checking it further, or launching it.
 Act = Callable[[ParsedConfig, User, BroughtCode | None], T]
 
@@ -92,9 +96,30 @@ class UploadSerializer(CodeElsewhereSerializer):
     cluster = serializers.CharField(required=False, help_text="Takes the place of what the config says.")
 
 
-def launch_from(request: Request, owner: User) -> Experiment:
-    """Launch what the request describes. Raises ConfigInvalid; then nothing was created."""
-    return _from_request(request, owner, launch)
+def launch_from(request: Request, owner: User) -> tuple[Experiment, bool]:
+    """Launch what the request describes, and whether it was launched now: with ``Idempotency-Key`` what an earlier
+    request with this key launched is found, whatever else stands in this one. Raises ConfigInvalid; then nothing was
+    created.
+    """
+    key = _launch_key(request)
+    before = launched_before(owner, key) if key else None
+    if before is not None:
+        return before, False
+    try:
+        return _from_request(request, owner, functools.partial(launch, key=key)), True
+    except ConfigInvalid:  # such as by a quota that the first try has used up, a moment before this one
+        before = launched_before(owner, key) if key else None
+        if before is None:
+            raise
+        return before, False
+
+
+def _launch_key(request: Request) -> str:
+    """The key that a request brings, "" where it has none. Raises ConfigInvalid."""
+    key: str = request.headers.get(LAUNCH_KEY, "")
+    if len(key) > LONGEST_KEY or not (key.isascii() and key.isprintable()):
+        raise ConfigInvalid([ConfigError(LAUNCH_KEY, f"must be at most {LONGEST_KEY} printable ASCII characters.")])
+    return key
 
 
 def check_from(request: Request, owner: User) -> tuple[ParsedConfig, CheckedLaunch]:

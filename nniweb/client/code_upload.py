@@ -152,8 +152,8 @@ class FormBody:
     def __len__(self) -> int:
         return self._size
 
-    def read(self, size: int) -> bytes:
-        """At most so many bytes; b"" at the end."""
+    def read(self, size: int = -1, /) -> bytes:
+        """At most so many bytes (less than 0: a whole piece); b"" at the end."""
         read = b""
         while self._pieces and not (read := self._pieces[0].read(size)):
             self._pieces.pop(0)

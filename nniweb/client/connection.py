@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -86,7 +87,8 @@ class Client:
         The code folder (``code``, else what the file names, else the file's own; of a mapping the working directory)
         is uploaded without what ``.nniignore`` names; ``progress(sent, total)`` is called with bytes meanwhile. With
         ``git`` (``url``, and ``ref``, ``folder``, ``token``) the server fetches it instead. ``cluster`` takes the place
-        of what the file says. Sent once: MayBeDone says that no answer came. Raises Refused with the fields at fault.
+        of what the file says. It is launched once, however often it must be sent. Raises Refused with the fields at
+        fault.
         """
         return Experiment(self, self._send_config("experiments/", config, code, cluster, git, progress))
 
@@ -128,18 +130,21 @@ class Client:
             response.close()
 
     def request(self, method: str, path: str, *, may_repeat: bool | None = None, patience: float | None = None,
-                timeout: float = ANSWER_TIMEOUT, **more: Any) -> requests.Response:
+                timeout: float = ANSWER_TIMEOUT, form: Callable[[], FormBody] | None = None,
+                headers: Mapping[str, str] | None = None, **more: Any) -> requests.Response:
         """A good answer. Reading is repeated while the server is away; a change only where it cannot have arrived, or
-        where ``may_repeat``. Raises Refused, CannotReach and MayBeDone.
+        where ``may_repeat``. ``form`` makes the body, anew for each try. Raises Refused, CannotReach and MayBeDone.
         """
         repeat = method == "GET" if may_repeat is None else may_repeat
         deadline = time.monotonic() + (self.patience if patience is None else patience)
         pause = FIRST_PAUSE
         while True:
             trouble: ClientError
+            body = form() if form is not None else None
+            sent = {**(headers or {}), **({"Content-Type": body.content_type} if body is not None else {})}
             try:
                 response = self._session.request(method, f"{self.server}/api/v1/{path}", allow_redirects=False,
-                                                 timeout=(CONNECT_TIMEOUT, timeout), **more)
+                                                 timeout=(CONNECT_TIMEOUT, timeout), data=body, headers=sent, **more)
             except requests.RequestException as error:
                 again, trouble = repeat or _never_left(error), self._no_answer(error, repeat)
                 asked = 0.0
@@ -150,8 +155,6 @@ class Client:
                 again = response.status_code == _TOO_OFTEN or (repeat and response.status_code in _AWAY)
                 asked = _retry_after(response)
                 response.close()
-            if "data" in more:  # a body that was read cannot be sent again
-                again = False
             wait = max(pause, asked)
             if not again or time.monotonic() + wait > deadline:
                 raise trouble from None
@@ -167,11 +170,14 @@ class Client:
         fields = {name: value for name, value in fields.items() if value}
         prepared = PreparedLaunch(text, []) if git else prepare(text, base, Path(code) if code is not None else None)
         self.account()  # whether the token is good, before much is sent
+        key = secrets.token_hex(16)  # by which the server knows a second try
         with _archive(prepared) as archive:
-            body = FormBody({"config": prepared.config, **fields}, archive, progress)
-            response = self.request("POST", path, data=body, headers={"Content-Type": body.content_type},
-                                    timeout=LAUNCH_TIMEOUT)
-        return _document(response)
+
+            def form() -> FormBody:
+                return FormBody({"config": prepared.config, **fields}, archive, progress)
+
+            return _document(self.request("POST", path, form=form, headers={"Idempotency-Key": key}, may_repeat=True,
+                                          timeout=LAUNCH_TIMEOUT))
 
     # --- what went wrong -------------------------------------------------------------------------------------
 

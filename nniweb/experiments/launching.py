@@ -122,14 +122,33 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
                          str(code.source) if isinstance(code, GitCode) else None)
 
 
-def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) -> Experiment:
-    """Create the experiment where ``check`` finds nothing against it. Raises Refused; then nothing was created."""
+def launched_before(owner: User, key: str) -> Experiment | None:
+    """What this person launched with this key, where they did; deleted since or not."""
+    return Experiment.objects.filter(launch_key=_launch_key(owner, key)).first()
+
+
+def _launch_key(owner: User, key: str) -> str:
+    return f"{owner.pk}:{key}"
+
+
+def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, *, key: str = "") -> Experiment:
+    """Create the experiment where ``check`` finds nothing against it. Raises Refused; then nothing was created.
+
+    ``key``: at most one is created with it; where it is there already, that one is returned (``launched_before`` tells
+    sooner).
+    """
     checked = check(parsed, owner, code)
     archive = _keep_code(checked.platform, checked.options, parsed.settings, code)
-    with transaction.atomic():
-        _check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
-        cluster = _stored(checked, owner)
-        return _create(parsed, owner, cluster, checked.options, code, archive)
+    try:
+        with transaction.atomic():
+            _check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
+            cluster = _stored(checked, owner)
+            return _create(parsed, owner, cluster, checked.options, code, archive, key)
+    except IntegrityError:
+        # the same request, sent twice, was the first to end
+        if key and (first := launched_before(owner, key)) is not None:
+            return first
+        raise
 
 
 def create_stopped(parsed: ParsedConfig, owner: User, *, check_first: bool, **fields: Any) -> Experiment:
@@ -157,7 +176,7 @@ def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
 
 
 def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: BroughtCode | None,
-            archive: CodeArchive | None) -> Experiment:
+            archive: CodeArchive | None, key: str = "") -> Experiment:
     settings = parsed.settings
     now = timezone.now()
     experiment = Experiment.objects.create(
@@ -177,6 +196,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
         max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
         config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
+        launch_key=_launch_key(owner, key) if key else None,
         callback_url=_callback_url(settings), status=ExperimentStatus.INITIALIZED, created_at=now)
     tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
     if tuner != experiment.tuner:

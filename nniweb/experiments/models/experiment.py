@@ -110,6 +110,8 @@ class Experiment(models.Model):
     config = models.JSONField(default=dict)
     #: What the person should know about how the file was understood.
     notes = models.JSONField(default=list)
+    #: Who launched it by which key of theirs: the same request again finds it (see ``launching.launched_before``).
+    launch_key = models.CharField(max_length=140, null=True, unique=True, editable=False)  # noqa: DJ001  most have none
     #: Address keepers elsewhere shall call (nniManagerIp), "" = the installation's own.
     callback_url = models.CharField(max_length=300, blank=True)
 

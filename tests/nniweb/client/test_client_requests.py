@@ -92,12 +92,20 @@ def test_stopping_twice_is_harmless_so_it_is_tried_again(server: Server, client:
     assert server.asked("POST") == 2
 
 
-def test_a_launch_is_sent_once(server: Server, client: Client, tmp_path: Path) -> None:
+def test_each_try_of_a_launch_has_the_whole_form_and_the_same_key_and_the_next_launch_another(
+        server: Server, client: Client, tmp_path: Path) -> None:
     (tmp_path / "config.yml").write_text("trialCommand: x\n")
-    server.answers = [None]
-    with pytest.raises(MayBeDone):
-        client.launch(tmp_path / "config.yml")
-    assert server.asked("POST") == 1
+    server.answers = [None, AWAY]
+    assert client.launch(tmp_path / "config.yml").id == "abc123abc123"
+    client.launch(tmp_path / "config.yml")
+    sent = [request for request in server.requests if request.method == "POST"]
+    keys = [request.headers["Idempotency-Key"] for request in sent]
+    assert len(sent) == 4
+    assert len(set(keys[:3])) == 1
+    assert keys[3] != keys[0]
+    bodies = [request.body.partition(b"\r\n")[2] for request in sent[:3]]  # less the boundary
+    assert all(b"trialCommand: x" in body and b"code.tar.gz" in body for body in bodies)
+    assert len({len(body) for body in bodies}) == 1
 
 
 def test_a_server_that_is_not_there_is_named_and_nothing_was_done() -> None:
