@@ -16,6 +16,14 @@ class TemporaryError(TrainingServiceError):
         self.retry_after = retry_after
 
 
+class MustWait(TemporaryError):
+    """The platform is well, but has no room for this job now. The text says what it waits for.
+
+    No fault: it starts no back-off. The job is tried again when another one ends, when the
+    platform calls ``room_may_be_free``, and after ``retry_after`` seconds (default 5).
+    """
+
+
 class PermanentError(TrainingServiceError):
     """The same call will never succeed: the job or the settings must be changed first."""
 

@@ -15,25 +15,25 @@ by those behind it), and that a job's every intermediate status is seen.
 
 from __future__ import annotations
 
-import abc
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
-from trainingservice.base import ServiceContext, TrainingService
+from trainingservice.base import ServiceContext
 from trainingservice.cluster_settings import ClusterSettings
-from trainingservice.errors import TemporaryError, TrainingServiceError, UnknownTrialJob, Unsupported
+from trainingservice.errors import MustWait, TemporaryError, TrainingServiceError, UnknownTrialJob, Unsupported
 from trainingservice.job_record import JobRecord, Observation, Stage
-from trainingservice.trial_job import HyperParameters, JobApplicationForm, ResumedJob, TrialJobDetail
+from trainingservice.polled_platform import PolledPlatform
+from trainingservice.question_times import QuestionTimes, pause_after
+from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trainingservice.turns import Turns
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["MustWait", "Observation", "PollingTrainingService"]
+__all__ = ["MustWait", "Observation", "PollingTrainingService"]  # what a platform needs
 
 #: So many jobs in a row that could not be handed over are taken for a fault of the cluster.
 CLUSTER_FAULT_AFTER = 3
@@ -43,80 +43,8 @@ REPEAT_STOP_AFTER = 60.0
 TOMBSTONE_TRIES = 10
 
 
-class MustWait(TemporaryError):
-    """The platform is well, but has no room for this job now. The text says what it waits for.
-
-    No fault: it starts no back-off. The job is tried again when another one ends, when the
-    platform calls ``room_may_be_free``, and after ``retry_after`` seconds (default 5).
-    """
-
-
-class PollingTrainingService(TrainingService):
-    """Base of platforms that are asked. See the module's text."""
-
-    #: True: a job is handed over inside ``submit_trial_job``, in the caller's thread; what cannot be
-    #: handed over now stays in the queue. False: ``run`` hands it over, within milliseconds.
-    submits_at_once: ClassVar[bool] = False
-    #: Shortest and longest pause between two questions, in seconds.
-    poll_interval: ClassVar[tuple[float, float]] = (1.0, 15.0)
-    #: First and longest pause after a fault, in seconds; doubled with each fault.
-    back_off: ClassVar[tuple[float, float]] = (0.5, 60.0)
-    #: After a resume a job is believed absent only when the platform said so for this long: more than 0
-    #: where a job shows up some time after it was submitted and names do not prevent doubles.
-    search_time: ClassVar[float] = 0.0
-
-    #: Monotonic time at which the platform is asked again.
-    _next_question: float
-
-    # --- the four methods ------------------------------------------------------------------
-
-    @abc.abstractmethod
-    def start_job(self, job: TrialJobDetail) -> Observation:
-        """Hand one job to the platform; return what is known of it then.
-
-        Must be idempotent by ``job.id``: a job the platform knows already is returned, not doubled.
-        Raises MustWait (no room now), TemporaryError (try again), PermanentError (it can never run:
-        it becomes FAILED with the text).
-        """
-
-    @abc.abstractmethod
-    def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
-        """Ask about all given jobs in one question. Job name -> what was seen.
-
-        None: the platform is sure that it has no such job. A missing key: it said nothing, the last
-        answer stays. Raises TemporaryError when it cannot be asked.
-        """
-
-    @abc.abstractmethod
-    def stop_job(self, job: TrialJobDetail) -> None:
-        """End a job (``job.is_early_stopped`` says why). Returns when the request is on its way.
-
-        Also called for jobs that were never handed over: leave a tombstone where the platform can,
-        so that a late submission starts nothing. Harmless when repeated and for unknown jobs.
-        """
-
-    @abc.abstractmethod
-    def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
-        """Remove all that an experiment left on the platform. Its known jobs have ended. May be repeated."""
-
-    # --- what a platform may add -----------------------------------------------------------
-
-    def open(self) -> None:
-        """``run`` begins: connect. Errors are logged; the first question tells more."""
-
-    def close(self) -> None:
-        """``clean_up``: end connections and threads. Called once."""
-
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        """Give a running trial the parameters of a later phase."""
-        raise Unsupported(f"the {self.platform} platform cannot give a running trial further parameters")
-
-    def job_ended(self, job: TrialJobDetail) -> None:
-        """Called once when a job has ended, however it ended: let go of what was reserved for it."""
-
-    @property
-    def is_multi_phase_job_supported(self) -> bool:
-        return False
+class PollingTrainingService(PolledPlatform):
+    """Base of platforms that are asked. See the module's text; what a platform writes is in ``PolledPlatform``."""
 
     # --- what a platform may call ----------------------------------------------------------
 
@@ -168,8 +96,7 @@ class PollingTrainingService(TrainingService):
     def ask_within(self, seconds: float) -> None:
         """Something has happened on the platform: put the question in ``seconds`` at the latest."""
         with self._lock:
-            self._next_question = min(self._next_question, self._monotonic() + seconds)
-            self._question_pause = self.poll_interval[0]
+            self._questions.within(self._monotonic(), seconds)
         self._wake.set()
 
     def room_may_be_free(self) -> None:
@@ -196,20 +123,17 @@ class PollingTrainingService(TrainingService):
         self._is_closed = False
         self._faults_in_a_row = 0
         self._no_start_before = 0.0
-        self._next_question = float("inf")  # there is nothing to ask about
-        self._question_pause = self.poll_interval[0]
-        self._question_failures = 0
-        self._unanswered_since: float | None = None
-        self._question_fault = self._start_fault = ""
+        self._questions = QuestionTimes(self.poll_interval, self.back_off)
+        self._start_fault = ""
 
     @property
     def trouble(self) -> str:
-        return self._question_fault or (self._start_fault if self._faults_in_a_row >= CLUSTER_FAULT_AFTER else "")
+        return self._questions.fault or (self._start_fault if self._faults_in_a_row >= CLUSTER_FAULT_AFTER else "")
 
     @property
     def unanswered_since(self) -> float | None:
         """Seconds since 1970 since when no question was answered; None while the platform answers."""
-        return self._unanswered_since
+        return self._questions.unanswered_since
 
     # --- jobs ------------------------------------------------------------------------------
 
@@ -309,7 +233,7 @@ class PollingTrainingService(TrainingService):
                 self._jobs.setdefault(job.detail.id, record)
                 if job.accepted is not None and not job.ended:
                     self._accepted[job.detail.id] = job.accepted
-            self._next_question = now
+            self._questions.within(now, 0.0)
         self._observe_if_due()
 
     def accepted_when_resumed(self, job_names: Iterable[str]) -> dict[str, int]:
@@ -400,7 +324,7 @@ class PollingTrainingService(TrainingService):
             due += [max(record.next_try, self._no_start_before) for record in self._jobs.values()
                     if record.stage is Stage.QUEUED]
             if any(record.stage in (Stage.SUBMITTED, Stage.SOUGHT) for record in self._jobs.values()):
-                due.append(self._next_question)
+                due.append(self._questions.next)
         return min(60.0, max(0.0, min(due, default=float("inf")) - self._monotonic()))
 
     def _drain_queue(self) -> None:
@@ -454,8 +378,7 @@ class PollingTrainingService(TrainingService):
                     record.apply(observation, self.context.clock())
                 if record.given_back is not None:
                     self._take_back(record, record.given_back)
-                self._next_question = min(self._next_question, now + self.poll_interval[0])
-                self._question_pause = self.poll_interval[0]
+                self._questions.after_a_deed(now)
             elif refusal is not None:
                 self._faults_in_a_row = 0
                 record.apply(Observation(TrialJobStatus.FAILED, message=str(refusal), ended_by_itself=True),
@@ -479,18 +402,13 @@ class PollingTrainingService(TrainingService):
         else:
             record.waits_for_room = False
             record.failures += 1
-            pause = self._pause_after(record.failures, fault)
+            pause = pause_after(record.failures, self.back_off, fault)
             record.next_try = now + pause
             self._faults_in_a_row += of_the_cluster
             self._start_fault = str(fault)
             if of_the_cluster and self._faults_in_a_row >= CLUSTER_FAULT_AFTER:
-                self._no_start_before = now + self._pause_after(self._faults_in_a_row - CLUSTER_FAULT_AFTER + 1, fault)
-
-    def _pause_after(self, failures: int, fault: TemporaryError) -> float:
-        if fault.retry_after is not None:
-            return fault.retry_after
-        first, longest = self.back_off
-        return float(min(longest, first * 2 ** min(failures - 1, 20)))
+                self._no_start_before = now + pause_after(
+                    self._faults_in_a_row - CLUSTER_FAULT_AFTER + 1, self.back_off, fault)
 
     def _deliver_waiting(self, record: JobRecord) -> None:
         while record.stage is Stage.SUBMITTED and record.undelivered:
@@ -526,11 +444,10 @@ class PollingTrainingService(TrainingService):
             if failure is None:
                 record.stop_failures = 0
                 record.stop_due = None if ended else now + REPEAT_STOP_AFTER
-                self._next_question = min(self._next_question, now + self.poll_interval[0])
-                self._question_pause = self.poll_interval[0]
+                self._questions.after_a_deed(now)
             else:
                 record.stop_failures += 1
-                record.stop_due = now + self._pause_after(record.stop_failures, failure)
+                record.stop_due = now + pause_after(record.stop_failures, self.back_off, failure)
                 if ended and record.stop_failures >= TOMBSTONE_TRIES:
                     record.stop_due = None
         if failure is not None:
@@ -539,13 +456,13 @@ class PollingTrainingService(TrainingService):
     def _observe_if_due(self) -> None:
         now = self._monotonic()
         with self._lock:
-            if now < self._next_question:
+            if now < self._questions.next:
                 return
             asked = {record.name: record for record in self._jobs.values()
                      if record.stage in (Stage.SUBMITTED, Stage.SOUGHT)}
             waiting = [record for record in asked.values() if record.undelivered]
             if not asked:
-                self._next_question = float("inf")
+                self._questions.next = float("inf")
         if not asked:
             return
         for record in waiting:
@@ -557,20 +474,12 @@ class PollingTrainingService(TrainingService):
                 logger.exception("the %s platform failed on a question", self.platform)
             fault = error if isinstance(error, TemporaryError) else TemporaryError(str(error))
             with self._lock:
-                self._question_failures += 1
-                self._next_question = self._monotonic() + self._pause_after(self._question_failures, fault)
-                self._question_fault = str(fault)
-                if self._unanswered_since is None:
-                    self._unanswered_since = self.context.clock()
+                self._questions.failed(self._monotonic(), self.context.clock(), fault)
             logger.warning("the %s platform (cluster %s) cannot be asked, the last answers stay: %s",
                            self.platform, self.context.cluster_id, error)
             return
         with self._lock:
-            self._question_failures = 0
-            self._unanswered_since, self._question_fault = None, ""
-            shortest, longest = self.poll_interval
-            self._question_pause = shortest if changed else min(longest, self._question_pause * 1.5)
-            self._next_question = self._monotonic() + self._question_pause
+            self._questions.answered(self._monotonic(), changed=changed)
 
     def _take(self, asked: Mapping[str, JobRecord], answers: Mapping[str, Observation | None]) -> bool:
         """Apply the answers to a question. True if anything changed."""
