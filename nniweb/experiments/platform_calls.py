@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
+from django.db import connections
+
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 
@@ -40,7 +42,7 @@ def ask_new_service(platform: str, build: Callable[[], TrainingService], questio
 
 
 def ask_platform(platform: str, call: Callable[[], _Result], seconds: float) -> _Result:
-    """What ``call`` returns or raises. It must not use the database: it runs on another thread.
+    """What ``call`` returns or raises. It sees no transaction of the caller's: it runs on another thread.
 
     Raises TemporaryError where it does not come back in time, and for what only a defect of the platform raises.
     """
@@ -59,6 +61,8 @@ def ask_platform(platform: str, call: Callable[[], _Result], seconds: float) -> 
             results.append(context.run(call))
         except BaseException as error:  # also what would end a program: it is told to who waits
             errors.append(error)
+        finally:
+            connections.close_all()  # this thread's: a plug-in may have looked into the book of GPUs
         with _guard:
             is_over.set()
             if is_given_up.is_set():

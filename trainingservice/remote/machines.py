@@ -14,10 +14,10 @@ import posixpath
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from trainingservice.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
@@ -30,7 +30,9 @@ from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_file, put_keeper, start_agent
 from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.journal_collector import JournalCollector
+from trainingservice.remote.machine_host import MachineHost
 from trainingservice.remote.problems import MachineProblem, NotConnected, as_problem
+from trainingservice.remote.set_aside import SetAside
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trialkeeper import contract
 
@@ -42,8 +44,6 @@ LOOK_EVERY = 10.0
 ANSWER_TIMEOUT = 20.0
 #: First and longest pause before the next attempt to connect, in seconds; for faults that only a person can mend.
 RECONNECT, RECONNECT_AFTER_REFUSAL = (0.5, 60.0), (30.0, 600.0)
-#: A machine on which so many submissions in a row failed gets none for this long (seconds, doubled up to the second).
-SET_ASIDE_AFTER, SET_ASIDE = 3, (60.0, 900.0)
 #: An agent that lived for less than so many seconds is started again after pauses that grow.
 EARLY_DEATH = 10.0
 #: Seconds after which a stop that the agent refused is tried again.
@@ -54,35 +54,6 @@ REPEAT_START = 1.0
 COLLECT_EVERY = 2.0
 #: Seconds for which a relayed report is shown as the way in use.
 WAY_SHOWN = 60.0
-
-
-class MachineHost(Protocol):
-    """What a machine tells its service. Called in the machine's threads."""
-
-    def machine_saw(self, address: str, job_name: str, state: FolderState, asked_at: float) -> None:
-        """The state of a trial's folder; "absent" where the machine has none of that name.
-
-        ``asked_at``: monotonic seconds; what is told was true then or later. Several threads tell, so an old answer
-        may come after a newer one.
-        """
-
-    def machine_gives_back(self, address: str, job_name: str, fault: TrainingServiceError) -> None:
-        """A trial could not be started there, and certainly does not run there."""
-
-    def machine_says(self, job_name: str, message: str) -> None:
-        """Why a trial that waits there still waits."""
-
-    def machine_changed(self, address: str) -> None:
-        """It came, went, or has room: trials that wait may be looked at again."""
-
-    def folders_on(self, address: str) -> Mapping[str, str]:
-        """Unfinished trials that are there, or may be there: job name -> folder relative to the cluster's folder."""
-
-    def accepted_when_resumed(self, job_names: Iterable[str]) -> dict[str, int]:
-        """How much the server had of these trials' journals when the service took them over, until ``seen_again``."""
-
-    def seen_again(self, job_name: str) -> None:
-        """The machine that has the trial knows how much the server had of its journal."""
 
 
 @dataclass
@@ -150,10 +121,7 @@ class RemoteMachine:
         self._closed = False
         self.looked_at = float("-inf")  #: monotonic time before which all is seen that the last look showed
         self.answered_at = monotonic()  #: monotonic time when it was heard of last, by whatever way
-        self.failures = 0  #: submissions in a row that failed
-        self._times_set_aside = 0
-        self._set_aside_until = 0.0
-        self._set_aside_reason = ""
+        self._set_aside = SetAside(monotonic)
         self._note = ""
         self._ways: dict[str, str] = {}
         self._uncollected: dict[str, str] = {}  # job name -> why its journal could not be collected
@@ -182,6 +150,11 @@ class RemoteMachine:
         return "" if look is None else look.identity
 
     @property
+    def failures(self) -> int:
+        """Submissions in a row that failed there."""
+        return self._set_aside.failures
+
+    @property
     def agent_state(self) -> str:
         return "running" if self._client is not None else "not running"
 
@@ -190,11 +163,7 @@ class RemoteMachine:
         if self._client is None:
             problem = self._problem
             return "It is being connected." if problem is None else str(problem)
-        if self._monotonic() < self._set_aside_until:
-            left = self._set_aside_until - self._monotonic()
-            return (f"It is set aside for {left:.0f} s, because {SET_ASIDE_AFTER} submissions in a row failed there: "
-                    f"{self._set_aside_reason}")
-        return ""
+        return self._set_aside.problem()
 
     def message(self) -> str:
         """What a person should know about it; "" where there is nothing."""
@@ -557,8 +526,7 @@ class RemoteMachine:
                                             f"looked for when the machine is back. {error}")
             self._drop_if(client, MachineProblem(str(error)))
         else:
-            self.failures = 0
-            self._times_set_aside = 0
+            self._set_aside.worked()
             self._saw(job.id, state, asked_at)  # before it stops being one that is starting: nobody may miss it between
             with self._lock:
                 self._wants.starts.pop(job.id, None)
@@ -581,13 +549,7 @@ class RemoteMachine:
             self._drop(problem)
 
     def _count_failure(self, error: TemporaryError) -> None:
-        self.failures += 1
-        if self.failures >= SET_ASIDE_AFTER:
-            first, longest = SET_ASIDE
-            self._set_aside_until = self._monotonic() + min(longest, first * 2.0 ** self._times_set_aside)
-            self._times_set_aside += 1
-            self._set_aside_reason = str(error)
-            self.failures = 0
+        if self._set_aside.failed(error):
             logger.warning("machine %s: %s", self.address, self.problem())
 
     def clean_code(self, wanted: frozenset[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,8 @@ from trainingservice.remote.machines import RemoteMachine
 from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
 from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
 from trainingservice.remote.server_mount import look_at_mount_here
-from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
+from trainingservice.remote.trial_document import trial_document
+from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -429,22 +429,4 @@ class RemoteTrainingService(PollingTrainingService):
 
     def _document(self, job: TrialJobDetail, machine: RemoteMachine,
                   code: contract.CodeDocument | None) -> contract.JobDocument:
-        settings = machine.settings
-        facts = machine.connection()[1]
-        path = []
-        if settings.python_path is not None:
-            path = [settings.python_path if settings.python_path.startswith("/") else
-                    facts.home + settings.python_path[1:]]
-        document = job_document(job.form, platform=self.platform, code=code, gpu_indices=job.gpu_indices, path=path)
-        document["environment"] = {**settings.environment, **document["environment"]}
-        storage = self._settings.shared_storage
-        if storage is not None:
-            output = storage.trial_folder(job.form.experiment_id, job.form.trial_job_id)
-            document["environment"] = {**document["environment"], **storage.variables}
-            document["command"] = (f"{storage.mount_script(storage.remote_mount_point)}\n"
-                                   f"NNI_OUTPUT_DIR={shlex.quote(output)}; export NNI_OUTPUT_DIR\n"
-                                   f"mkdir -p \"$NNI_OUTPUT_DIR\" || exit 73\n{document['command']}")
-        if settings.prepare_command:
-            document["command"] = f"{settings.prepare_command}\n_nniweb=$?; [ $_nniweb -eq 0 ] || exit $_nniweb\n" \
-                                  f"{document['command']}"
-        return document
+        return trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home, code)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.fakes.ssh_machine import needs_root
 from trainingservice.polling import Observation
-from trainingservice.remote import machines as machines_module
 from trainingservice.remote import service as service_module
+from trainingservice.remote import set_aside
 from trainingservice.testing.bench import new_id
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -279,7 +279,7 @@ def test_more_gpus_than_any_machine_has_is_refused_with_what_there_is(bench, mak
 
 @pytest.mark.slow
 def test_a_machine_on_which_three_submissions_fail_is_set_aside_with_the_reason(bench, make_machine, monkeypatch):
-    monkeypatch.setattr(machines_module, "SET_ASIDE", (2.0, 2.0))
+    monkeypatch.setattr(set_aside, "SET_ASIDE", (2.0, 2.0))
     broken = make_machine("ada")
     bench.platform.machine_list = [broken.settings()]
     service = bench.open_service()

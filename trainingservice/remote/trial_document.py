@@ -1,0 +1,30 @@
+"""What a keeper runs on a machine: the trial's command, with what the settings put around it."""
+
+from __future__ import annotations
+
+import shlex
+
+from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings
+from trainingservice.trial_job import TrialJobDetail, job_document
+from trialkeeper import contract
+
+
+def trial_document(job: TrialJobDetail, platform: str, cluster: RemoteClusterSettings, machine: RemoteMachineSettings,
+                   home: str, code: contract.CodeDocument | None) -> contract.JobDocument:
+    """``home``: the home folder there."""
+    path = []
+    if machine.python_path is not None:
+        path = [machine.python_path if machine.python_path.startswith("/") else home + machine.python_path[1:]]
+    document = job_document(job.form, platform=platform, code=code, gpu_indices=job.gpu_indices, path=path)
+    document["environment"] = {**machine.environment, **document["environment"]}
+    storage = cluster.shared_storage
+    if storage is not None:
+        output = storage.trial_folder(job.form.experiment_id, job.form.trial_job_id)
+        document["environment"] = {**document["environment"], **storage.variables}
+        document["command"] = (f"{storage.mount_script(storage.remote_mount_point)}\n"
+                               f"NNI_OUTPUT_DIR={shlex.quote(output)}; export NNI_OUTPUT_DIR\n"
+                               f"mkdir -p \"$NNI_OUTPUT_DIR\" || exit 73\n{document['command']}")
+    if machine.prepare_command:
+        document["command"] = f"{machine.prepare_command}\n_nniweb=$?; [ $_nniweb -eq 0 ] || exit $_nniweb\n" \
+                              f"{document['command']}"
+    return document
