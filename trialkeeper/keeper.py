@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional, cast
+from typing import Any, Callable, Dict, List, Optional, cast
 
 from trialkeeper import contract, machine
 from trialkeeper.access import Access, save_access
@@ -163,9 +163,9 @@ class Keeper:
                 keeper=self._document, limits=self._limits, tell=self._wakeups.tell, log=self._log, now=self._now,
                 resources=self._read_resources, clock=self._clock)
 
-    def _notify_reporter(self) -> None:
+    def _notify_reporter(self, entries: List[contract.Entry]) -> None:
         if self._reporter is not None:
-            self._reporter.notify()
+            self._reporter.notify(may_wait=all(entry.get("kind") == contract.FINAL for entry in entries))
 
     def _start_reporter(self) -> None:
         if self._reporter is not None:

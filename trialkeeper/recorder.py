@@ -13,8 +13,9 @@ class Recorder:
     """Reads the files of one attempt and journals what they have. For the keeper's main thread."""
 
     def __init__(self, folder: str, journal: Journal, limits: contract.LimitsDocument, *, now: Callable[[], float],
-                 clock: Callable[[], float], log: Callable[[str], None], notify: Callable[[], None]) -> None:
-        """``now``: the entries' time; ``clock``: monotonic seconds; ``notify`` is called when the journal has more."""
+                 clock: Callable[[], float], log: Callable[[str], None],
+                 notify: Callable[[List[contract.Entry]], None]) -> None:
+        """``now``: the entries' time; ``clock``: monotonic seconds; ``notify`` hears what the journal has more."""
         self._journal, self._now, self._log, self._notify = journal, now, log, notify
         self._pending: List[contract.Entry] = []
         self._metrics = metrics_of(journal.positions,
@@ -37,8 +38,8 @@ class Recorder:
             if not had_trouble:
                 self._log("the journal cannot be written, it will be tried again: %s" % error)
             return False
-        self._pending = []
-        self._notify()
+        written, self._pending = self._pending, []
+        self._notify(written)
         return True
 
     def pump(self, final: bool = False) -> None:

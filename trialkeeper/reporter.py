@@ -33,6 +33,8 @@ DELIVERED, GAVE_UP = "delivered", "gave up"
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 #: A server may not ask for reports more often than this many seconds.
 SHORTEST_INTERVAL = 0.05
+#: Seconds for which a final result waits for the trial's end, which mostly follows at once: one report less.
+HOLD_FINAL_RESULT = 0.05
 
 
 def pause_after(failures: int, chance: Callable[[], float] = random.random) -> float:
@@ -79,7 +81,7 @@ class Reporter:
         self._greeted = journal.opened_at == 0 or self._listens_only
         self._changed = threading.Condition()
         self._next_heartbeat_at = self._next_resources_at = clock()
-        self._paused_until = 0.0
+        self._paused_until = self._held_until = 0.0
         self._url_file_stamp = access.url_file_stamp()
         self._failures = 0
         self._heard_at = clock()
@@ -95,9 +97,10 @@ class Reporter:
     def start(self) -> None:
         threading.Thread(target=self._run, name="reporter", daemon=True).start()
 
-    def notify(self) -> None:
-        """The journal has new entries."""
+    def notify(self, may_wait: bool = False) -> None:
+        """The journal has new entries. ``may_wait``: an end is expected to follow them."""
         with self._changed:
+            self._held_until = self._clock() + HOLD_FINAL_RESULT if may_wait else 0.0
             self._changed.notify()
 
     def report_soon(self) -> None:
@@ -155,7 +158,8 @@ class Reporter:
             return True
         if self._is_gone:
             return self._finished_at is not None
-        return self._has_news() or self._finished_at is not None or now >= self._next_heartbeat_at
+        return (self._has_news() and now >= self._held_until or self._finished_at is not None
+                or now >= self._next_heartbeat_at)
 
     def _is_delivered(self) -> bool:
         return self._listens_only or (self._accepted >= self._journal.last_n and not self._files)
@@ -169,7 +173,8 @@ class Reporter:
             return 60.0
         if now < self._paused_until:
             return min(1.0, self._paused_until - now)
-        return max(0.0, self._next_heartbeat_at - now)
+        due = min(self._next_heartbeat_at, self._held_until) if self._has_news() else self._next_heartbeat_at
+        return max(0.0, due - now)
 
     def _round(self) -> None:
         # before the call: an address that is written while an old one is being tried is news

@@ -14,6 +14,9 @@ import pytest
 from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, KeeperRun, old_python, wait_until
 from trainingservice.keeper_bundle import build_keeper
 from trialkeeper import contract
+from trialkeeper.access import Access
+from trialkeeper.journal import Journal
+from trialkeeper.reporter import HOLD_FINAL_RESULT, Reporter
 
 TRIAL = """
 import nni, sys
@@ -322,6 +325,36 @@ def test_a_metric_of_our_module_is_on_its_way_at_once_and_so_is_the_end(keeper, 
     assert sorted(delays)[4] < 0.05, delays  # 3 ms on an idle machine; this one may be busy
     ended_at = float((keeper.folder / "stdout").read_text())
     assert server.arrivals[-1] - ended_at < 0.5
+
+
+def test_a_final_result_waits_for_the_end_a_moment_and_no_longer(tmp_path):
+    now = [100.0]
+    journal = Journal(str(tmp_path / "journal"))
+    reporter = Reporter(
+        access=Access(), job_name="job", folder=str(tmp_path), journal=journal, keeper={"replica": 0}, limits={},
+        tell=lambda word, detail: None, log=lambda line: None, now=lambda: now[0], resources=lambda: None,
+        clock=lambda: now[0])
+    reporter._next_heartbeat_at = 1000.0
+    journal.append([{"at": 0.0, "type": contract.METRIC, "kind": contract.FINAL, "value": "1"}])
+    reporter.notify(may_wait=True)
+    assert not reporter._is_due()
+    assert reporter._seconds_to_wait() == pytest.approx(HOLD_FINAL_RESULT)
+    now[0] += HOLD_FINAL_RESULT
+    assert reporter._is_due()
+    reporter.notify(may_wait=True)
+    assert not reporter._is_due()
+    reporter.notify()  # something else has come, which does not wait
+    assert reporter._is_due()
+    reporter.notify(may_wait=True)
+    reporter.finish()
+    assert reporter._is_due()
+
+
+def test_a_final_result_of_a_trial_that_goes_on_is_told(keeper, server):
+    code = "import nni, time; nni.get_next_parameter(); nni.report_final_result(0.5); time.sleep(600)"
+    process = keeper.start(keeper.python_command(code))
+    server.wait_for(lambda: server.values() == ["0.5"])
+    assert process.poll() is None
 
 
 def test_a_keeper_alone_needs_little_memory(keeper, server):
