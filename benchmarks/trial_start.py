@@ -64,10 +64,15 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def by_us(server: RunningServer, folder: Path, trials: int) -> tuple[float, list[dict[str, Any]], float]:
-    """Seconds from the request that launches until the experiment is done, its trials, the server's processor time."""
+def by_us(server: RunningServer, folder: Path, trials: int,
+          service: dict[str, Any] | None = None) -> tuple[float, list[dict[str, Any]], float]:
+    """Seconds from the request that launches until the experiment is done, its trials, the server's processor time.
+
+    ``service``: the section trainingService; the local platform unless it says otherwise.
+    """
     config = {"trialCommand": " ".join(COMMAND), "trialCodeDirectory": str(folder), "trialConcurrency": AT_ONCE,
-              "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
+              "maxTrialNumber": trials, "tuner": {"name": "Random"},
+              "trainingService": service or {"platform": "local"},
               "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}}
     spent = processor_seconds(server.pid)
     begin = datetime.now().astimezone()

@@ -22,7 +22,7 @@ class DurationsSerializer(serializers.Serializer[Any]):
     bar_width = serializers.FloatField(help_text="Seconds; bar i counts the trials that took from i times this.")
     counts = serializers.ListField(child=serializers.IntegerField())
     until = serializers.FloatField(allow_null=True, help_text=(
-        "When the last of them ended, in seconds since the epoch."))
+        "When the last trial ended, in seconds since the epoch."))
 
 
 class ExperimentChartSerializer(serializers.Serializer[Any]):

@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from nniweb.api.fields import DurationField, StrictSerializer, TagsField
 from nniweb.api.own_group import OwnGroupField
+from nniweb.api.times import time_text
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.explanation import explanations_of
@@ -29,7 +30,7 @@ class TrialCountsSerializer(serializers.Serializer[Any]):
 class ProgressSerializer(serializers.Serializer[Any]):
     """How far the experiment is."""
 
-    trials = TrialCountsSerializer(source="counts")
+    trials = TrialCountsSerializer()
     total = serializers.IntegerField(help_text="Trials submitted so far.")
     ended = serializers.IntegerField(help_text="Trials that have ended, however.")
     fraction = serializers.FloatField(allow_null=True, help_text="0 to 1; null where there is no limit.")
@@ -52,17 +53,16 @@ class CodeFromGitSerializer(serializers.Serializer[Any]):
 class ExperimentSummarySerializer(serializers.Serializer[Any]):
     """An experiment in a list."""
 
-    id = serializers.CharField(source="public_id")
+    id = serializers.CharField()
     name = serializers.CharField()
     status = serializers.ChoiceField(choices=ExperimentStatus.choices)
     target = serializers.ChoiceField(choices=ExperimentTarget.choices, help_text="What is wanted of it.")
-    message = serializers.SerializerMethodField(
+    message = serializers.CharField(
         help_text="Why it is as it is, where there is something to say; also that no worker is there.")
-    owner = serializers.CharField(source="owner.username", allow_null=True, default=None)
-    group = serializers.CharField(source="group.name", allow_null=True, default=None,
-                                  help_text="Whose members see and steer it too.")
-    cluster = serializers.CharField(source="cluster.name")
-    platform = serializers.CharField(source="cluster.platform")
+    owner = serializers.CharField(allow_null=True)
+    group = serializers.CharField(allow_null=True, help_text="Whose members see and steer it too.")
+    cluster = serializers.CharField()
+    platform = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     archived = serializers.BooleanField()
     optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices)
@@ -71,21 +71,38 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     max_duration = serializers.FloatField(allow_null=True, help_text="Seconds in status RUNNING.")
     max_trial_duration = serializers.FloatField(allow_null=True, help_text="Seconds of one trial.")
     code_git = CodeFromGitSerializer(allow_null=True, help_text="null where the code does not come from a repository.")
-    progress = serializers.SerializerMethodField()
+    progress = ProgressSerializer()
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     changed_at = serializers.DateTimeField(allow_null=True, help_text="When the revision last grew.")
     revision = serializers.IntegerField(help_text="Grows with each change of the experiment or its trials.")
 
-    @extend_schema_field({"type": "string"})
-    def get_message(self, experiment: Experiment) -> str:
-        return str(self.context["explanations"][experiment.pk])
+    def to_representation(self, experiment: Experiment) -> dict[str, Any]:
+        """By hand: of a thousand experiments, field by field, this would be most of what the list takes."""
+        git = experiment.code_git
+        return {
+            "id": experiment.public_id, "name": experiment.name, "status": experiment.status,
+            "target": experiment.target, "message": str(self.context["explanations"][experiment.pk]),
+            "owner": experiment.owner.username if experiment.owner else None,
+            "group": experiment.group.name if experiment.group else None, "cluster": experiment.cluster.name,
+            "platform": experiment.cluster.platform, "tags": experiment.tags, "archived": experiment.archived,
+            "optimize_mode": experiment.optimize_mode, "trial_concurrency": experiment.trial_concurrency,
+            "max_trial_number": experiment.max_trial_number, "max_duration": experiment.max_duration,
+            "max_trial_duration": experiment.max_trial_duration,
+            "code_git": None if git is None else CodeFromGitSerializer(git).data,
+            "progress": progress_document(self.context["progress"][experiment.pk]),
+            "created_at": time_text(experiment.created_at), "started_at": time_text(experiment.started_at),
+            "ended_at": time_text(experiment.ended_at), "changed_at": time_text(experiment.changed_at),
+            "revision": experiment.revision}
 
-    @extend_schema_field(ProgressSerializer)
-    def get_progress(self, experiment: Experiment) -> dict[str, Any]:
-        progress: Progress = self.context["progress"][experiment.pk]
-        return dict(ProgressSerializer(progress).data)
+
+def progress_document(progress: Progress) -> dict[str, Any]:
+    """What ProgressSerializer describes."""
+    return {"trials": progress.counts, "total": progress.total, "ended": progress.ended,
+            "fraction": progress.fraction, "elapsed": progress.elapsed, "eta": progress.eta,
+            "best_value": progress.best_value, "best_trial_id": progress.best_trial_id,
+            "best_sequence_id": progress.best_sequence_id}
 
 
 class ExperimentSerializer(ExperimentSummarySerializer):
@@ -100,13 +117,34 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     trial_command = serializers.CharField()
     trial_gpu_number = serializers.IntegerField(allow_null=True)
     code_folder = serializers.CharField(help_text="On the server; \"\" where the code was uploaded.")
-    code_sha256 = serializers.CharField(source="code.sha256", allow_null=True, default=None)
+    code_sha256 = serializers.CharField(allow_null=True)
     config = serializers.DictField(help_text="What the config was resolved to, in NNI's v2 spelling.")
     config_text = serializers.CharField(help_text="The config as it was given, secrets struck out.")
+
+    def to_representation(self, experiment: Experiment) -> dict[str, Any]:
+        return {
+            **super().to_representation(experiment), "description": experiment.description, "notes": experiment.notes,
+            "search_space": experiment.search_space, "tuner": experiment.tuner, "assessor": experiment.assessor,
+            "seed": experiment.seed, "trial_command": experiment.trial_command,
+            "trial_gpu_number": experiment.trial_gpu_number, "code_folder": experiment.code_folder,
+            "code_sha256": experiment.code.sha256 if experiment.code else None, "config": experiment.config,
+            "config_text": experiment.config_text}
 
 
 #: Columns a list does not show: they can be large.
 NOT_IN_LISTS = ("description", "notes", "search_space", "tuner", "assessor", "config", "config_text")
+
+
+#: What ``summaries`` reads of an experiment.
+IN_LISTS = ("public_id", "name", "status", "target", "message", "owner", "group", "cluster", "tags", "archived",
+            "optimize_mode", "trial_concurrency", "max_trial_number", "max_duration", "max_trial_duration", "code_git",
+            "created_at", "started_at", "ended_at", "changed_at", "revision", "running_seconds", "running_since",
+            "deleted_at")
+
+
+def for_a_list(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+    """What ``summaries`` needs of them and no more; people, groups and clusters, of which there are few, once each."""
+    return experiments.only(*IN_LISTS).prefetch_related("owner", "group", "cluster")
 
 
 def summaries(experiments: Iterable[Experiment], now: datetime | None = None) -> list[dict[str, Any]]:

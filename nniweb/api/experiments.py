@@ -19,6 +19,7 @@ from nniweb.api.experiment_documents import (
     ExperimentSerializer,
     ExperimentSummarySerializer,
     document,
+    for_a_list,
     summaries,
 )
 from nniweb.api.fields import CommaListField, Query
@@ -86,8 +87,7 @@ class ExperimentsView(generics.GenericAPIView[Experiment]):
         """Experiments the person may see, newest first."""
         wanted = ExperimentQuery.of(request)
         experiments = filtered(visible_experiments(the_user(request)), wanted)
-        experiments = experiments.select_related("owner", "group", "cluster").defer(*NOT_IN_LISTS)
-        page = self.paginate_queryset(in_order(experiments, wanted["order"]))
+        page = self.paginate_queryset(in_order(for_a_list(experiments), wanted["order"]))
         return self.get_paginated_response(summaries(page or []))
 
     @extend_schema(operation_id="experiments_create",

@@ -109,7 +109,7 @@ class ParameterImportanceView(generics.GenericAPIView[Experiment]):
 
 def columns_document(results: Results) -> dict[str, Any]:
     drawn = results.drawn
-    rank = {place: number for number, place in enumerate(results.best_first)}
+    rank = results.rank
     return {
         "revision": results.revision,
         "id": [results.ids[place] for place in drawn],

@@ -5,7 +5,7 @@ that option was taken.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,10 @@ from nniweb.tuning.search_space_parser import parse_search_space
 MOST_CATEGORIES = 30
 #: More axes than this are not made of parameters that no search space describes.
 MOST_GUESSED_AXES = 100
+
+_NUMBERS = (float, int)
+#: Kinds of values that can be looked up as they are.
+_SIMPLE = (str, float, int)
 
 
 class _Missing:
@@ -97,8 +101,8 @@ def _itself(point: Any) -> Any:
 
 def _entry(inside: Take, key: str) -> Take:
     def take(point: Any) -> Any:
-        found = inside(point)
-        return found.get(key, MISSING) if isinstance(found, Mapping) else MISSING
+        found = point if inside is _itself else inside(point)
+        return found.get(key, MISSING) if isinstance(found, dict) else MISSING  # it was read from JSON
 
     return take
 
@@ -108,7 +112,7 @@ def _where(take: Take, option: Any) -> Take:
 
     def only(point: Any) -> Any:
         found = take(point)
-        taken = isinstance(found, Mapping) and NAME_KEY in found and point_key(found[NAME_KEY]) == wanted
+        taken = isinstance(found, dict) and NAME_KEY in found and point_key(found[NAME_KEY]) == wanted
         return found if taken else MISSING
 
     return only
@@ -133,25 +137,30 @@ def _categories(axis: Axis, values: list[Any]) -> Column:
     options = list(axis.options)
     places = {point_key(option): place for place, option in reversed(list(enumerate(options)))}
     indices: list[float | int | None] = []
+    looked_up: dict[tuple[type, Any], int] = {}  # to make a value's key takes longer than all else here
     for value in values:
-        if isinstance(value, _Missing):
+        if value is MISSING:
             indices.append(None)
             continue
-        place = places.setdefault(point_key(value), len(options))
-        if place == len(options):
-            options.append(value)  # of an earlier form of the space
+        itself = (type(value), value) if isinstance(value, _SIMPLE) else (object, point_key(value))
+        place = looked_up.get(itself)
+        if place is None:
+            place = places.setdefault(point_key(value), len(options))
+            if place == len(options):
+                options.append(value)  # of an earlier form of the space
+            looked_up[itself] = place
         indices.append(place)
     return Column(Axis(axis.name, "category", options=tuple(options), choice=axis.choice, option=axis.option), indices)
 
 
 def _names_in(points: Sequence[Any]) -> list[str]:
-    names = dict.fromkeys(name for point in points if isinstance(point, Mapping) for name in point)
+    names = dict.fromkeys(name for point in points if isinstance(point, dict) for name in point)
     return list(names)[:MOST_GUESSED_AXES]
 
 
 def _guessed(name: str, points: Sequence[Any]) -> Column | None:
     values = [_entry(_itself, name)(point) for point in points]
-    known = [value for value in values if not isinstance(value, _Missing)]
+    known = [value for value in values if value is not MISSING]
     if all(_is_number(value) for value in known):
         return _numbers(Axis(name, "number", whole=all(isinstance(value, int) for value in known)), values)
     if len({point_key(value) for value in known}) > MOST_CATEGORIES:
@@ -160,7 +169,7 @@ def _guessed(name: str, points: Sequence[Any]) -> Column | None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e308
+    return type(value) in _NUMBERS and abs(value) <= 1e308  # true is none
 
 
 def _text(option: Any) -> str:

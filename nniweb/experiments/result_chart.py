@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
-from django.db.models import Max
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Count, F, Func, IntegerField, Max, Q, Value
+from django.db.models.sql.compiler import SQLCompiler
 
 from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.models import Attempt, Experiment, Trial
@@ -20,6 +22,7 @@ BARS = 20
 MOST_IMPROVEMENTS = 1000
 
 _ENDS = frozenset(end.value for end in ENDS)
+_AN_END = RESULTS[0]
 _WITHOUT_VALUE = (TrialJobStatus.FAILED.value, TrialJobStatus.WAITING.value)
 
 
@@ -45,7 +48,7 @@ class Histogram:
     #: Seconds; bar i holds those from i times this.
     bar_width: float
     counts: list[int]
-    #: When the last of them ended, in seconds since the epoch; None without any.
+    #: When the last trial ended, in seconds since the epoch; None without any.
     until: float | None
 
 
@@ -59,80 +62,104 @@ class ResultChart:
     revision: int
 
 
-class _Result(NamedTuple):
-    """What of a trial decides whether it is shown."""
+class _Whole(Func):
+    """A number without what stands behind its point, for numbers that are not below 0."""
 
-    pk: int
-    sequence_id: int
-    status: str
-    value: float | None
-    counts: bool
+    function = "CAST"
+    template = "CAST(%(expressions)s AS integer)"
+    output_field = IntegerField()
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any) -> tuple[str, Any]:
+        return self.as_sql(compiler, connection, template="CAST(trunc(%(expressions)s) AS integer)")  # its cast rounds
 
 
 def chart_of(experiment: Experiment, most: int = MOST_POINTS) -> ResultChart:
     """The chart's points in order of sequence, read after the experiment's own row was.
 
-    Every trial that was better than all before it stays, so the line of the best so far is exact;
-    of the others the least, the greatest and two more of each stretch stay. Four queries; of all
-    trials only numbers are read, which at 100,000 trials is most of the time.
+    Every trial that was better than all before it stays, so the line of the best so far is exact; of the others the
+    least, the greatest and two more of each stretch stay. Six queries at most. Of a trial with a result, which nearly
+    all are where there are many, only number and result are read: at 100,000 trials columns are what takes time.
     """
-    rows = Trial.objects.filter(experiment=experiment).order_by("sequence_id").values_list(
-        "pk", "sequence_id", "status", "final_number", "latest_number")
-    with_value, without = [], []
-    for pk, sequence_id, status, final, latest in rows.iterator(10_000):
+    trials = Trial.objects.filter(experiment=experiment)
+    is_result = Q(status__in=RESULTS, final_number__isnull=False)
+    values = [(sequence_id, final) for sequence_id, final in trials.filter(is_result).order_by(
+        "sequence_id").values_list("sequence_id", "final_number").iterator(20_000) if final is not None]
+    results = len(values)
+    others: dict[int, str] = {}  # those that are shown, though their value is no result: sequence -> status
+    without: list[int] = []
+    for sequence_id, status, final, latest in trials.exclude(is_result).order_by("sequence_id").values_list(
+            "sequence_id", "status", "final_number", "latest_number").iterator(20_000):
         shown = None if status in _WITHOUT_VALUE else latest if final is None else final
         if shown is not None:
-            with_value.append(_Result(pk, sequence_id, status, shown, final is not None and status in RESULTS))
+            values.append((sequence_id, shown))
+            others[sequence_id] = status
         elif status in _ENDS:
-            without.append(_Result(pk, sequence_id, status, None, False))
-    kept = _thinned(with_value, most, greater_is_better=experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE)
-    marks = evenly(without, MOST_MARKS)
-    shown_results = sorted([*kept, *marks], key=lambda result: result.sequence_id)
-    details = {pk: (public_id, ended_at or started_at) for pk, public_id, ended_at, started_at in Trial.objects.filter(
-        pk__in=[result.pk for result in shown_results]).values_list("pk", "public_id", "ended_at", "started_at")}
-    points = [Point(details[result.pk][0], result.sequence_id, result.status, result.value, result.counts,
-                    at.timestamp() if (at := details[result.pk][1]) else None)
-              for result in shown_results if result.pk in details]
-    left_out = len(with_value) + len(without) - len(points)
-    return ResultChart(points, _durations(experiment), left_out, experiment.revision)
+            without.append(sequence_id)
+    if len(values) > results:
+        values.sort()
+    kept = _thinned(values, others, most,
+                    greater_is_better=experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE)
+    shown_values: dict[int, float | None] = {**dict.fromkeys(evenly(without, MOST_MARKS)), **dict(kept)}
+    rows = trials.filter(sequence_id__in=list(shown_values)).order_by("sequence_id").values_list(
+        "public_id", "sequence_id", "status", "ended_at", "started_at")
+    points = [Point(public_id, sequence_id, others.get(sequence_id, status), value,
+                    value is not None and sequence_id not in others, at.timestamp() if at else None)
+              for public_id, sequence_id, status, ended_at, started_at in rows
+              for value, at in [(shown_values[sequence_id], ended_at or started_at)]]
+    left_out = len(values) + len(without) - len(points)
+    return ResultChart(points, durations_of(experiment), left_out, experiment.revision)
 
 
-def _durations(experiment: Experiment) -> Histogram:
+def durations_of(experiment: Experiment, bars: int = BARS) -> Histogram:
+    """Counted by the database, in bars of a width of 1, 2 or 5 times a power of ten seconds, as narrow as ``bars`` of
+    them hold all.
+    """
+    # before the attempts: one that ends meanwhile is counted twice by a page rather than never
+    until = Trial.objects.filter(experiment=experiment).aggregate(until=Max("ended_at"))["until"]
     attempts = Attempt.objects.filter(trial__experiment=experiment, duration__isnull=False)
-    until = attempts.aggregate(Max("trial__ended_at"))["trial__ended_at__max"]
-    durations = attempts.values_list("duration", flat=True).iterator(10_000)
-    seconds = [duration for duration in durations if duration is not None]
-    return histogram(seconds, until.timestamp() if until else None)
-
-
-def histogram(durations: list[float], until: float | None, bars: int = BARS) -> Histogram:
-    """Bars of a width of 1, 2 or 5 times a power of ten seconds, as narrow as ``bars`` of them hold all durations."""
-    longest = max(durations, default=0.0)
+    rows = list(attempts.annotate(bar=_Whole(F("duration"))).values("bar").annotate(
+        count=Count("pk"), longest=Max("duration")).order_by())
+    longest = max((row["longest"] for row in rows), default=0.0)
+    seconds = until.timestamp() if until else None
     if longest <= 0:
-        return Histogram(1.0, [len(durations)] if durations else [], until)
-    power = 10.0 ** math.floor(math.log10(longest / bars))
-    width = next(width for width in (power, 2 * power, 5 * power, 10 * power, 20 * power) if longest < bars * width)
+        return Histogram(1.0, [row["count"] for row in rows], seconds)
+    width = bar_width(longest, bars)
+    in_one = 1.0  # seconds of a row; bars of whole seconds are made of such, narrower ones are asked for
+    if width < 1:
+        in_one = width
+        rows = list(attempts.annotate(bar=_Whole(F("duration") / Value(width))).values("bar").annotate(
+            count=Count("pk")).order_by())
     counts = [0] * (int(longest / width) + 1)
-    for seconds in durations:
-        counts[max(0, int(seconds / width))] += 1
-    return Histogram(width, counts, until)
+    for row in rows:
+        bar = int(row["bar"] * in_one / width) if width > in_one else row["bar"]
+        counts[min(max(0, bar), len(counts) - 1)] += row["count"]  # one may have come since the first question
+    return Histogram(width, counts, seconds)
 
 
-def _thinned(points: list[_Result], most: int, *, greater_is_better: bool) -> list[_Result]:
+def bar_width(longest: float, bars: int) -> float:
+    """Seconds; ``longest`` is more than 0."""
+    power = 10.0 ** math.floor(math.log10(longest / bars))
+    return next(width for width in (power, 2 * power, 5 * power, 10 * power, 20 * power) if longest < bars * width)
+
+
+def _thinned(points: list[tuple[int, float]], others: dict[int, str], most: int, *,
+             greater_is_better: bool) -> list[tuple[int, float]]:
+    """Of (sequence, value) those that are shown. ``others``: the status of those whose value is no result."""
     if len(points) <= most:
         return points
-    sign = 1 if greater_is_better else -1
+    values = [value if greater_is_better else -value for _, value in points]
     improving, best = [], float("-inf")
-    for index, point in enumerate(points):
-        if point.counts and point.value is not None and sign * point.value > best:
-            best = sign * point.value
+    for index, value in enumerate(values):
+        if value > best and points[index][0] not in others:
+            best = value
             improving.append(index)
-    unfinished = [index for index, point in enumerate(points) if point.status not in _ENDS]
+    unfinished = [index for index, (sequence_id, _) in enumerate(points)
+                  if others.get(sequence_id, _AN_END) not in _ENDS] if others else []
     kept = {*evenly(improving, min(MOST_IMPROVEMENTS, most)), *unfinished[-most // 4:]}
     stretches = max(1, (most - len(kept)) // 4)
     for number in range(stretches):
-        stretch = range(len(points) * number // stretches, len(points) * (number + 1) // stretches)
-        if stretch:
-            by_value = sorted(stretch, key=lambda index: points[index].value or 0.0)
-            kept.update((by_value[0], by_value[-1], stretch[0], stretch[len(stretch) // 2]))
+        begin, end = len(points) * number // stretches, len(points) * (number + 1) // stretches
+        if stretch := values[begin:end]:
+            kept.update((begin + stretch.index(min(stretch)), begin + stretch.index(max(stretch)), begin,
+                         begin + len(stretch) // 2))
     return [points[index] for index in sorted(kept)]

@@ -61,7 +61,7 @@ def test_a_thinned_chart_keeps_every_improvement(make_experiment: Make, mode: st
     chance = random.Random(7)
     add_trials(experiment, [None if chance.random() < 0.1 else chance.gauss(0, 1) for _ in range(3000)])
     add_trials(experiment, [None] * 5, status="RUNNING")
-    with django_assert_num_queries(4):  # type: ignore[attr-defined]
+    with django_assert_num_queries(5):  # type: ignore[attr-defined]
         chart = chart_of(experiment, most=200)
     assert 100 < len([point for point in chart.points if point.value is not None]) <= 200
     assert chart.left_out == 3000 - len(chart.points)
