@@ -57,8 +57,6 @@ class JobRecord:
     next_try: float = 0.0
     tried_at: float = float("-inf")
     failures: int = 0
-    #: It waits for room rather than for the end of a fault: looked at again whenever a job ends.
-    waits_for_room: bool = False
     #: The platform must still be told to stop it, not before this monotonic time.
     stop_due: float | None = None
     stop_failures: int = 0

@@ -102,8 +102,8 @@ class PollingTrainingService(PolledPlatform):
     def room_may_be_free(self) -> None:
         """Try the jobs again that wait for room."""
         with self._lock:
-            for record in self._jobs.values():
-                if record.waits_for_room:
+            for name in self._waiting_for_room:
+                if (record := self._jobs.get(name)) is not None:
                     record.next_try = 0.0
         self._wake.set()
 
@@ -116,6 +116,8 @@ class PollingTrainingService(PolledPlatform):
         self._lock = threading.Lock()
         self._jobs: dict[str, JobRecord] = {}
         self._accepted: dict[str, int] = {}
+        self._has_new_stops = False
+        self._waiting_for_room: set[str] = set()  # names: each end asks for them, of however many jobs there are
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._running = threading.Lock()  # held while run is inside its loop
@@ -216,6 +218,7 @@ class PollingTrainingService(PolledPlatform):
                 record.apply(Observation(record.canceled_status(), message=""), self.context.clock())
             # below it is told at once; the loop says it again if that comes to nothing
             record.stop_due = self._monotonic() + (REPEAT_STOP_AFTER if stage is Stage.SUBMITTED else 0)
+            self._has_new_stops = True
         self._announce([record])
         if stage is Stage.SUBMITTED:
             self._stop(record)
@@ -348,8 +351,8 @@ class PollingTrainingService(PolledPlatform):
             self._start(record)
             if record.stage is Stage.SUBMITTED:
                 turns.started(record.detail.form.experiment_id)
-            if any(other.stop_due is not None for other in list(self._jobs.values())):
-                self._carry_out_stops()  # a long queue does not hold back a cancel
+            if self._has_new_stops:  # a long queue does not hold back a cancel
+                self._carry_out_stops()
 
     def _start(self, record: JobRecord) -> TrainingServiceError | None:
         """Hand one job over. Returns the error if it can never run (the job is FAILED then)."""
@@ -372,7 +375,8 @@ class PollingTrainingService(PolledPlatform):
             noted, record.noted = record.noted, []
             if seen is not None:
                 self._faults_in_a_row = 0
-                record.failures, record.waits_for_room = 0, False
+                record.failures = 0
+                self._waiting_for_room.discard(record.name)
                 record.say("")  # why it waited until now
                 for observation in (seen, *noted):
                     record.apply(observation, self.context.clock())
@@ -396,11 +400,12 @@ class PollingTrainingService(PolledPlatform):
         if record.canceled:
             record.apply(Observation(record.canceled_status(), message=""), self.context.clock())
             record.stop_due = now
+            self._has_new_stops = True
         elif isinstance(fault, MustWait):
-            record.waits_for_room = True
+            self._waiting_for_room.add(record.name)
             record.next_try = now + (5.0 if fault.retry_after is None else fault.retry_after)
         else:
-            record.waits_for_room = False
+            self._waiting_for_room.discard(record.name)
             record.failures += 1
             pause = pause_after(record.failures, self.back_off, fault)
             record.next_try = now + pause
@@ -422,6 +427,7 @@ class PollingTrainingService(PolledPlatform):
 
     def _carry_out_stops(self) -> None:
         now = self._monotonic()
+        self._has_new_stops = False
         with self._lock:
             due = [record for record in self._jobs.values() if record.stop_due is not None and record.stop_due <= now
                    and record.stage is not Stage.STARTING]

@@ -117,7 +117,7 @@ def durations_of(experiment: Experiment, bars: int = BARS) -> Histogram:
     # before the attempts: one that ends meanwhile is counted twice by a page rather than never
     until = Trial.objects.filter(experiment=experiment).aggregate(until=Max("ended_at"))["until"]
     attempts = Attempt.objects.filter(trial__experiment=experiment, duration__isnull=False)
-    rows = list(attempts.annotate(bar=_Whole(F("duration"))).values("bar").annotate(
+    rows: list[Any] = list(attempts.annotate(bar=_Whole(F("duration"))).values("bar").annotate(
         count=Count("pk"), longest=Max("duration")).order_by())
     longest = max((row["longest"] for row in rows), default=0.0)
     seconds = until.timestamp() if until else None

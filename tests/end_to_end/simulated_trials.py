@@ -29,33 +29,34 @@ from django.utils import timezone
 from nniweb.experiments.models import *
 from nniweb.experiments.models.account import hash_of
 
-finished, curve, running, token = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+finished, curve, running, token, into = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 chance, now = random.Random(5), timezone.now()
 begin = now - timedelta(seconds=10.0 * finished)
 cluster, _ = Cluster.objects.get_or_create(name="nowhere", defaults={"platform": "scripted", "enabled": False})
 space = {"lr": {"_type": "loguniform", "_value": [0.0001, 1]}, "momentum": {"_type": "uniform", "_value": [0, 1]},
          "layers": {"_type": "randint", "_value": [1, 8]}, "act": {"_type": "choice", "_value": ["relu", "tanh"]}}
-experiment = Experiment.objects.create(
+experiment = Experiment.objects.get(public_id=into) if into else Experiment.objects.create(
     name="simulated", owner=User.objects.first(), cluster=cluster, seed=1, search_space=space, tuner={"name": "Random"},
     optimize_mode="maximize", trial_command="true", trial_concurrency=max(1, running), created_at=begin,
-    started_at=begin, status="RUNNING" if running else "STOPPED", target="RUN" if running else "STOP", revision=1,
-    next_sequence_id=finished + running)
+    started_at=begin, status="RUNNING" if running else "STOPPED", target="RUN" if running else "STOP", revision=1)
+before = experiment.next_sequence_id
 
 def trial(number):
     if number >= finished:
-        return Trial(experiment=experiment, sequence_id=number, status="RUNNING", created_at=now, started_at=now,
-                     revision=1)
+        return Trial(experiment=experiment, sequence_id=before + number, status="RUNNING", created_at=now,
+                     started_at=now, revision=1)
     started = begin + timedelta(seconds=10.0 * number)
     failed = number % 50 == 7
-    return Trial(experiment=experiment, sequence_id=number, status="FAILED" if failed else "SUCCEEDED", taught=True,
-                 message="exit code 1: no such data set" if failed else "", created_at=started, started_at=started,
+    return Trial(experiment=experiment, sequence_id=before + number, status="FAILED" if failed else "SUCCEEDED",
+                 taught=True, message="exit code 1: no such data set" if failed else "", created_at=started, started_at=started,
                  final_number=None if failed else 1 - chance.random() / (1 + number / 1000) ** 0.5,
                  ended_at=started + timedelta(seconds=chance.lognormvariate(3, 0.5)), revision=1,
                  intermediate_count=curve, latest_number=None if failed else chance.random())
 
 made, ended = [], [""]
-with transaction.atomic():
-    for first in range(0, finished + running, 2000):
+Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=before + finished + running)
+for first in range(0, finished + running, 2000):
+    with transaction.atomic():  # the server writes, too: its turn comes in between
         trials = Trial.objects.bulk_create(
             [trial(number) for number in range(first, min(first + 2000, finished + running))])
         TrialParameters.objects.bulk_create([TrialParameters(trial=one, parameter_id=one.sequence_id, value={
@@ -84,12 +85,16 @@ print(json.dumps([experiment.public_id, made, ended[0]]))
 class SimulatedTrials:
     """One experiment. ``running``: the job names of trials that wait for reports."""
 
-    def __init__(self, server: RunningServer, *, finished: int = 0, curve: int = 0, running: int = 0) -> None:
-        """``finished`` trials with ``curve`` intermediate results each come before ``running`` ones."""
+    def __init__(self, server: RunningServer, *, finished: int = 0, curve: int = 0, running: int = 0,
+                 into: str = "") -> None:
+        """``finished`` trials with ``curve`` intermediate results each come before ``running`` ones.
+
+        ``into``: an experiment that gets them after the trials that it has; a new one unless it is given.
+        """
         self._url = f"{server.url}/api/trialkeeper/v1/trials/"
         made = subprocess.run(
             [sys.executable, "-c", "import django; django.setup()\n" + FILL, str(finished), str(curve), str(running),
-             TOKEN], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+             TOKEN, into], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
             env={**server.environment, "DJANGO_SETTINGS_MODULE": "nniweb.settings", "PYTHONPATH": str(ROOT)})
         assert made.returncode == 0, made.stderr
         self.experiment: str

@@ -132,9 +132,8 @@ class Controllers:
         return None
 
     def _dependants(self, owner: Object) -> list[tuple[str, Object]]:
-        uid = owner["metadata"]["uid"]
-        return [(plural, item) for plural in ("pods", "secrets", "configmaps") for item in self.store.all(plural)
-                if any(reference["uid"] == uid for reference in item["metadata"].get("ownerReferences") or [])]
+        return [(plural, item) for plural, item in self.store.owned_by(owner["metadata"]["uid"])
+                if plural in ("pods", "secrets", "configmaps")]
 
     # --- the thread ------------------------------------------------------------------------
 

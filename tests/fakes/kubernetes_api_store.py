@@ -28,6 +28,8 @@ class Store:
         self.changed = threading.Condition()
         self._version = 1000
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
+        #: uid of an owner -> (plural, namespace, name) of what names it: asked at each deletion
+        self._owned: dict[str, dict[tuple[str, str, str], None]] = {}
         #: (version, plural, namespace, type, object)
         self._events: list[tuple[int, str, str, str, Object]] = []
         #: Watches from versions before this one are answered with 410.
@@ -45,6 +47,12 @@ class Store:
         with self.changed:
             return [item for (its_namespace, _), item in sorted(self._objects.get(plural, {}).items())
                     if namespace in (None, its_namespace)]
+
+    def owned_by(self, uid: str) -> list[tuple[str, Object]]:
+        """(plural, object) of all that names this one as an owner."""
+        with self.changed:
+            return [(plural, self._objects[plural][namespace, name])
+                    for plural, namespace, name in self._owned.get(uid, ())]
 
     def create(self, plural: str, namespace: str, item: Object) -> Object | None:
         """The stored object; None where the name is taken."""
@@ -77,14 +85,26 @@ class Store:
             item = self._objects.get(plural, {}).pop((namespace, name), None)
             if item is None:
                 return None
+            self._note_owners(plural, namespace, item, {})
             item = copy.deepcopy(item)
             self._note(plural, namespace, item, "DELETED")
             return item
 
     def _put(self, plural: str, namespace: str, item: Object, kind: str) -> Object:
         self._note(plural, namespace, item, kind)
-        self._objects.setdefault(plural, {})[namespace, item["metadata"]["name"]] = item
+        table = self._objects.setdefault(plural, {})
+        self._note_owners(plural, namespace, table.get((namespace, item["metadata"]["name"]), {}), item)
+        table[namespace, item["metadata"]["name"]] = item
         return item
+
+    def _note_owners(self, plural: str, namespace: str, before: Object, after: Object) -> None:
+        name = (before or after)["metadata"]["name"]
+        for uid in _owners(before) - _owners(after):
+            self._owned[uid].pop((plural, namespace, name))
+            if not self._owned[uid]:
+                del self._owned[uid]
+        for uid in _owners(after) - _owners(before):
+            self._owned.setdefault(uid, {})[plural, namespace, name] = None
 
     def _note(self, plural: str, namespace: str, item: Object, kind: str) -> None:
         self._version += 1
@@ -109,6 +129,10 @@ class Store:
             self.compacted = self._version
             self._events.clear()
             self.changed.notify_all()
+
+
+def _owners(item: Object) -> set[str]:
+    return {reference["uid"] for reference in (item.get("metadata") or {}).get("ownerReferences") or []}
 
 
 def matches(item: Object, selector: str) -> bool:
