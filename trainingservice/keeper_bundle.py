@@ -7,6 +7,7 @@ hash, says which keeper it is and a machine that has it need not get it again.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import os
@@ -44,8 +45,9 @@ class KeeperBundle:
     sha256: str
 
 
+@functools.cache
 def keeper_bytes() -> bytes:
-    """The zipapp of the keeper that belongs to this code."""
+    """The zipapp of the keeper that belongs to this code, as it was when it was asked for first."""
     return bundle_bytes(files("trialkeeper"))
 
 

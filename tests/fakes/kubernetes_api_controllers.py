@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "default"
 #: Seconds after which things that depend on time alone are looked at.
 TICK = 0.5
+#: From so many trials on most rounds look only at what has changed.
+MANY = 500
 
 
 class Controller(Protocol):
@@ -40,6 +42,8 @@ class Controllers:
         #: Why no pods may be made, as the API would say it to a controller; "" while they may.
         self.no_pods_because = ""
         self._seen = 0
+        #: Monotonic time from which everything is looked at again, where there is so much that not all is looked at.
+        self._next_full_round = 0.0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="controllers", daemon=True)
 
@@ -99,6 +103,8 @@ class Controllers:
         self.node.end(pod, grace)
 
     def set_status(self, trial: Object, status: Object, plural: str) -> None:
+        if trial.get("status") == status:
+            return
         metadata = trial["metadata"]
         self.store.change(plural, metadata["namespace"], metadata["name"],
                           lambda item: item.__setitem__("status", status))
@@ -144,27 +150,31 @@ class Controllers:
                     self.store.changed.wait(TICK)
                 if self._closed:
                     return
+                touched = self.store.touched_after(self._seen, self._controllers)
                 self._seen = self.store.version
             try:
-                self._round()
+                self._round(touched)
             except Exception:
                 logger.exception("a controller of the double failed")
 
-    def _round(self) -> None:
-        pods_by_owner: dict[str, list[Object]] = {}
-        for pod in self.store.all("pods"):
-            for reference in pod["metadata"].get("ownerReferences") or []:
-                pods_by_owner.setdefault(reference["uid"], []).append(pod)
-        for plural, controller in self._controllers.items():
-            for trial in self.store.all(plural):
-                pods = pods_by_owner.get(trial["metadata"]["uid"], [])
-                if trial["metadata"].get("deletionTimestamp"):
-                    if not pods:
-                        self.store.remove(plural, trial["metadata"]["namespace"], trial["metadata"]["name"])
-                elif plural not in self.paused:
-                    controller.reconcile(trial, pods, self)
-                    self._remove_when_due(plural, trial)
-        self._collect_garbage()
+    def _round(self, touched: list[tuple[str, Object]]) -> None:
+        """Look at everything; where there is much, mostly at the ``touched`` objects alone."""
+        begin = time.monotonic()
+        is_full = begin >= self._next_full_round or sum(map(self.store.number_of, self._controllers)) < MANY
+        if is_full:
+            touched = [(plural, trial) for plural in self._controllers for trial in self.store.all(plural)]
+        for plural, trial in touched:
+            pods = sorted((pod for kind, pod in self.store.owned_by(trial["metadata"]["uid"]) if kind == "pods"),
+                          key=lambda pod: str(pod["metadata"]["name"]))
+            if trial["metadata"].get("deletionTimestamp"):
+                if not pods:
+                    self.store.remove(plural, trial["metadata"]["namespace"], trial["metadata"]["name"])
+            elif plural not in self.paused:
+                self._controllers[plural].reconcile(trial, pods, self)
+                self._remove_when_due(plural, trial)
+        if is_full:
+            self._collect_garbage()
+            self._next_full_round = time.monotonic() + 20 * (time.monotonic() - begin)
 
     def _remove_when_due(self, plural: str, trial: Object) -> None:
         spec = trial.get("spec") or {}

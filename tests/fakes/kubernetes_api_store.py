@@ -6,7 +6,7 @@ import copy
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,7 @@ class Store:
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         #: uid of an owner -> (plural, namespace, name) of what names it: asked at each deletion
         self._owned: dict[str, dict[tuple[str, str, str], None]] = {}
+        self._places: dict[str, tuple[str, str, str]] = {}  # uid -> (plural, namespace, name)
         #: (version, plural, namespace, type, object)
         self._events: list[tuple[int, str, str, str, Object]] = []
         #: Watches from versions before this one are answered with 410.
@@ -86,6 +87,7 @@ class Store:
             if item is None:
                 return None
             self._note_owners(plural, namespace, item, {})
+            self._places.pop(item["metadata"].get("uid", ""), None)
             item = copy.deepcopy(item)
             self._note(plural, namespace, item, "DELETED")
             return item
@@ -95,6 +97,7 @@ class Store:
         table = self._objects.setdefault(plural, {})
         self._note_owners(plural, namespace, table.get((namespace, item["metadata"]["name"]), {}), item)
         table[namespace, item["metadata"]["name"]] = item
+        self._places[item["metadata"].get("uid", "")] = (plural, namespace, item["metadata"]["name"])
         return item
 
     def _note_owners(self, plural: str, namespace: str, before: Object, after: Object) -> None:
@@ -121,6 +124,23 @@ class Store:
             if event[1] == plural and namespace in ("", event[2]):
                 found.append((event[0], event[3], event[4]))
         return found[::-1]
+
+    def touched_after(self, version: int, plurals: Collection[str]) -> list[tuple[str, Object]]:
+        """(plural, object) of what changed since, and of the owners of that, of these kinds and as far as it is there.
+        """
+        uids: dict[str, None] = {}
+        with self.changed:
+            for event in reversed(self._events):
+                if event[0] <= version:
+                    break
+                uids |= dict.fromkeys((event[4]["metadata"].get("uid", ""), *_owners(event[4])))
+            places = [self._places[uid] for uid in uids if uid in self._places]
+            return [(plural, self._objects[plural][namespace, name]) for plural, namespace, name in places
+                    if plural in plurals]
+
+    def number_of(self, plural: str) -> int:
+        with self.changed:
+            return len(self._objects.get(plural, {}))
 
     def compact(self) -> None:
         """Forget the past: every watch that is not at the newest version has to list again."""
