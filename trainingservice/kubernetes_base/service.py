@@ -46,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds to wait for the first list when a service begins.
 FIRST_LIST = 10.0
+#: Seconds for a connection, and for the answer to the deletion of all objects of an experiment: with thousands of them
+#: that takes the API longer than anything else, up to its own limit of a minute.
+DELETE_ALL_TIMEOUT = (5.0, 90.0)
 #: Seconds to wait until pods of a removed experiment are gone.
 PODS_GONE = 30.0
 #: Seconds to wait for what the reporting pod says of its end, when the trial's object has ended: the two watches are
@@ -230,7 +233,7 @@ class KubernetesService(PollingTrainingService):
         selector = names.experiment_selector(self.cluster, experiment_id)
         for resource in (self.kind.resource, SECRETS):
             try:
-                self.api.call("DELETE", resource.path(self.namespace),
+                self.api.call("DELETE", resource.path(self.namespace), timeout=DELETE_ALL_TIMEOUT,
                               query={"labelSelector": selector, "propagationPolicy": "Background"})
             except ApiRefusal as refusal:
                 if refusal.code == 404:  # whoever removed the kind itself removed its objects with it
