@@ -48,7 +48,8 @@ def trial(number):
     started = begin + timedelta(seconds=10.0 * number)
     failed = number % 50 == 7
     return Trial(experiment=experiment, sequence_id=before + number, status="FAILED" if failed else "SUCCEEDED",
-                 taught=True, message="exit code 1: no such data set" if failed else "", created_at=started, started_at=started,
+                 taught=True, message="exit code 1: no such data set" if failed else "", created_at=started,
+                 started_at=started,
                  final_number=None if failed else 1 - chance.random() / (1 + number / 1000) ** 0.5,
                  ended_at=started + timedelta(seconds=chance.lognormvariate(3, 0.5)), revision=1,
                  intermediate_count=curve, latest_number=None if failed else chance.random())

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning import tpe
 from tests.nniweb.tuning.test_tuners import MIXED, QUADRATIC, make, mixed, quadratic
 
 SEEDS = 20
@@ -21,8 +20,6 @@ TRIALS = 45
 #: Those with a model of the results need fewer, and each of their proposals costs a training; not the neural network.
 FEW_TRIALS = {"DNGO": TRIALS}
 FEW_TRIALS_OF_OTHERS = 25
-#: Trials after which TPE models a fifth of them.
-LONG_HISTORY = 200
 Value = Callable[[dict[str, Any]], float]
 PROBLEMS: dict[str, tuple[Any, Value]] = {"quadratic": (QUADRATIC, quadratic), "mixed conditional": (MIXED, mixed)}
 #: With as few candidates and trainings as still show what the model is worth.
@@ -90,21 +87,6 @@ def test_a_light_tuner_finds_the_best_region_better_than_random(name: str, args:
 
 def test_tpe_finds_the_best_region_better_than_random() -> None:
     assert median("TPE", {}, "quadratic") < chance("quadratic") / 2
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_tpe_is_as_good_where_it_models_a_part_of_a_long_history(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(most: int) -> tuple[float, float]:
-        monkeypatch.setattr(tpe, "MODELLED_TRIALS", most)
-        bests = [best_of("TPE", {}, problem, seed, LONG_HISTORY) for seed in range(SEEDS // 2)]
-        return statistics.median(bests), statistics.mean(bests)
-
-    part, all_of_it = found(LONG_HISTORY // 5), found(LONG_HISTORY)
-    assert part[0] <= all_of_it[0] * 1.1
-    assert part[1] <= all_of_it[1] * 1.1
-    assert part[0] < chance(problem, LONG_HISTORY) / 2
 
 
 @pytest.mark.slow
