@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from rest_framework import serializers
 
 from nniweb.api.experiment_documents import ExperimentSerializer, ProgressSerializer
@@ -43,17 +41,3 @@ def test_what_is_said_of_an_experiment_and_a_trial_is_what_the_schema_says(
         document = api.get(f"/api/v1/trials/{one.public_id}/").json()
         document.pop("advice")
         fits(document, TrialSerializer)
-
-
-@pytest.mark.django_db
-def test_a_list_of_experiments_takes_as_many_queries_however_long_it_is(
-        api: Any, make_experiment: Callable[..., Experiment]) -> None:
-    make_experiment()
-    api.get("/api/v1/experiments/")  # notes when the token was used
-    with CaptureQueriesContext(connection) as of_one:
-        api.get("/api/v1/experiments/")
-    for _ in range(3):
-        make_experiment(status="RUNNING")
-    with CaptureQueriesContext(connection) as of_four:
-        assert api.get("/api/v1/experiments/").json()["count"] == 4
-    assert len(of_four) <= len(of_one) + 1  # which workers are there, for those that still run
