@@ -6,8 +6,10 @@ where the machine cannot be asked; any of them may be called from any thread.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import time
 import uuid
 from pathlib import Path
 from typing import Protocol
@@ -44,6 +46,10 @@ class Disk(Protocol):
 
     def free_bytes(self, path: Path) -> int | None:
         """Room on the disk of this folder; None where the machine does not tell."""
+
+
+#: How often a folder is removed into which somebody still writes, and the seconds in between.
+_REMOVALS, _REMOVE_AGAIN_AFTER = 40, 0.05
 
 
 class LocalDisk:
@@ -88,9 +94,15 @@ class LocalDisk:
         path.unlink(missing_ok=True)
 
     def remove_folder(self, path: Path) -> list[str]:
-        problems: list[str] = []
-        shutil.rmtree(path, onerror=lambda _, name, error: problems.append(f"{name} ({error[1]})"))
-        return problems if path.exists() else []
+        for _ in range(_REMOVALS):
+            problems: list[OSError] = []
+            shutil.rmtree(path, onerror=lambda _, name, error, problems=problems: problems.append(error[1]))  # type: ignore[misc]
+            if not path.exists():
+                return []
+            if any(problem.errno != errno.ENOTEMPTY for problem in problems):
+                break
+            time.sleep(_REMOVE_AGAIN_AFTER)  # a keeper that is about to end wrote something meanwhile
+        return [f"{problem.filename} ({problem.strerror})" for problem in problems]
 
     def free_bytes(self, path: Path) -> int | None:
         return shutil.disk_usage(path).free

@@ -1,0 +1,36 @@
+"""Removing folders into which a process that is about to end still writes."""
+
+import threading
+import time
+from pathlib import Path
+
+from trainingservice.submit_host.disk import LocalDisk
+
+
+def test_a_folder_that_somebody_still_writes_into_is_removed_all_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "attempt"
+    folder.mkdir()
+    wrote = threading.Event()
+
+    def write_for_a_while() -> None:
+        until = time.monotonic() + 0.3
+        for number in range(10**6):
+            try:
+                (folder / f"{number}.txt").touch()
+            except FileNotFoundError:  # removed
+                return
+            wrote.set()
+            if time.monotonic() > until:
+                return
+
+    writer = threading.Thread(target=write_for_a_while)
+    writer.start()
+    assert wrote.wait(30)
+    problems = LocalDisk().remove_folder(folder)
+    writer.join()
+    assert problems == []
+    assert not folder.exists()
+
+
+def test_what_is_not_there_is_no_trouble(tmp_path: Path) -> None:
+    assert LocalDisk().remove_folder(tmp_path / "nothing") == []
