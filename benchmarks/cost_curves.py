@@ -1,10 +1,10 @@
 """How the server's cost grows with trials, metrics, experiments and open pages, on SQLite and on PostgreSQL.
 
-    .venv/bin/python benchmarks/cost_curves.py [--databases sqlite,postgresql]
+    .venv/bin/python benchmarks/cost_curves.py [--databases sqlite,postgresql] [--rounds 3]
 
-Each is measured at four sizes, twice as large each time: processor time of the server's process, and its memory. The
-slope is that of the line through the logarithms: 1 where twice as much costs twice as much; more than 1.1 is a bug or
-needs an explanation. What costs the same whatever the size has a slope near 0.
+Each is measured at four sizes, twice as large each time: processor time of the server's process (the median of the
+rounds), and its memory. The slope is that of the line through the logarithms: 1 where twice as much costs twice as
+much; more than 1.1 is a bug or needs an explanation. What costs the same whatever the size has a slope near 0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import functools
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -76,10 +77,13 @@ def metrics(server: RunningServer, _: Path, count: int) -> None:
 
 
 def experiments(server: RunningServer, _: Path, count: int) -> None:
-    subprocess.run([sys.executable, "-c", EXPERIMENTS, str(count)], cwd=ROOT, check=True,
-                   env={**server.environment, "DJANGO_SETTINGS_MODULE": "nniweb.settings"})
-    for _turn in range(30):
-        server.get("experiments/", page_size=50)
+    """A list of so many, looked at page by page: what one page costs is in long_histories.py."""
+    missing = count - server.get("experiments/", page_size=1)["count"]
+    if missing > 0:
+        subprocess.run([sys.executable, "-c", EXPERIMENTS, str(missing)], cwd=ROOT, check=True,
+                       env={**server.environment, "DJANGO_SETTINGS_MODULE": "nniweb.settings"})
+    for page in range(1, count // 50 + 1):
+        server.get("experiments/", page_size=50, page=page)
 
 
 def pages(server: RunningServer, _: Path, count: int) -> None:
@@ -133,6 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--databases", default="sqlite,postgresql")
     parser.add_argument("--curves", default=",".join(CURVES))
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     report = Report(__file__)
     for kind in options.databases.split(","):
@@ -144,16 +149,23 @@ def main() -> int:
                     for what in options.curves.split(","):
                         work, sizes = CURVES[what]
                         work(server, code, sizes[0])  # what is loaded or made once is there
-                        spent, grown = [], []
+                        before = kilobytes(server)
+                        spent, memory = [], []
                         for size in sizes:
-                            seconds, memory = processor_seconds(server), kilobytes(server)
-                            work(server, code, size)
-                            spent.append(processor_seconds(server) - seconds)
-                            grown.append(kilobytes(server) - memory)
+                            costs = []
+                            for _ in range(options.rounds):
+                                seconds = processor_seconds(server)
+                                work(server, code, size)
+                                costs.append(processor_seconds(server) - seconds)
+                            spent.append(statistics.median(costs))
+                            memory.append(kilobytes(server) / 1000)
                         report.add(f"{kind}: {what}, slope of the processor time", slope(sizes, spent), "", limit=LIMIT,
                                    beside=" ".join(f"{size}: {in_short(cost)} s"
                                                    for size, cost in zip(sizes, spent, strict=True)))
-                        report.add(f"{kind}: {what}, memory that the largest added", grown[-1], "kB")
+                        report.add(f"{kind}: {what}, slope of the memory", slope(sizes, memory), "", limit=LIMIT,
+                                   beside=" ".join(f"{size}: {cost:.0f} MB"
+                                                   for size, cost in zip(sizes, memory, strict=True))
+                                   + f"; before them {before / 1000:.0f} MB")
             except pytest.skip.Exception as reason:
                 print(f"{kind} is left out: {reason}")
     return report.finish()

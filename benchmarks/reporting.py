@@ -14,11 +14,16 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+#: What is said of a program whose figures are there and not as good as they should be.
+MISSED = "missed a target"
+#: Folder for the figures, where it is another one than RESULTS.
+RESULTS_VARIABLE = "BENCHMARK_RESULTS"
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
@@ -67,10 +72,11 @@ class Report:
 
     def finish(self) -> int:
         """Keep the figures; 1 where one misses its limit, as an exit status."""
-        RESULTS.mkdir(exist_ok=True)
+        folder = Path(os.environ.get(RESULTS_VARIABLE) or RESULTS)
+        folder.mkdir(exist_ok=True)
         kept = {"benchmark": self._name, "at": datetime.now(UTC).isoformat(timespec="seconds"),
                 "machine": self._machine, "figures": [asdict(figure) for figure in self._figures]}
-        (RESULTS / f"{self._name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+        (folder / f"{self._name}.json").write_text(json.dumps(kept, indent=1) + "\n")
         return 0 if all(figure.is_met for figure in self._figures) else 1
 
 
@@ -98,14 +104,27 @@ def in_short(number: float) -> str:
     return f"{number:.3g}"
 
 
-def table(folder: Path = RESULTS) -> str:
-    """All kept figures as a table in Markdown."""
+def table(folder: Path = RESULTS, order: Iterable[str] = (), faults: Mapping[str, str] | None = None) -> str:
+    """All kept figures as a table in Markdown, the programs in this order and then the others.
+
+    ``faults``: what went wrong with programs just now, by name; the figures of one that did not come to its end are
+    those of an earlier run.
+    """
+    faults = faults or {}
+    found = {path.stem: path for path in sorted(folder.glob("*.json"))}
+    names = [name for name in order if name in found or name in faults]
     lines = []
-    for path in sorted(folder.glob("*.json")):
-        kept = json.loads(path.read_text())
+    for name in [*names, *(name for name in found if name not in names)]:
+        fault = faults.get(name, "")
+        if name not in found:
+            lines += [f"\n**{name}** – no figures: it {fault}"]
+            continue
+        kept = json.loads(found[name].read_text())
         on = kept["machine"]
-        lines += [f"\n**{kept['benchmark']}** – {kept['at'][:10]}, {on['processor']}, {on['cores']} cores, "
-                  f"{on['memory_gib']} GiB, Python {on['python']}, load at the start {on['load']}\n",
+        earlier = f"; it {fault} the last time, and these are of the time before" \
+            if fault and fault != MISSED else ""
+        lines += [f"\n**{name}** – {kept['at'][:10]}, {on['processor']}, {on['cores']} cores, "
+                  f"{on['memory_gib']} GiB, Python {on['python']}, load at the start {on['load']}{earlier}\n",
                   "| what | measured | target | |", "|---|---|---|---|"]
         for row in kept["figures"]:
             figure = Figure(**row)
