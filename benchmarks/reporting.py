@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -61,6 +62,8 @@ class Report:
         self._name = Path(program).stem
         self._figures: list[Figure] = []
         self._machine = machine()
+        for number in (signal.SIGINT, signal.SIGTERM):  # whoever ends it early, what it started is ended, too
+            signal.signal(number, signal.default_int_handler)
         print(f"{self._name}: {self._machine['cores']} cores, load {self._machine['load']:.1f}", flush=True)
 
     def add(self, what: str, measured: float, unit: str, *, limit: float | None = None, at_least: bool = False,

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http.cookiejar import DefaultCookiePolicy
 from typing import IO, Any, Protocol
 
 import requests
@@ -67,6 +68,7 @@ class RelayDesk:
         self._urls, self._monotonic = urls, monotonic
         self._agent: AnswersRelay | None = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="relay")
+        self._session = ServerSession()
         self._open: dict[int, _Request] = {}
         #: When a request was answered last by the server, monotonic; None before the first.
         self.answered_at: float | None = None
@@ -107,6 +109,7 @@ class RelayDesk:
     def close(self) -> None:
         """Take no more. Requests under way are answered or not; their keepers ask again."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._session.close()
         for request in list(self._open.values()):
             request.body.close()
         self._open.clear()
@@ -125,7 +128,8 @@ class RelayDesk:
         reason = "no address of the server is known to its worker"
         for url in self._urls():
             try:
-                answer = ask_server(request.method, url.rstrip("/") + request.path, request.headers, request.body)
+                answer = self._session.ask(request.method, url.rstrip("/") + request.path, request.headers,
+                                           request.body)
             except requests.RequestException as error:
                 reason = str(error)
                 continue
@@ -144,14 +148,42 @@ class RelayDesk:
             logger.info("an answer for a keeper could not be delivered, the keeper asks again: %s", error)
 
 
-def ask_server(method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:
-    """One request to the server itself: no proxy, no redirects. Raises requests.RequestException."""
-    with requests.Session() as session:
-        session.trust_env = False
+class ServerSession:
+    """Requests to the server itself, over connections that are kept: no proxy, redirects or cookies. Any thread."""
+
+    def __init__(self) -> None:
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    def ask(self, method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:
+        """One request. Raises requests.RequestException."""
+        try:
+            return self._ask(method, url, headers, body)
+        except requests.ConnectTimeout:
+            raise
+        except requests.ConnectionError:
+            # the server may have closed the kept connection at this moment, and what keepers ask may be asked twice
+            return self._ask(method, url, headers, body)
+
+    def close(self) -> None:
+        """End the connections that are not in use."""
+        self._session.close()
+
+    def _ask(self, method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:
+        data: Any = body
         if not isinstance(body, bytes):
             length = body.seek(0, 2)
             body.seek(0)
-            data: Any = body if length else b""
-        else:
-            data = body
-        return session.request(method, url, data=data, headers=dict(headers), timeout=TIMEOUT, allow_redirects=False)
+            data = body if length else b""
+        return self._session.request(method, url, data=data, headers=dict(headers), timeout=TIMEOUT,
+                                     allow_redirects=False)
+
+
+def ask_server(method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:
+    """One request to the server over a connection of its own. Raises requests.RequestException."""
+    session = ServerSession()
+    try:
+        return session.ask(method, url, headers, body)
+    finally:
+        session.close()

@@ -2,7 +2,9 @@
 
 import base64
 import queue
+import threading
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -88,3 +90,52 @@ def test_a_keeper_that_goes_away_in_the_middle_is_forgotten(desk, answers):
     ask(desk, path, b"{}")
     assert answers.come.get(timeout=10)[0] == 7
     assert answers.come.empty()
+
+
+class CountingServer(ThreadingHTTPServer):
+    """Answers everything with 200. ``goes_after``: requests after which it ends a connection without saying so."""
+
+    daemon_threads = True
+
+    def __init__(self, goes_after: int) -> None:
+        super().__init__(("127.0.0.1", 0), self._handler())
+        self.goes_after, self.connections = goes_after, 0
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                super().setup()
+                server.connections += 1
+                self.answered = 0
+
+            def do_GET(self) -> None:
+                self.answered += 1
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                self.close_connection = self.answered >= server.goes_after
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+@pytest.mark.parametrize(("goes_after", "connections"), [(100, 1), (1, 5)])
+def test_requests_share_a_connection_as_long_as_the_server_keeps_it(answers, goes_after, connections):
+    server = CountingServer(goes_after)
+    desk = RelayDesk(lambda: (server.url,))
+    desk.serve(answers)
+    try:
+        for _ in range(5):
+            ask(desk, contract.URL_PREFIX + "trials/attempt/job", method="GET")
+            assert answers.come.get(timeout=30)[1] == 200
+        assert server.connections == connections
+    finally:
+        desk.close()
+        server.shutdown()
+        server.server_close()
