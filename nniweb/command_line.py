@@ -27,8 +27,12 @@ def main(arguments: list[str] | None = None) -> None:
 
         sys.exit(run(given[1:]))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nniweb.settings")
-    from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import execute_from_command_line
+    try:
+        from django.core.exceptions import ImproperlyConfigured
+        from django.core.management import execute_from_command_line
+    except ModuleNotFoundError as error:
+        sys.exit(f"{' '.join(['nniweb', *given[1:2]])} needs {error.name}, which is not installed here. Install all of "
+                 "it (pip install nniweb), or name a server elsewhere with --server: that works without.")
 
     try:
         execute_from_command_line(given)

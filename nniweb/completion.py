@@ -18,7 +18,11 @@ _BY_REST = ("launch", "experiments")
 
 def script(arguments: list[str]) -> int:
     """Print what a shell must run at its start to complete ``nniweb``. Returns the exit status."""
-    from argcomplete.shell_integration import shellcode
+    try:
+        from argcomplete.shell_integration import shellcode
+    except ModuleNotFoundError:
+        sys.stderr.write("Completion needs argcomplete, which is not installed here: pip install argcomplete\n")
+        return 1
 
     parser = argparse.ArgumentParser(prog="nniweb completion", description=(
         "Print what makes a shell complete commands and options of nniweb. In ~/.bashrc or ~/.zshrc: "

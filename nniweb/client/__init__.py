@@ -6,7 +6,8 @@
     experiment = client.launch("config.yml").wait()
     print(experiment.best_trial().parameters)
 
-Needs ``requests``, ``PyYAML`` and ``pathspec``; neither Django nor settings. docs/client.md is its guide.
+Needs ``requests``, ``PyYAML`` and ``pathspec`` (completion ``argcomplete``, too); neither Django nor settings.
+docs/client.md is its guide.
 """
 
 from nniweb.client.connection import Client
