@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/screenshots.py trial cluster
 
-Starts a server of its own in a temporary data folder, waits until the demo and the quadratic example have
+Starts a server of its own in a temporary data folder, waits until the demo and two short examples have
 something to show, and takes every page in both themes at the width of a desk and of a phone. Needs Debian's
 chromium.
 """
@@ -33,8 +33,8 @@ FOLDER = ROOT / "docs" / "screenshots"
 WINDOWS = {"desk": (1440, 900), "phone": (390, 844)}
 #: How many of the demo's trials have ended when the pictures are taken: there is a best so far, and two still run.
 ENDED = 9
-#: Trials of the quadratic example: enough to see which parameter matters.
-QUADRATIC_TRIALS = 80
+#: Trials of the short examples: enough to see which parameter matters, and a front.
+TRIALS_OF_EXAMPLES = 80
 
 
 def main() -> int:
@@ -68,7 +68,8 @@ def take_all(server: RunningServer, browser: Browser) -> None:
     [cluster] = server.get("clusters/")["results"]
     code = server.data_folder.with_name("digits")
     shutil.copytree(ROOT / "examples" / "digits", code)
-    quadratic = f"experiments/{launch_quadratic(server)}/"
+    quadratic = f"experiments/{launch_example(server, 'quadratic')}/"
+    beam = f"experiments/{launch_example(server, 'beam')}/"
     pages: dict[str, tuple[str, Callable[[Page], None]]] = {
         "cluster": (f"/clusters/{cluster['id']}/", rehearsed),
         "new-experiment": ("/new/?template=digits", lambda page: checked(page, code)),
@@ -78,6 +79,7 @@ def take_all(server: RunningServer, browser: Browser) -> None:
         "clusters": ("/clusters/", live),
         "trial": (f"/trials/{trial['id']}/", drawn),
         "experiment": (f"/{address}", drawn),
+        "experiment-front": (f"/{beam}?frontlog=1", drawn),
         "experiment-trials": (f"/{address}trials/", live),
         "experiment-parameters": (f"/{quadratic}parameters/", drawn),
         "experiment-intermediate": (f"/{address}intermediate/", drawn),
@@ -111,11 +113,11 @@ def take_all(server: RunningServer, browser: Browser) -> None:
                 context.close()
 
 
-def launch_quadratic(server: RunningServer) -> str:
-    """Its trials are short and leave the processors to the demo's."""
-    folder = ROOT / "examples" / "quadratic"
+def launch_example(server: RunningServer, name: str) -> str:
+    """One whose trials are short and leave the processors to the demo's."""
+    folder = ROOT / "examples" / name
     config = yaml.safe_load((folder / "config.yml").read_text())
-    experiment = server.launch({**config, "maxTrialNumber": QUADRATIC_TRIALS, "trialConcurrency": 2}, folder)
+    experiment = server.launch({**config, "maxTrialNumber": TRIALS_OF_EXAMPLES, "trialConcurrency": 2}, folder)
     server.wait_for_experiment(experiment, patience=240)
     return experiment
 

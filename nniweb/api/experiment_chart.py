@@ -8,14 +8,21 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
+from nniweb.api.fields import MetricField, Query
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
+from nniweb.experiments.other_metrics import main_metric
 from nniweb.experiments.result_chart import MOST_POINTS, chart_of
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: ``status`` of a point is the place of its status in this list.
 STATUSES = [status.value for status in TrialJobStatus]
+
+
+class ChartQuery(Query):
+    metric = MetricField()
 
 
 class DurationsSerializer(serializers.Serializer[Any]):
@@ -40,6 +47,8 @@ class ExperimentChartSerializer(serializers.Serializer[Any]):
         "When it ended (or began), in seconds since the epoch."))
     final = serializers.ListField(child=serializers.IntegerField(), help_text=(
         "1 where the value is a final result that counts for the best."))
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, allow_null=True, help_text=(
+        "null for a further metric that is no objective: there is no best."))
     durations = DurationsSerializer(help_text="How long trials took, of all attempts that have run.")
     left_out = serializers.IntegerField(help_text=(
         f"Trials that are not here: at most about {MOST_POINTS} are. None of them was the best of its time."))
@@ -49,15 +58,17 @@ class ExperimentChartView(generics.GenericAPIView[Experiment]):
     serializer_class = ExperimentChartSerializer
     queryset = Experiment.objects.none()
 
-    @extend_schema(operation_id="experiments_chart", responses=ExperimentChartSerializer)
+    @extend_schema(operation_id="experiments_chart", parameters=[ChartQuery],
+                   responses={200: ExperimentChartSerializer, 400: ErrorsSerializer})
     def get(self, request: Request, experiment_id: str) -> Response:
         """What a chart of all results needs: thinned so that the line of the best so far is exact."""
-        return Response(chart_document(experiment_of(request, experiment_id)))
+        metric = ChartQuery.of(request).get("metric")
+        return Response(chart_document(experiment_of(request, experiment_id), metric))
 
 
-def chart_document(experiment: Experiment) -> dict[str, Any]:
+def chart_document(experiment: Experiment, metric: str | None = None) -> dict[str, Any]:
     """The chart's columns."""
-    chart = chart_of(experiment)
+    chart = chart_of(experiment, metric=None if metric == main_metric(experiment.objectives) else metric)
     place = {status: number for number, status in enumerate(STATUSES)}
     return {"revision": chart.revision, "statuses": STATUSES,
             "sequence_id": [point.sequence_id for point in chart.points],
@@ -66,5 +77,5 @@ def chart_document(experiment: Experiment) -> dict[str, Any]:
             "value": [point.value for point in chart.points],
             "at": [None if point.at is None else round(point.at, 1) for point in chart.points],
             "final": [int(point.counts) for point in chart.points],
-            "durations": asdict(chart.durations),
+            "optimize_mode": chart.mode, "durations": asdict(chart.durations),
             "left_out": chart.left_out}

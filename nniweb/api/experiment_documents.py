@@ -39,6 +39,15 @@ class ProgressSerializer(serializers.Serializer[Any]):
     best_value = serializers.FloatField(allow_null=True)
     best_trial_id = serializers.CharField(allow_null=True)
     best_sequence_id = serializers.IntegerField(allow_null=True, help_text="Of that trial, in its experiment.")
+    front = serializers.IntegerField(allow_null=True, help_text=(
+        "With several objectives: how many trials are on the Pareto front; then no trial is the best."))
+
+
+class ObjectiveSerializer(serializers.Serializer[Any]):
+    """A metric that is searched by."""
+
+    metric = serializers.CharField()
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices)
 
 
 class CodeFromGitSerializer(serializers.Serializer[Any]):
@@ -65,7 +74,9 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     platform = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     archived = serializers.BooleanField()
-    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices)
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, help_text="Of the main metric.")
+    objectives = ObjectiveSerializer(many=True, help_text=(
+        "The metrics that are searched by, the main one first; empty where the config names none."))
     trial_concurrency = serializers.IntegerField()
     max_trial_number = serializers.IntegerField(allow_null=True)
     max_duration = serializers.FloatField(allow_null=True, help_text="Seconds in status RUNNING.")
@@ -87,7 +98,8 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
             "owner": experiment.owner.username if experiment.owner else None,
             "group": experiment.group.name if experiment.group else None, "cluster": experiment.cluster.name,
             "platform": experiment.cluster.platform, "tags": experiment.tags, "archived": experiment.archived,
-            "optimize_mode": experiment.optimize_mode, "trial_concurrency": experiment.trial_concurrency,
+            "optimize_mode": experiment.optimize_mode, "objectives": experiment.objectives,
+            "trial_concurrency": experiment.trial_concurrency,
             "max_trial_number": experiment.max_trial_number, "max_duration": experiment.max_duration,
             "max_trial_duration": experiment.max_trial_duration,
             "code_git": None if git is None else CodeFromGitSerializer(git).data,
@@ -102,7 +114,7 @@ def progress_document(progress: Progress) -> dict[str, Any]:
     return {"trials": progress.counts, "total": progress.total, "ended": progress.ended,
             "fraction": progress.fraction, "elapsed": progress.elapsed, "eta": progress.eta,
             "best_value": progress.best_value, "best_trial_id": progress.best_trial_id,
-            "best_sequence_id": progress.best_sequence_id}
+            "best_sequence_id": progress.best_sequence_id, "front": progress.front}
 
 
 class ExperimentSerializer(ExperimentSummarySerializer):
@@ -132,13 +144,16 @@ class ExperimentSerializer(ExperimentSummarySerializer):
 
 
 #: Columns a list does not show: they can be large.
-NOT_IN_LISTS = ("description", "notes", "search_space", "tuner", "assessor", "config", "config_text")
+NOT_IN_LISTS = ("public_id", "name", "status", "target", "message", "owner", "group", "cluster", "tags", "archived",
+            "optimize_mode", "objectives", "trial_concurrency", "max_trial_number", "max_duration",
+            "max_trial_duration", "code_git", "created_at", "started_at", "ended_at", "changed_at", "revision",
+            "running_seconds", "running_since", "deleted_at")
 
 
 #: What ``summaries`` reads of an experiment.
 IN_LISTS = ("public_id", "name", "status", "target", "message", "owner", "group", "cluster", "tags", "archived",
-            "optimize_mode", "trial_concurrency", "max_trial_number", "max_duration", "max_trial_duration", "code_git",
-            "created_at", "started_at", "ended_at", "changed_at", "revision", "running_seconds", "running_since",
+            "optimize_mode", "objectives", "trial_concurrency", "max_trial_number", "max_duration", "max_trial_duration",
+            "code_git", "created_at", "started_at", "ended_at", "changed_at", "revision", "running_seconds", "running_since",
             "deleted_at")
 
 
@@ -163,6 +178,13 @@ def _context(experiments: list[Experiment], now: datetime) -> dict[str, Any]:
     return {"progress": progress, "explanations": explanations_of(experiments, progress, now)}
 
 
+class TunerSerializer(StrictSerializer):
+    """A built-in tuner."""
+
+    name = serializers.CharField(max_length=100)
+    class_args = serializers.DictField(required=False)
+
+
 class ExperimentChangesSerializer(StrictSerializer):
     """What can be changed, also while it runs. Trials that exist are never ended by it."""
 
@@ -177,6 +199,8 @@ class ExperimentChangesSerializer(StrictSerializer):
     max_trial_number = serializers.IntegerField(min_value=1, max_value=LARGEST_COUNT, allow_null=True, required=False)
     max_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
     max_trial_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
+    tuner = TunerSerializer(required=False, help_text=(
+        "Another built-in tuner, or other arguments: it goes on from all results so far."))
     search_space = serializers.DictField(required=False)
     search_space_text = serializers.CharField(required=False, max_length=LONGEST_TEXT, help_text=(
         "Instead of search_space: its JSON as a person typed it. What is wrong then has its line."))

@@ -40,6 +40,8 @@ from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.visibility import may_hand_over, people_to_hand_to, visible_experiments
+from nniweb.tuning import algorithms
+from nniweb.tuning.problem import InvalidInput
 
 #: Name of an order -> column.
 ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at", "changed": "changed_at",
@@ -141,6 +143,15 @@ class ExperimentCheckView(generics.GenericAPIView[Experiment]):
         return Response(check_document(*check_from(request, the_user(request))))
 
 
+def _canonical_tuner(given: dict[str, Any]) -> dict[str, Any]:
+    """As experiments have it. Raises ValidationError where there is no such tuner."""
+    try:
+        name = algorithms.find_tuner(given["name"]).name
+    except InvalidInput as invalid:
+        raise serializers.ValidationError({"tuner": [problem.message for problem in invalid.problems]}) from None
+    return {"name": name, "class_args": given.get("class_args", {})}
+
+
 class ExperimentDetailView(ExperimentView):
     @extend_schema(operation_id="experiments_retrieve", responses=ExperimentSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
@@ -158,6 +169,8 @@ class ExperimentDetailView(ExperimentView):
         if "search_space_text" in changes:
             changes["search_space"] = read_search_space_text(changes.pop("search_space_text"),
                                                              is_uninterpreted=experiment.has_own_tuner)
+        if "tuner" in changes:
+            changes["tuner"] = _canonical_tuner(changes["tuner"])
         with transaction.atomic():  # all of it or nothing
             if "group" in changes:
                 intents.share(experiment, changes.pop("group"), user)

@@ -80,3 +80,12 @@ class TagsField(serializers.ListField):
 
     def to_internal_value(self, data: Any) -> list[str]:
         return list(dict.fromkeys(super().to_internal_value(data)))
+
+
+class MetricField(serializers.CharField):
+    """Name of a further metric; left out, the main one is meant."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_length=100, required=False, help_text=(
+            "A further metric that trials report, such as latency in {\"default\": 0.9, \"latency\": 12}; the main one "
+            "if left out."), **kwargs)

@@ -9,10 +9,11 @@ from rest_framework.response import Response
 
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
-from nniweb.api.fields import CommaListField, Query
+from nniweb.api.fields import CommaListField, MetricField, Query
 from nniweb.experiments.intermediate_series import Series, SeriesOfTrials, Which, series_of_these, series_of_which
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
+from nniweb.experiments.other_metrics import main_metric
 
 #: Trials and points of each that one answer has at most, and unless told otherwise.
 MOST_TRIALS, USUAL_TRIALS = 100, 20
@@ -29,6 +30,7 @@ class SeriesQuery(Query):
                                      help_text="With `which`: most trials.")
     points = serializers.IntegerField(min_value=4, max_value=MOST_POINTS, default=USUAL_POINTS,
                                       help_text="Most points of each trial.")
+    metric = MetricField()
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("trials" in attrs) == ("which" in attrs):
@@ -71,8 +73,11 @@ class ExperimentSeriesView(generics.GenericAPIView[Experiment]):
         """Intermediate results of several trials, thinned; ids in the order given, unknown ones are left out."""
         experiment = experiment_of(request, experiment_id)
         wanted = SeriesQuery.of(request)
-        found = series_of_these(experiment, wanted["trials"], wanted["points"]) if "trials" in wanted \
-            else series_of_which(experiment, Which(wanted["which"]), wanted["count"], wanted["points"])
+        metric = wanted.get("metric")
+        if metric == main_metric(experiment.objectives):
+            metric = None
+        found = series_of_these(experiment, wanted["trials"], wanted["points"], metric) if "trials" in wanted \
+            else series_of_which(experiment, Which(wanted["which"]), wanted["count"], wanted["points"], metric)
         return Response(series_document(experiment, found))
 
 
@@ -83,5 +88,5 @@ def series_document(experiment: Experiment, found: SeriesOfTrials) -> dict[str, 
 def _one(series: Series) -> dict[str, Any]:
     trial = series.trial
     return {"id": trial.public_id, "sequence_id": trial.sequence_id, "status": trial.status,
-            "final": trial.final_number, "steps": series.steps, "values": series.values,
+            "final": series.final, "steps": series.steps, "values": series.values,
             "seconds": [round(seconds, 1) for seconds in series.seconds], "left_out": series.left_out}

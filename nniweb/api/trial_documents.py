@@ -12,7 +12,7 @@ from rest_framework import serializers
 
 from nniweb.api.fields import StrictSerializer, TagsField
 from nniweb.api.times import time_text
-from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialFile, TrialParameters
+from nniweb.experiments.models import Attempt, Metric, MetricNumber, Trial, TrialEvent, TrialFile, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
 from nniweb.experiments.trial_advice import PLACES, advice_for
 
@@ -21,16 +21,24 @@ ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_co
 
 
 def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
-    """What ``TrialSerializer`` needs, in three queries however many trials there are."""
+    """What ``TrialSerializer`` needs, in four queries however many trials there are."""
     return trials.select_related("experiment").only(
         *(field.attname for field in Trial._meta.concrete_fields), "experiment__public_id").prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(index=0), to_attr="first_parameters"),
+        Prefetch("metric_numbers", MetricNumber.objects.select_related("metric"), to_attr="other_metrics"),
         Prefetch("attempts", Attempt.objects.only(*ATTEMPT_COLUMNS).order_by("number"), to_attr="attempts_in_order"))
 
 
 def last_attempt(trial: Trial) -> Attempt | None:
     attempts: list[Attempt] = trial.attempts_in_order  # type: ignore[attr-defined]  # of with_details
     return attempts[-1] if attempts else None
+
+
+class MetricNumberSerializer(serializers.Serializer[Any]):
+    """A further metric of a trial."""
+
+    final = serializers.FloatField(allow_null=True, help_text="In its final result.")
+    latest = serializers.FloatField(allow_null=True, help_text="In the latest intermediate result that has one.")
 
 
 class TrialSerializer(serializers.Serializer[Any]):
@@ -48,6 +56,10 @@ class TrialSerializer(serializers.Serializer[Any]):
     final_value = serializers.CharField(allow_null=True, help_text="JSON text, as the trial reported it.")
     final_number = serializers.FloatField(allow_null=True, help_text="The number in it that the tuner uses.")
     latest_number = serializers.FloatField(allow_null=True, help_text="The latest intermediate result.")
+    metrics = serializers.DictField(child=MetricNumberSerializer(), help_text=(
+        "The other numbers in what it reported, by name: latency of {\"default\": 0.9, \"latency\": 12}."))
+    on_front = serializers.BooleanField(help_text=(
+        "Whether it is on the Pareto front, where the experiment has several objectives."))
     intermediate_count = serializers.IntegerField()
     tags = serializers.ListField(child=serializers.CharField())
     machine = serializers.CharField()
@@ -66,12 +78,15 @@ class TrialSerializer(serializers.Serializer[Any]):
         """By hand: each list, page and frame is made of these, and field by field it takes four times as long."""
         attempt = last_attempt(trial)
         first: list[TrialParameters] = trial.first_parameters  # type: ignore[attr-defined]  # of with_details
+        numbers: list[MetricNumber] = trial.other_metrics  # type: ignore[attr-defined]  # of with_details
         return {
             "id": trial.public_id, "experiment": trial.experiment.public_id, "sequence_id": trial.sequence_id,
             "status": trial.status, "target": trial.target, "source": trial.source, "message": trial.message,
             "parameters": first[0].value if first else None,
             "final_value": trial.final_value, "final_number": trial.final_number,
             "latest_number": trial.latest_number, "intermediate_count": trial.intermediate_count, "tags": trial.tags,
+            "metrics": {row.metric.name: {"final": row.final, "latest": row.latest} for row in numbers},
+            "on_front": trial.on_front,
             "machine": attempt.machine_name if attempt else "",
             "gpu_indices": attempt.gpu_indices if attempt else None,
             "exit_code": attempt.exit_code if attempt else None, "attempt": attempt.number if attempt else 0,

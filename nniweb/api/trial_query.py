@@ -11,7 +11,7 @@ from rest_framework import serializers
 from nniweb.api.fields import CommaListField, Query, RevisionField
 from nniweb.api.tags import with_tag
 from nniweb.experiments.json_values import NumberAt, TextAt
-from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
+from nniweb.experiments.models import Attempt, Experiment, MetricNumber, Trial, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from nniweb.experiments.trial_filter.conditions import text_condition
@@ -20,13 +20,16 @@ from nniweb.experiments.trial_filter.language import LONGEST
 #: Name of an order -> column of the trial.
 ORDERS = {"sequence_id": "sequence_id", "final_value": "final_number", "latest": "latest_number",
           "intermediates": "intermediate_count", "created": "created_at", "started": "started_at", "ended": "ended_at",
-          "status": "status", "source": "source", "message": "message"}
+          "status": "status", "source": "source", "message": "message", "front": "on_front"}
 #: Name of an order -> column of its last attempt.
 ORDERS_OF_ATTEMPTS = {"duration": "duration", "machine": "machine_name", "exit_code": "exit_code", "attempt": "number"}
 #: Name of an order -> column with a JSON list: in the order of its text.
 ORDERS_OF_LISTS = {"tags": "tags", "gpu": "gpu_indices"}
 #: Before a parameter's name.
 PARAMETER = "parameters."
+#: Before the name of a further metric -> which number of it.
+METRIC, LATEST = "metrics.", "latest."
+ORDERS_OF_METRICS = {METRIC: "final", LATEST: "latest"}
 _FIXED = [*ORDERS, *ORDERS_OF_ATTEMPTS, *ORDERS_OF_LISTS]
 
 
@@ -35,15 +38,18 @@ class OrderField(serializers.CharField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_length=200, help_text=(
-            f"One of {', '.join(_FIXED)}, or parameters.NAME; with - before it: falling. Those without the value come "
-            "last, either way; running trials have no duration yet."), **kwargs)
+            f"One of {', '.join(_FIXED)}, or parameters.NAME, or of a further metric metrics.NAME (final) or "
+            "latest.NAME; with - before it: falling. Those without the value come last, either way; running trials "
+            "have no duration yet."), **kwargs)
 
     def to_internal_value(self, data: Any) -> str:
         order = super().to_internal_value(data)
         name = order.removeprefix("-")
-        if name not in _FIXED and not (name.startswith(PARAMETER) and len(name) > len(PARAMETER)):
+        prefixed = any(name.startswith(prefix) and len(name) > len(prefix) for prefix in (PARAMETER, METRIC, LATEST))
+        if name not in _FIXED and not prefixed:
             raise serializers.ValidationError(
-                f"There is no order {name!r}; there are {', '.join(_FIXED)} and parameters.NAME, with - for falling.")
+                f"There is no order {name!r}; there are {', '.join(_FIXED)}, parameters.NAME, metrics.NAME and "
+                "latest.NAME, with - for falling.")
         return order
 
 
@@ -124,6 +130,10 @@ def _keys(name: str) -> list[Any]:
         return [Subquery(last.annotate(text=Cast("gpu_indices", TextField())).values("text")[:1])]
     if name == "tags":
         return [Cast("tags", TextField())]
+    for prefix, column in ORDERS_OF_METRICS.items():
+        if name.startswith(prefix):
+            of_trial = MetricNumber.objects.filter(trial=OuterRef("pk"), metric__name=name.removeprefix(prefix))
+            return [Subquery(of_trial.values(column)[:1])]
     names = tuple(name.removeprefix(PARAMETER).split("."))
     first = TrialParameters.objects.filter(trial=OuterRef("pk"), index=0)
     return [Subquery(first.annotate(key=kind("value", names)).values("key")[:1]) for kind in (NumberAt, TextAt)]

@@ -65,6 +65,9 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     metrics = _of_one(verbs, "metrics", "list what its trials reported: intermediate results by step, final ones")
     for verb, about in STEERING.items():
         _of_one(verbs, verb, about)
+    changes = _of_one(verbs, "changes", "list what was changed of it after its launch, and by whom")
+    undo = _of_one(verbs, "undo", "take one of these changes back")
+    undo.add_argument("number", type=int, help="number of the change, as changes lists it")
     delete = _of_one(verbs, "delete", "remove it with its trials and what they left; it must have ended")
     delete.add_argument("--yes", action="store_true", help="do not ask")
     export = _of_one(verbs, "export", "write its trials as JSON or CSV")
@@ -74,7 +77,7 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     importing = _of_one(verbs, "import", "tell its tuner of results from elsewhere")
     importing.add_argument("--filename", "-f", type=Path, required=True, help=(
         'JSON as nnictl exports it: [{"parameter": {...}, "value": 0.5}, ...]'))
-    for each in (listing, show, trials, metrics):
+    for each in (listing, show, trials, metrics, changes):
         each.add_argument("--json", action="store_true", dest="as_json", help="as JSON, for programs")
     for each in verbs.choices.values():
         add_server_arguments(each, again=True)

@@ -20,7 +20,7 @@ from nniweb.client.arguments import (
 from nniweb.client.connection import Client
 from nniweb.client.errors import CannotReach, ClientError
 from nniweb.client.experiment import Experiment
-from nniweb.client.following import UNREACHABLE, Follower, RestFollowed
+from nniweb.client.following import MOST_OF_FRONT, UNREACHABLE, Follower, RestFollowed
 
 #: Exit status where the server refused, or something here was wrong.
 FAILED = 1
@@ -129,12 +129,23 @@ class _Commands:
             self.say(f"Wanted: {document['target']}")
         self.say(f"Running for {words.readable_seconds(document['progress']['elapsed'])}, "
                  f"at most {document['trial_concurrency']} trials at once")
-        best = experiment.best_trial()
-        self._lines(words.best_trial_lines(None if best is None else best.document))
+        if document["progress"].get("front") is None:
+            best = experiment.best_trial()
+            self._lines(words.best_trial_lines(None if best is None else best.document))
+        else:
+            self._lines(words.front_lines(document, experiment.front(MOST_OF_FRONT)))
         troubled = experiment.trials(status="FAILED,WAITING,UNKNOWN", order="-sequence_id")
         for trial in [each for each in troubled if each["message"]][:_SHOWN]:
             self.say(f"Trial {trial['sequence_id']} ({trial['id']}) {trial['status']}: {trial['message']}")
         self.say(experiment.url)
+
+    def _changes(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        found = experiment.changes()
+        self._json(found) if options.as_json else self._lines(words.change_lines(found))
+
+    def _undo(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        experiment.undo_change(options.number)
+        self.say(f"Change {options.number} of {experiment.name} ({experiment.id}) is undone.")
 
     def _trials(self, experiment: Experiment, options: argparse.Namespace) -> None:
         found = experiment.trials(options.filter)

@@ -111,6 +111,22 @@ class Experiment:
         best = self.refresh().document["progress"]["best_trial_id"]
         return self.trial(best) if best is not None else None
 
+    def front(self, most: int | None = None) -> Records:
+        """The trials on the Pareto front, the best in the first objective first (all of them, or at most so many);
+        with one objective there are none.
+        """
+        sign = "-" if self.document["optimize_mode"] == "maximize" else ""
+        return Records(self.trials("front = yes", order=f"{sign}final_value")[:most])
+
+    def changes(self) -> Records:
+        """What people changed after the launch, the newest first: number, at, who, via, undoes, values."""
+        return Records(self._client.get_all(f"{self._path}changes/"))
+
+    def undo_change(self, number: int) -> Self:
+        """Take a change back. Raises Conflict where its values were changed again since."""
+        self.document = dict(self._client.change("POST", f"{self._path}changes/{number}/actions/undo/"))
+        return self
+
     def export(self, format: str = "json", *, intermediate: bool = False) -> Iterator[bytes]:
         """Its trials as a file, ``json`` or ``csv``, in pieces."""
         return self._client.stream(f"{self._path}export/", format=format, intermediate=intermediate)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 from nniweb.client.errors import CannotReach, NotFound
 from nniweb.client.experiment import Experiment
-from nniweb.client.words import best_trial_lines, progress_line, readable_seconds
+from nniweb.client.words import best_trial_lines, front_lines, progress_line, readable_seconds
 
 #: Seconds between two lines where the output is no terminal and something changed.
 PLAIN_LINE_EVERY = 5.0
@@ -18,6 +18,8 @@ NOBODY_WORKS_FOR = 15.0
 #: Seconds without the server after which nothing is waited for.
 AWAY_FOR = 600.0
 
+#: Trials of a Pareto front that are named.
+MOST_OF_FRONT = 20
 #: Exit status of a command that followed an experiment to its end; docs/client.md has them all.
 EXIT_STATUS = {"DONE": 0, "ERROR": 1, "STOPPED": 3}
 NO_WORKER, UNREACHABLE = 2, 4
@@ -39,6 +41,9 @@ class Followed(Protocol):
 
     def best_trial(self) -> Mapping[str, Any] | None:
         """As REST shows it."""
+
+    def front(self) -> Sequence[Mapping[str, Any]]:
+        """The first trials on the Pareto front, as REST shows them; of an experiment with several objectives."""
 
     def somebody_works(self) -> bool:
         """Whether any worker is alive."""
@@ -69,6 +74,9 @@ class RestFollowed:
     def best_trial(self) -> Mapping[str, Any] | None:
         best = self._experiment.best_trial()
         return None if best is None else best.document
+
+    def front(self) -> Sequence[Mapping[str, Any]]:
+        return self._experiment.front(MOST_OF_FRONT)
 
     def somebody_works(self) -> bool:
         now = time.monotonic()
@@ -158,6 +166,7 @@ class Follower:
 
     def _summary(self, document: Mapping[str, Any]) -> None:
         self._say(f"{document['status']}{f': {message}' if (message := document['message']) else ''}")
-        lines = best_trial_lines(self._followed.best_trial())
+        lines = best_trial_lines(self._followed.best_trial()) if document["progress"].get("front") is None \
+            else front_lines(document, self._followed.front())
         for line in lines or ["No trial gave a result."]:
             self._say(line)

@@ -21,6 +21,8 @@ def progress_line(document: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{count} {status.lower().replace('_', ' ')}" for status, count in progress["trials"].items()
                        if count)
     best = f"  best {progress['best_value']:g}" if progress["best_value"] is not None else ""
+    if progress.get("front") is not None:
+        best = f"  {progress['front']} on the Pareto front"
     left = f"  about {readable_seconds(progress['eta'])} left" if progress["eta"] else ""
     return (f"{bar}{document['status']}  {progress['ended']}{f'/{limit}' if limit else ''} ended"
             + (f" ({counts})" if counts else "") + best + left)
@@ -36,13 +38,40 @@ def best_trial_lines(trial: Mapping[str, Any] | None) -> list[str]:
               (parameters.items() if isinstance(parameters, dict) else ()))]
 
 
+def front_lines(document: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The Pareto front: what it is of, and these trials on it."""
+    objectives, size = document["objectives"], document["progress"]["front"]
+    names = ", ".join(f"{one['metric']} ({one['optimize_mode']})" for one in objectives)
+    lines = [f"Pareto front of {names}: {size} trial{'' if size == 1 else 's'}"] if size else []
+    for trial in trials:
+        values = [trial["final_number"], *(trial["metrics"][one["metric"]]["final"] for one in objectives[1:])]
+        numbers = ", ".join(f"{one['metric']} = {_number(value)}"
+                            for one, value in zip(objectives, values, strict=True))
+        lines.append(f"  Trial {trial['sequence_id']} ({trial['id']}): {numbers}; {_parameters(trial['parameters'])}")
+    if size > len(trials):
+        lines.append(f"  ... and {size - len(trials)} more: experiments trials ID --filter \"front = yes\"")
+    return lines
+
+
+def change_lines(documents: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What was changed after the launch, the newest first."""
+    lines = []
+    for document in documents:
+        who = ", ".join(filter(None, [document["who"], document["via"]])) or "nobody"
+        undoes = f", undoes {document['undoes']}" if document["undoes"] else ""
+        lines.append(f"{document['number']}  {document['at'][:19].replace('T', ' ')}  {printable(who)}{undoes}")
+        lines += [f"   {printable(line['what'])}: {printable(line['before'])} -> {printable(line['after'])}"
+                  for line in document["values"]]
+    return lines or ["Nothing was changed after the launch."]
+
+
 def experiments_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     """A line for each experiment, below a heading."""
     rows = [("ID", "NAME", "STATUS", "TRIALS", "BEST", "OWNER", "CREATED")]
     for document in documents:
         progress, limit = document["progress"], document["max_trial_number"]
         rows.append((document["id"], document["name"][:_LONGEST_CELL], document["status"],
-                     f"{progress['ended']}{f'/{limit}' if limit else ''}", _number(progress["best_value"]),
+                     f"{progress['ended']}{f'/{limit}' if limit else ''}", _best(progress),
                      document["owner"] or "", document["created_at"][:16].replace("T", " ")))
     return table(rows)
 
@@ -86,6 +115,11 @@ def printable(text: str) -> str:
     """The text with what would move a terminal's cursor, or is no character, as an escape."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
                    for char in text)
+
+
+def _best(progress: Mapping[str, Any]) -> str:
+    front = progress.get("front")
+    return _number(progress["best_value"]) if front is None else f"front of {front}"
 
 
 def _number(value: float | None) -> str:

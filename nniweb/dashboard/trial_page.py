@@ -5,6 +5,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from nniweb.dashboard.experiment_tabs.head import result_title
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.trial_report import TrialReport
 from nniweb.experiments.trial_advice import CLUSTER, EXPERIMENT, NEW_EXPERIMENT, OUTPUT
@@ -35,6 +36,7 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
     steers = may_steer(user, experiment)
     return render(request, "dashboard/trial.html", {
         "report": report, "trial": report.document, "experiment": experiment, "rerun_of": found.rerun_of,
+        "result_title": result_title(experiment),
         "may_steer": steers, "statuses": [status.value for status in TrialJobStatus],
         "advice": [(piece, places.get(piece["look_at"])) for piece in report.advice],
         "for_script": for_script({**report.for_script(), "places": places, "may_steer": steers,

@@ -120,6 +120,25 @@ def value_at(values: Any, name: str) -> Any:
 
 
 @register.filter
+def number_at(metrics: Any, column: Any) -> str:
+    """What a column (``metric``, ``part``) shows of a trial's further metrics; "" for none."""
+    number = (metrics or {}).get(column.metric, {}).get(column.part)
+    return "" if number is None else digits(number)
+
+
+@register.filter
+def shown_number(numbers: dict[str, float | None]) -> str:
+    """Of a further metric the final number; until there is one the latest."""
+    return digits(numbers["latest"] if numbers["final"] is None else numbers["final"])
+
+
+@register.filter
+def final_of(metrics: Any, name: str) -> str:
+    """The final number of a trial's further metric; "–" for none."""
+    return digits((metrics or {}).get(name, {}).get("final"))
+
+
+@register.filter
 def parameter(value: Any) -> str:
     """A parameter's value in a table."""
     if isinstance(value, float):

@@ -21,7 +21,9 @@ def improvements_of(experiment_keys: Collection[int], most: int = MOST_POINTS) -
                   default=-F("final_number"), output_field=FloatField())
     before = Window(Max("height"), partition_by=F("experiment_id"), order_by=F("sequence_id").asc(),
                     frame=RowRange(None, -1))
-    results = Trial.objects.filter(experiment__in=experiment_keys, status__in=RESULTS, final_number__isnull=False)
+    # with several objectives there is no best
+    results = Trial.objects.filter(experiment__in=experiment_keys, experiment__objectives__1__isnull=True,
+                                   status__in=RESULTS, final_number__isnull=False)
     rows = results.annotate(height=height).annotate(before=before).filter(
         Q(before=None) | Q(height__gt=F("before"))).order_by("experiment_id", "sequence_id")
     found: dict[int, list[tuple[int, float]]] = {key: [] for key in experiment_keys}

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from django.db.models import Prefetch, QuerySet
 
-from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialParameters
+from nniweb.experiments.models import Attempt, Experiment, Metric, MetricName, MetricNumber, Trial, TrialParameters
 from trialkeeper import contract
 
 _CHUNK = 500
@@ -42,18 +42,24 @@ def json_pieces(experiment: Experiment, trials: QuerySet[Trial], *, intermediate
 
 
 def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False) -> Iterator[str]:
-    """One row per trial, a column per parameter (nested ones as ``outer.inner``), intermediate results as one text."""
+    """One row per trial, a column per further metric and per parameter (nested ones as ``outer.inner``), intermediate
+    results as one text.
+    """
     names: dict[str, None] = {}
     given = TrialParameters.objects.filter(trial__in=trials.order_by(), index=0).order_by("trial__sequence_id")
     for value in given.values_list("value", flat=True).iterator():
         names.update(dict.fromkeys(flat(value)))
+    metrics = list(MetricName.objects.filter(pk__in=MetricNumber.objects.filter(trial__in=trials.order_by()).values(
+        "metric")).values_list("name", flat=True))
     fixed = ["id", "sequence_id", "status", "final_value", "final_number", "started_at", "ended_at", "duration"]
-    yield _csv([[*fixed, *(f"parameters.{name}" for name in names), *(["intermediate"] if intermediate else [])]])
+    named = [*(f"metrics.{name}" for name in metrics), *(f"parameters.{name}" for name in names)]
+    yield _csv([[*fixed, *named, *(["intermediate"] if intermediate else [])]])
     for documents in _documents(trials, intermediate=intermediate):
         rows = []
         for document in documents:
             parameters = flat(document["parameters"])
-            row = [document[name] for name in fixed] + [parameters.get(name) for name in names]
+            row = [document[name] for name in fixed] + [document["metrics"].get(name) for name in metrics]
+            row += [parameters.get(name) for name in names]
             if intermediate:
                 row.append(json.dumps(document["intermediate"]))
             rows.append([_cell(value) for value in row])
@@ -73,7 +79,8 @@ def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[
     trials = trials.order_by("sequence_id").prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(index=0), to_attr="first_parameters"),
         Prefetch("attempts", Attempt.objects.only("trial_id", "number", "duration", "exit_code").order_by("number"),
-                 to_attr="attempts_in_order"))
+                 to_attr="attempts_in_order"),
+        Prefetch("metric_numbers", MetricNumber.objects.select_related("metric"), to_attr="other_metrics"))
     if intermediate:
         trials = trials.prefetch_related(Prefetch(
             "attempts_in_order__metrics",
@@ -88,10 +95,12 @@ def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[
 def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
     last: Attempt | None = trial.attempts_in_order[-1] if trial.attempts_in_order else None  # type: ignore[attr-defined]
     first: list[TrialParameters] = trial.first_parameters  # type: ignore[attr-defined]
+    others: list[MetricNumber] = trial.other_metrics  # type: ignore[attr-defined]
     document: dict[str, Any] = {
         "id": trial.public_id, "sequence_id": trial.sequence_id, "status": trial.status,
         "parameters": first[0].value if first else None, "final_value": trial.final_value,
-        "final_number": trial.final_number, "message": trial.message, "tags": trial.tags,
+        "final_number": trial.final_number, "metrics": {row.metric.name: row.final for row in others},
+        "message": trial.message, "tags": trial.tags,
         "created_at": _time(trial.created_at), "started_at": _time(trial.started_at),
         "ended_at": _time(trial.ended_at), "duration": last.duration if last else None,
         "exit_code": last.exit_code if last else None,

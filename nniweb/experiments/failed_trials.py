@@ -1,8 +1,10 @@
 """What failed trials mean for their experiment, by its ``failed_trials``: for its tuner, and for its going on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.objectives import values_of
+from nniweb.experiments.other_metrics import numbers_of_metric
 from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.retries import ON_FAILURE, kind_of_failure
 from trainingservice.trial_job_status import TrialJobStatus
@@ -13,18 +15,28 @@ TELL_TUNER, GIVE_UP_AFTER = "tellTuner", "giveUpAfter"
 _REASONS = 3
 
 
-def results_of(experiment: Experiment, trials: Sequence[Trial]) -> dict[int, float | None]:
-    """What the tuner is told as the result of each of these ended trials, by primary key; None: it has none.
+def results_of(experiment: Experiment, trials: Sequence[Trial]) -> dict[int, list[float | None]]:
+    """What the tuner is told as the result of each of these ended trials, by primary key: a value for each objective
+    (one, where the experiment names none), None where it has none.
 
     Written into the tuner's history, so that a replay tells the same whatever has ended since.
     """
-    results = {trial.pk: trial.final_number if trial.status in RESULTS else None for trial in trials}
+    results: dict[int, list[float | None]] = {
+        pk: values if status in RESULTS else [None] * len(values)
+        for pk, values, status in _reported(experiment, trials)}
     wanted = experiment.failed_trials.get(TELL_TUNER)
     failed = _failed_by_their_command(trials) if wanted is not None else []
     if failed:
-        told = _worst(experiment) if wanted == "worst" else float(wanted)
-        results |= dict.fromkeys(failed, told)
+        told: list[float | None] = [_worst(experiment) if wanted == "worst" else float(wanted)]
+        told += [_worst_of(experiment, objective) for objective in experiment.objectives[1:]]
+        results |= {pk: list(told) for pk in failed}
     return results
+
+
+def _reported(experiment: Experiment, trials: Sequence[Trial]) -> Iterator[tuple[int, list[float | None], str]]:
+    values = values_of(experiment, trials)
+    for trial in trials:
+        yield trial.pk, values[trial.pk], trial.status
 
 
 def _failed_by_their_command(trials: Sequence[Trial]) -> list[int]:
@@ -39,6 +51,14 @@ def _worst(experiment: Experiment) -> float | None:
     falling = experiment.optimize_mode == Experiment.OptimizeMode.MINIMIZE
     return Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False).order_by(
         "-final_number" if falling else "final_number").values_list("final_number", flat=True).first()
+
+
+def _worst_of(experiment: Experiment, objective: Mapping[str, str]) -> float | None:
+    """As ``_worst``, of a further objective."""
+    falling = objective["optimize_mode"] == Experiment.OptimizeMode.MINIMIZE
+    return numbers_of_metric(experiment, objective["metric"]).filter(
+        trial__status__in=RESULTS, final__isnull=False).order_by("-final" if falling else "final").values_list(
+        "final", flat=True).first()
 
 
 def failures_in_row(before: int, trials: Iterable[Trial]) -> int:

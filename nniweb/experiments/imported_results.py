@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -10,9 +11,10 @@ from django.utils import timezone
 
 from nniweb.experiments import audit
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.metric_number import number_in
+from nniweb.experiments.metric_number import numbers_in
 from nniweb.experiments.models import Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.objectives import names_of_objectives
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.tuner_events import append_events
 from nniweb.tuning import algorithms
@@ -29,8 +31,10 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
     ...}``, the value a number, an object with ``default``, or the JSON text of either. Further members are ignored.
     Raises Refused; then nothing was written.
     """
-    events = [{"event": "tell", "number": None, "parameters": parameters, "value": value,
-               "status": TrialJobStatus.SUCCEEDED.value} for parameters, value in _results(data)]
+    several = {"values"} if experiment.has_several_objectives else set()
+    events = [{"event": "tell", "number": None, "parameters": parameters, "value": values[0],
+               "status": TrialJobStatus.SUCCEEDED.value, **dict.fromkeys(several, values)}
+              for parameters, values in _results(data, names_of_objectives(experiment))]
     with transaction.atomic():
         next_revision(experiment.pk)
         experiment = Experiment.objects.get(pk=experiment.pk)
@@ -47,8 +51,8 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
     return len(events)
 
 
-def _results(data: Any) -> list[tuple[dict[str, Any], float]]:
-    """Parameters and number of each. Raises Refused with all that is wrong."""
+def _results(data: Any, names: Sequence[str]) -> list[tuple[dict[str, Any], list[float]]]:
+    """Parameters and a number for each objective. Raises Refused with all that is wrong."""
     if not isinstance(data, list) or not data:
         raise Refused('Give a list of results, each {"parameter": {...}, "value": number}.', "results")
     if len(data) > MOST_RESULTS:
@@ -59,11 +63,19 @@ def _results(data: Any) -> list[tuple[dict[str, Any], float]]:
         parameters, value = given.get("parameter"), given.get("value")
         if not isinstance(parameters, dict):
             wrong.append((f"results[{index}].parameter", "Must be an object: the parameters by their names."))
-        elif (number := number_in(value if isinstance(value, str) else json.dumps(value))) is None:
-            wrong.append((f"results[{index}].value", "Must be a finite number, or an object whose default is one, "
-                                                  f"not {json.dumps(value):.60}."))
+        elif (numbers := _numbers(value if isinstance(value, str) else json.dumps(value), names)) is None:
+            what = f"a finite number, or an object whose {names[0]} is one" if len(names) == 1 else \
+                f"an object with a finite number for each of {', '.join(names)}"
+            wrong.append((f"results[{index}].value", f"Must be {what}, not {json.dumps(value):.60}."))
         else:
-            found.append((parameters, number))
+            found.append((parameters, numbers))
     if wrong:
         raise Refused.for_fields(wrong)
     return found
+
+
+def _numbers(text: str, names: Sequence[str]) -> list[float] | None:
+    number, named = numbers_in(text)
+    if named is None:
+        return [number] if number is not None and len(names) == 1 else None
+    return [named[name] for name in names] if all(name in named for name in names) else None

@@ -21,9 +21,9 @@ from django.utils import timezone
 from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.exact_text import to_bytes
 from nniweb.experiments.idle_connections import drop_connection
-from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import Attempt, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.other_metrics import Numbers
 from nniweb.experiments.report_room import KeptEntries, within_limit
 from nniweb.experiments.report_rows import Overtaken, ReportRows, corrected, time_adapter
 from nniweb.experiments.reported_ends import end_as_reported
@@ -233,17 +233,20 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
     offset = now.timestamp() - delivery.report.sent_at if delivery.report.sent_at is not None else 0.0
     intermediate: list[float | None] = []
     final: tuple[str, float | None] | None = None
+    latest_others: dict[str, float] = {}
+    final_others: Numbers = {}
     has_metrics, end = False, None
     for entry in entries:
         kind = entry["type"]
         if kind == contract.METRIC:
             value, metric = entry["value"], entry["kind"]
-            number = number_in(value)
+            number, others = rows.others.read(value, attempt.experiment_pk)
             has_metrics = True
             if metric == contract.PERIODICAL:
                 intermediate.append(number)
+                latest_others |= others
             elif metric == contract.FINAL and final is None:
-                final = value, number
+                final, final_others = (value, number), others
             rows.metrics.append((
                 attempt.pk, entry["n"], metric, _id_text(entry["parameter_id"]), entry["sequence"], to_bytes(value),
                 number, adapted(corrected(entry["at"], offset, now)), received_at, revision))
@@ -262,6 +265,9 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
             end = entry
     if has_metrics and not has_newer_attempt(attempt):
         rows.show_on_trial(attempt.trial_pk, revision, intermediate, final)
+        if latest_others or (final_others and not attempt.has_final):
+            rows.others.keep(attempt.experiment_pk, attempt.trial_pk, {} if attempt.has_final else final_others,
+                             latest_others)
         attempt.has_final = attempt.has_final or final is not None
     if end is not None or (intermediate and attempt.hears_results):
         rows.calling.add(attempt.experiment_pk)

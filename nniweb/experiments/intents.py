@@ -15,8 +15,17 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments import audit
+from nniweb.experiments.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
 from nniweb.experiments.exact_text import printable
-from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
+from nniweb.experiments.models import (
+    Experiment,
+    ExperimentChange,
+    ExperimentEvent,
+    Trial,
+    TrialEvent,
+    TrialParameters,
+    User,
+)
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.quotas import why_no_experiment_more
@@ -106,53 +115,81 @@ def limit_reached(experiment: Experiment, now: datetime) -> str:
     return ""
 
 
-#: Field of a change -> its spelling in experiment files, for the history.
-CHANGEABLE = {
-    "trial_concurrency": "trialConcurrency",
-    "max_trial_number": "maxTrialNumber",
-    "max_duration": "maxExperimentDuration",
-    "max_trial_duration": "maxTrialDuration",
-    "search_space": "searchSpace",
-    "name": "experimentName",
-    "description": "description",
-    "tags": "tags",
-}
-
-
 def change(experiment: Experiment, changes: dict[str, Any], actor: User | None = None) -> Experiment:
-    """Change concurrency, limits, search space (of which the tuner is told) or the words about an experiment.
+    """Change concurrency, limits, search space and tuner (which is told) or the words about an experiment.
 
     ``changes``: keys of CHANGEABLE, values already checked for their type. Raising a limit takes a
     DONE experiment up again. Trials that exist are never ended by it.
     """
-    if "search_space" in changes:
-        try:
-            read_space(changes["search_space"], is_uninterpreted=experiment.has_own_tuner)
-        except InvalidInput as invalid:
-            raise Refused.for_fields([(f"search_space.{problem.path}".rstrip("."), problem.message)
-                                      for problem in invalid.problems]) from None
     with transaction.atomic():
         experiment, _ = _locked(experiment)
-        now = timezone.now()
-        different = {field: value for field, value in changes.items() if getattr(experiment, field) != value}
-        if not different:
-            return experiment
-        fields = dict(different)
-        if "search_space" in different:
-            fields["search_space_version"] = experiment.search_space_version + 1
-        Experiment.objects.filter(pk=experiment.pk).update(**fields)
-        for field, value in fields.items():
-            setattr(experiment, field, value)
-        described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description")
-                              else f"{CHANGEABLE[field]} = {value}" for field, value in different.items())
+        _check_search(experiment, changes)
+        return _changed(experiment, changes, actor)
+
+
+def undo_change(experiment: Experiment, number: int, actor: User | None = None) -> Experiment:
+    """Give the fields of a change the values from before it: a further change, which can be undone as well.
+
+    Raises Refused where one of them was changed again since.
+    """
+    with transaction.atomic():
+        experiment, _ = _locked(experiment)
+        found = ExperimentChange.objects.filter(experiment=experiment, number=number).first()
+        if found is None:
+            raise Refused(f"The experiment has no change {number}.")
+        if later := changed_since(experiment, found):
+            raise Refused(f"{' and '.join(later)} {'was' if len(later) == 1 else 'were'} changed again after change "
+                          f"{number}: undo what came later first, or set the value yourself.")
+        before = values_before(found)
+        _check_search(experiment, before)
+        return _changed(experiment, before, actor, undoes=number)
+
+
+def _check_search(experiment: Experiment, changes: dict[str, Any]) -> None:
+    """Whether the search space and the tuner that the changes leave can be searched, and by it."""
+    raw = changes.get("search_space", experiment.search_space)
+    try:
+        if "search_space" in changes:
+            read_space(raw, is_uninterpreted=experiment.has_own_tuner)
+    except InvalidInput as invalid:
+        raise Refused.for_fields([(f"search_space.{problem.path}".rstrip("."), problem.message)
+                                  for problem in invalid.problems]) from None
+    if "tuner" in changes:
+        try:
+            space = read_space(raw, is_uninterpreted=experiment.has_own_tuner)
+            check_new_tuner(experiment, changes["tuner"], space)
+        except InvalidInput as invalid:
+            raise Refused.for_fields([(f"tuner.{problem.path}".rstrip("."), problem.message)
+                                      for problem in invalid.problems]) from None
+
+
+def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None, undoes: int | None = None
+             ) -> Experiment:
+    now = timezone.now()
+    different = {field: value for field, value in changes.items() if getattr(experiment, field) != value}
+    if not different:
+        return experiment
+    write_down(experiment, different, now, actor, undoes)
+    fields = dict(different)
+    if "search_space" in different:
+        fields["search_space_version"] = experiment.search_space_version + 1
+    Experiment.objects.filter(pk=experiment.pk).update(**fields)
+    for field, value in fields.items():
+        setattr(experiment, field, value)
+    described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description")
+                          else f"{CHANGEABLE[field]} = {value}" for field, value in different.items())
+    if undoes is None:
         _note(experiment, now, "changed", described, actor)
         audit.record("experiment.change", experiment, actor, changed=described)
-        resting = (ExperimentStatus.DONE, ExperimentStatus.NO_MORE_TRIAL)
-        if experiment.status in resting and experiment.target == ExperimentTarget.RUN \
-                and not limit_reached(experiment, now):
-            _must_have_room(experiment)
-            move_experiment(experiment, ExperimentStatus.RUNNING, now, message="", actor=actor)
-        return experiment
+    else:
+        _note(experiment, now, "changed", f"Change {undoes} undone: {described}", actor)
+        audit.record("experiment.undo-change", experiment, actor, change=undoes, changed=described)
+    resting = (ExperimentStatus.DONE, ExperimentStatus.NO_MORE_TRIAL)
+    if experiment.status in resting and experiment.target == ExperimentTarget.RUN \
+            and not limit_reached(experiment, now):
+        _must_have_room(experiment)
+        move_experiment(experiment, ExperimentStatus.RUNNING, now, message="", actor=actor)
+    return experiment
 
 
 def set_archived(experiment: Experiment, archived: bool, actor: User | None = None) -> None:
@@ -365,6 +402,8 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
         TrialEvent(trial=trial, at=now, kind="created", actor=actor, message=f"Rerun of trial {old.sequence_id}.")
         for trial, old in zip(again, trials, strict=True))
     most = experiment.max_trial_number
+    if most is not None:
+        write_down(experiment, {"max_trial_number": most + len(trials)}, now, actor)
     experiment.next_sequence_id += len(trials)
     experiment.max_trial_number = None if most is None else most + len(trials)
     Experiment.objects.filter(pk=experiment.pk).update(

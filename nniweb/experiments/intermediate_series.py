@@ -1,14 +1,16 @@
 """Intermediate results of several trials as curves, thinned: for charts that lay them over each other."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Window
 
-from nniweb.experiments.models import Attempt, Experiment, Metric, Trial
+from nniweb.experiments.metric_number import numbers_in
+from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
 from nniweb.experiments.progress import RESULTS
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -38,6 +40,7 @@ class Series:
     seconds: list[float] = field(default_factory=list)
     #: Points that were left out.
     left_out: int = 0
+    final: float | None = None
 
 
 @dataclass(frozen=True)
@@ -47,20 +50,24 @@ class SeriesOfTrials:
     total: int
 
 
-def series_of_these(experiment: Experiment, trial_ids: Sequence[str], points: int) -> SeriesOfTrials:
-    """The curves of these trials (public ids or numbers) in this order; unknown ones are left out."""
+def series_of_these(experiment: Experiment, trial_ids: Sequence[str], points: int, metric: str | None = None
+                    ) -> SeriesOfTrials:
+    """The curves of these trials (public ids or numbers) in this order; unknown ones are left out. ``metric``: of a
+    further one, read from what was reported, of these trials alone.
+    """
     # a public id begins with a letter
     numbers = [int(trial_id) for trial_id in trial_ids if trial_id.isdecimal() and len(trial_id) < 10]
     trials = Trial.objects.filter(Q(public_id__in=trial_ids) | Q(sequence_id__in=numbers), experiment=experiment)
     found = {key: trial for trial in trials for key in (trial.public_id, str(trial.sequence_id))}
     chosen = list(dict.fromkeys(found[trial_id] for trial_id in trial_ids if trial_id in found))
-    return SeriesOfTrials(_series(chosen, points), len(chosen))
+    return SeriesOfTrials(_series(chosen, points, metric), len(chosen))
 
 
-def series_of_which(experiment: Experiment, which: Which, count: int, points: int) -> SeriesOfTrials:
+def series_of_which(experiment: Experiment, which: Which, count: int, points: int, metric: str | None = None
+                    ) -> SeriesOfTrials:
     """The curves of at most ``count`` trials of a kind. Two queries, as for any number of trials."""
     chosen = list(_of_kind(experiment, which).annotate(total=Window(Count("pk")))[:count])
-    return SeriesOfTrials(_series(chosen, points), chosen[0].total if chosen else 0)
+    return SeriesOfTrials(_series(chosen, points, metric), chosen[0].total if chosen else 0)
 
 
 def _of_kind(experiment: Experiment, which: Which) -> QuerySet[Trial]:
@@ -77,14 +84,20 @@ def _of_kind(experiment: Experiment, which: Which) -> QuerySet[Trial]:
     return newest_first.filter(intermediate_count__gt=0)
 
 
-def _series(trials: Sequence[Trial], points: int) -> list[Series]:
+def _series(trials: Sequence[Trial], points: int, metric: str | None) -> list[Series]:
     """One query, in the order of its index, so that the database need not sort."""
     later = Attempt.objects.filter(trial=OuterRef("trial"), number__gt=OuterRef("number"))
     attempts = Attempt.objects.filter(~Exists(later), trial__in=[trial.pk for trial in trials])
-    rows = Metric.objects.filter(attempt__in=attempts, kind=contract.PERIODICAL, number__isnull=False).order_by(
-        "attempt", "n").values_list("attempt__trial", "sequence", "number", "recorded_at", "attempt__started_at")
-    series = {trial.pk: Series(trial) for trial in trials}
-    for trial_pk, reported in groupby(rows.iterator(5000), key=lambda row: row[0]):
+    rows = Metric.objects.filter(attempt__in=attempts, kind=contract.PERIODICAL).order_by("attempt", "n")
+    if metric is None:
+        rows = rows.filter(number__isnull=False)
+    series = {trial.pk: Series(trial, final=trial.final_number) for trial in trials}
+    if metric is not None:
+        finals = dict(MetricNumber.objects.filter(trial__in=list(series), metric__name=metric).values_list(
+            "trial", "final"))
+        for pk, one in series.items():
+            one.final = finals.get(pk)
+    for trial_pk, reported in groupby(_reports(rows, metric), key=lambda row: row[0]):
         last, times, began = {}, {}, None
         for _, sequence, number, at, started_at in reported:
             if number is not None:
@@ -97,6 +110,18 @@ def _series(trials: Sequence[Trial], points: int) -> list[Series]:
         one.seconds = [max(0.0, (times[step] - began).total_seconds()) if began else 0.0 for step, _ in kept]
         one.left_out = len(curve) - len(kept)
     return list(series.values())
+
+
+def _reports(rows: QuerySet[Metric], metric: str | None
+             ) -> Iterator[tuple[int, int, float | None, datetime, datetime | None]]:
+    """Trial, sequence, number, when reported, when its attempt began."""
+    columns = ("attempt__trial", "sequence", "number", "recorded_at", "attempt__started_at")
+    if metric is None:
+        yield from rows.values_list(*columns).iterator(5000)
+        return
+    for trial, sequence, _, at, began, value in rows.values_list(*columns, "value").iterator(5000):
+        named = numbers_in(str(value))[1]
+        yield trial, sequence, (named or {}).get(metric), at, began
 
 
 def thinned(curve: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:

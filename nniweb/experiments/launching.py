@@ -183,7 +183,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         name=settings.experiment_name or "experiment", description=settings.description, owner=owner,
         group=_group_of(owner), cluster=cluster, tags=list(settings.tags), search_space=settings.search_space,
         tuner=_algorithm(settings.tuner), assessor=_algorithm(settings.assessor) if settings.assessor else None,
-        optimize_mode=settings.optimize_mode,
+        optimize_mode=settings.optimize_mode, objectives=list(settings.objectives),
         seed=settings.seed if settings.seed is not None else secrets.randbelow(2**31),
         trial_command=settings.trial_command, keep_files=list(settings.keep_files), retry=dict(settings.retry),
         failed_trials=dict(settings.failed_trials),

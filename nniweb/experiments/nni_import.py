@@ -31,6 +31,7 @@ from nniweb.experiments.models import (
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
 from nniweb.experiments.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, ArchivedMetric, ArchivedTrial
+from nniweb.experiments.other_metrics import OtherMetrics
 from nniweb.experiments.public_id import new_public_id
 from nniweb.experiments.revisions import next_revision
 from trainingservice.trial_job_status import TrialJobStatus
@@ -138,6 +139,7 @@ def _store(experiment: Experiment, trials: Sequence[ArchivedTrial], stopped: dat
         TrialParameters.objects.bulk_create(
             TrialParameters(trial=row, index=index, parameter_id=given, value=value)
             for row, trial in zip(rows, trials, strict=True) for index, (given, value) in enumerate(trial.parameters))
+        _keep_other_metrics(experiment, rows, trials)
         attempts = Attempt.objects.bulk_create(_attempt(row, trial) for row, trial in zip(rows, trials, strict=True))
         Metric.objects.bulk_create(
             _metric(attempt, n, metric, revision) for attempt, trial in zip(attempts, trials, strict=True)
@@ -149,6 +151,17 @@ def _store(experiment: Experiment, trials: Sequence[ArchivedTrial], stopped: dat
         TrialEvent.objects.bulk_create(
             TrialEvent(trial=row, at=timezone.now(), kind="imported", message=f"It was trial {trial.id} of NNI's.")
             for row, trial in zip(rows, trials, strict=True))
+
+
+def _keep_other_metrics(experiment: Experiment, rows: Sequence[Trial], trials: Sequence[ArchivedTrial]) -> None:
+    others = OtherMetrics()
+    for row, trial in zip(rows, trials, strict=True):
+        final = _final(trial)
+        latest: dict[str, float] = {}
+        for metric in trial.metrics:
+            if metric.kind == contract.PERIODICAL:
+                latest.update(others.read(metric.value, experiment.pk)[1])
+        others.keep(experiment.pk, row.pk, others.read(final.value, experiment.pk)[1] if final else {}, latest)
 
 
 def _final(trial: ArchivedTrial) -> ArchivedMetric | None:

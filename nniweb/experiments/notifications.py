@@ -57,6 +57,8 @@ def trial_has_result(trial_pk: int, at: datetime) -> None:
         return
     trial = Trial.objects.select_related("experiment").get(pk=trial_pk)
     experiment, value = trial.experiment, trial.final_number
+    if experiment.has_several_objectives:
+        return  # then no trial is the best
     if value is None or not (rules := _listening(experiment, Q(on_best=True))):
         return
     others = Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False).exclude(

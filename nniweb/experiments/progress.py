@@ -26,6 +26,8 @@ class Progress:
     #: Public id of the trial with the best value, the earliest of equals.
     best_trial_id: str | None
     best_sequence_id: int | None
+    #: Trials on the Pareto front; None with one objective. With several no trial is the best.
+    front: int | None
     #: Time spent in RUNNING.
     elapsed: float
     #: Part of maxTrialNumber or of maxExperimentDuration that is over, the greater one; 0 to 1.
@@ -52,7 +54,10 @@ def progress_of(experiments: Iterable[Experiment], now: datetime) -> dict[int, P
         Count("pk")).order_by()
     for key, status, count in rows:
         counts[key][status] = count
-    best_trials = _best_trials([key for key in keys if any(counts[key][status] for status in RESULTS)])
+    several = [experiment.pk for experiment in experiments if experiment.has_several_objectives]
+    fronts = dict.fromkeys(several, 0) | _front_sizes(several)
+    best_trials = _best_trials([key for key in keys if key not in fronts
+                                and any(counts[key][status] for status in RESULTS)])
     result = {}
     for experiment in experiments:
         best = best_trials.get(experiment.pk, _BestTrial(None, None, None))
@@ -60,9 +65,16 @@ def progress_of(experiments: Iterable[Experiment], now: datetime) -> dict[int, P
         ended = sum(counts[experiment.pk][end.value] for end in ENDS)
         result[experiment.pk] = Progress(
             counts=counts[experiment.pk], best_value=best.value, best_trial_id=best.public_id,
-            best_sequence_id=best.sequence_id, elapsed=elapsed,
+            best_sequence_id=best.sequence_id, front=fronts.get(experiment.pk), elapsed=elapsed,
             fraction=_fraction(experiment, ended, elapsed), eta=_eta(experiment, ended, elapsed))
     return result
+
+
+def _front_sizes(experiment_keys: list[int]) -> dict[int, int]:
+    if not experiment_keys:
+        return {}
+    marked = Trial.objects.filter(experiment__in=experiment_keys, on_front=True)
+    return dict(marked.values_list("experiment").annotate(Count("pk")).order_by())
 
 
 class _BestTrial(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 from django.db import connection
 
 from nniweb.experiments.exact_text import to_bytes
+from nniweb.experiments.other_metrics import OtherMetrics
 from nniweb.experiments.readings import store_readings
 from nniweb.experiments.reporting_attempts import ReportingAttempt
 
@@ -43,6 +44,8 @@ class ReportRows:
     output: list[tuple[Any, ...]] = field(default_factory=list)
     #: Experiments whose worker has something to do now: an end frees a slot, an assessor waits for results.
     calling: set[int] = field(default_factory=set)
+    #: Metrics beside the results; written at once.
+    others: OtherMetrics = field(default_factory=OtherMetrics)
     _heard: list[tuple[Any, ...]] = field(default_factory=list)
     _resources: list[tuple[Any, ...]] = field(default_factory=list)
     _readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)

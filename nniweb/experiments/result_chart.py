@@ -1,15 +1,17 @@
 """What the charts of an experiment's results show: every trial where they are few, the telling ones where many."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, F, Func, IntegerField, Max, Q, Value
+from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet, Value
 from django.db.models.sql.compiler import SQLCompiler
 
 from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.other_metrics import mode_of, numbers_of_metric
 from nniweb.experiments.progress import RESULTS
 from trainingservice.trial_job_status import ENDS, TrialJobStatus
 
@@ -57,6 +59,8 @@ class ResultChart:
     points: list[Point]
     #: Of all attempts that have run.
     durations: Histogram
+    #: maximize or minimize; None for a metric of which neither is wanted: there is no best.
+    mode: str | None
     #: Trials that have a value (or ended without one) and were left out.
     left_out: int
     revision: int
@@ -73,32 +77,30 @@ class _Whole(Func):
         return self.as_sql(compiler, connection, template="CAST(trunc(%(expressions)s) AS integer)")  # its cast rounds
 
 
-def chart_of(experiment: Experiment, most: int = MOST_POINTS) -> ResultChart:
-    """The chart's points in order of sequence, read after the experiment's own row was.
+def chart_of(experiment: Experiment, most: int = MOST_POINTS, metric: str | None = None) -> ResultChart:
+    """The chart's points in order of sequence, read after the experiment's own row was. ``metric``: of a further one,
+    the trials that have reported it.
 
     Every trial that was better than all before it stays, so the line of the best so far is exact; of the others the
     least, the greatest and two more of each stretch stay. Six queries at most. Of a trial with a result, which nearly
     all are where there are many, only number and result are read: at 100,000 trials columns are what takes time.
     """
+    mode = str(experiment.optimize_mode) if metric is None else mode_of(experiment, metric)
     trials = Trial.objects.filter(experiment=experiment)
-    is_result = Q(status__in=RESULTS, final_number__isnull=False)
-    values = [(sequence_id, final) for sequence_id, final in trials.filter(is_result).order_by(
-        "sequence_id").values_list("sequence_id", "final_number").iterator(20_000) if final is not None]
+    values, rest = _results(trials) if metric is None else _results_of_metric(experiment, metric)
     results = len(values)
     others: dict[int, str] = {}  # those that are shown, though their value is no result: sequence -> status
     without: list[int] = []
-    for sequence_id, status, final, latest in trials.exclude(is_result).order_by("sequence_id").values_list(
-            "sequence_id", "status", "final_number", "latest_number").iterator(20_000):
+    for sequence_id, status, final, latest in rest:
         shown = None if status in _WITHOUT_VALUE else latest if final is None else final
         if shown is not None:
             values.append((sequence_id, shown))
             others[sequence_id] = status
-        elif status in _ENDS:
+        elif status in _ENDS and metric is None:
             without.append(sequence_id)
     if len(values) > results:
         values.sort()
-    kept = _thinned(values, others, most,
-                    greater_is_better=experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE)
+    kept = _thinned(values, others, most, mode)
     shown_values: dict[int, float | None] = {**dict.fromkeys(evenly(without, MOST_MARKS)), **dict(kept)}
     rows = trials.filter(sequence_id__in=list(shown_values)).order_by("sequence_id").values_list(
         "public_id", "sequence_id", "status", "ended_at", "started_at")
@@ -107,7 +109,32 @@ def chart_of(experiment: Experiment, most: int = MOST_POINTS) -> ResultChart:
               for public_id, sequence_id, status, ended_at, started_at in rows
               for value, at in [(shown_values[sequence_id], ended_at or started_at)]]
     left_out = len(values) + len(without) - len(points)
-    return ResultChart(points, durations_of(experiment), left_out, experiment.revision)
+    return ResultChart(points, durations_of(experiment), mode, left_out, experiment.revision)
+
+
+#: Number, status, final and latest value.
+_Row = tuple[int, str, float | None, float | None]
+
+
+def _results(trials: QuerySet[Trial]) -> tuple[list[tuple[int, float]], Iterable[_Row]]:
+    """Number and value of those with a result, in order, and the others."""
+    is_result = Q(status__in=RESULTS, final_number__isnull=False)
+    values = [(sequence_id, final) for sequence_id, final in trials.filter(is_result).order_by(
+        "sequence_id").values_list("sequence_id", "final_number").iterator(20_000) if final is not None]
+    return values, trials.exclude(is_result).order_by("sequence_id").values_list(
+        "sequence_id", "status", "final_number", "latest_number").iterator(20_000)
+
+
+def _results_of_metric(experiment: Experiment, metric: str) -> tuple[list[tuple[int, float]], Iterable[_Row]]:
+    """As ``_results``, of the trials that have reported a further metric."""
+    values, others = [], []
+    for row in numbers_of_metric(experiment, metric).order_by("trial__sequence_id").values_list(
+            "trial__sequence_id", "trial__status", "final", "latest").iterator(20_000):
+        if row[1] in RESULTS and row[2] is not None:
+            values.append((row[0], row[2]))
+        else:
+            others.append(row)
+    return values, others
 
 
 def durations_of(experiment: Experiment, bars: int = BARS) -> Histogram:
@@ -142,14 +169,14 @@ def bar_width(longest: float, bars: int) -> float:
     return next(width for width in (power, 2 * power, 5 * power, 10 * power, 20 * power) if longest < bars * width)
 
 
-def _thinned(points: list[tuple[int, float]], others: dict[int, str], most: int, *,
-             greater_is_better: bool) -> list[tuple[int, float]]:
+def _thinned(points: list[tuple[int, float]], others: dict[int, str], most: int, mode: str | None
+             ) -> list[tuple[int, float]]:
     """Of (sequence, value) those that are shown. ``others``: the status of those whose value is no result."""
     if len(points) <= most:
         return points
-    values = [value if greater_is_better else -value for _, value in points]
+    values = [value if mode == Experiment.OptimizeMode.MAXIMIZE else -value for _, value in points]
     improving, best = [], float("-inf")
-    for index, value in enumerate(values):
+    for index, value in enumerate(values if mode is not None else ()):
         if value > best and points[index][0] not in others:
             best = value
             improving.append(index)

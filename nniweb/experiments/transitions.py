@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from nniweb.experiments import notifications
 from nniweb.experiments.exact_text import printable
-from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, User
+from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.new_rows import insert
@@ -119,9 +119,12 @@ def _wait_for_attempt(trial_pk: int, message: str, revision: int) -> int:
 
     Its figures are those of its last attempt, so they begin anew.
     """
-    return Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN).update(
+    waits = Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN).update(
         status=TrialJobStatus.WAITING.value, message=printable(message), started_at=None, final_value=None,
         final_number=None, intermediate_count=0, latest_number=None, revision=revision)
+    if waits:
+        MetricNumber.objects.filter(trial=trial_pk).delete()
+    return waits
 
 
 def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revision: int, message: str,

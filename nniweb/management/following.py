@@ -1,11 +1,12 @@
 """Following an experiment of this machine's own database."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from django.utils import timezone
 
-from nniweb.api.experiment_documents import ProgressSerializer
+from nniweb.api import experiment_documents
+from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.client import following
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.progress import progress_of
@@ -35,6 +36,9 @@ class OwnExperiment:
     def best_trial(self) -> Mapping[str, Any] | None:
         return trial_document(self._best)
 
+    def front(self) -> Sequence[Mapping[str, Any]]:
+        return front_documents(Experiment.objects.get(pk=self._pk))
+
     def somebody_works(self) -> bool:
         return worker_is_alive()
 
@@ -55,7 +59,16 @@ def progress_document(experiment: Experiment) -> dict[str, Any]:
     """Of an experiment's document what a line of progress needs."""
     progress = progress_of([experiment], timezone.now())[experiment.pk]
     return {"status": str(experiment.status), "message": experiment.message,
-            "max_trial_number": experiment.max_trial_number, "progress": dict(ProgressSerializer(progress).data)}
+            "max_trial_number": experiment.max_trial_number, "objectives": experiment.objectives,
+            "progress": experiment_documents.progress_document(progress)}
+
+
+def front_documents(experiment: Experiment) -> list[dict[str, Any]]:
+    """The first trials on the Pareto front, the best in the first objective first, as REST shows them."""
+    sign = "-" if experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE else ""
+    front = Trial.objects.filter(experiment=experiment, on_front=True).order_by(f"{sign}final_number", "sequence_id")
+    return list(TrialSerializer(with_details(front[:following.MOST_OF_FRONT]), many=True,
+                                context={"now": timezone.now()}).data)
 
 
 def trial_document(public_id: str | None) -> dict[str, Any] | None:

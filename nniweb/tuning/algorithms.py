@@ -8,7 +8,7 @@ arguments, and its module.
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +27,7 @@ from nniweb.tuning.class_args import (
     HyperoptArgs,
     MedianstopArgs,
     MetisArgs,
+    Nsga2Args,
     OptimizeMode,
     PbtArgs,
     PercentileArgs,
@@ -53,7 +54,8 @@ class Algorithm:
     ``default_optimize_mode`` None: the direction means nothing to it. ``takes_a_list``: the space is a list of
     parameter sets. ``needs``: modules of packages that are not always installed (requirements/tuners.txt has them).
     ``shares_checkpoints``: trials go on from each other's, in the folder of the argument ``all_checkpoint_dir``.
-    ``takes_results``: results that it did not propose itself mean something to it.
+    ``takes_results``: results that it did not propose itself mean something to it. ``several_objectives``: it can
+    search by more than one; its module then has ``build_for_objectives``, unless results mean nothing to it.
     """
 
     name: str
@@ -67,17 +69,22 @@ class Algorithm:
     needs: tuple[str, ...] = ()
     shares_checkpoints: bool = False
     takes_results: bool = True
+    several_objectives: bool = False
 
 
 _SKLEARN = ("sklearn",)
 
 TUNERS = (
-    Algorithm("TPE", "nniweb.tuning.tpe", TpeArgs, "minimize", aliases=("TPE_legacy",)),
-    Algorithm("Random", "nniweb.tuning.random_search", RandomArgs, None),
-    Algorithm("GridSearch", "nniweb.tuning.grid_search", GridSearchArgs, None),
+    Algorithm("TPE", "nniweb.tuning.tpe", TpeArgs, "minimize", aliases=("TPE_legacy",),
+              several_objectives=True),
+    Algorithm("NSGAII", "nniweb.tuning.nsga2", Nsga2Args, "minimize", aliases=("NSGA-II", "NSGA2"),
+              several_objectives=True),
+    Algorithm("Random", "nniweb.tuning.random_search", RandomArgs, None, several_objectives=True),
+    Algorithm("GridSearch", "nniweb.tuning.grid_search", GridSearchArgs, None, several_objectives=True),
     Algorithm("Anneal", "nniweb.tuning.anneal", HyperoptArgs, "minimize"),
     Algorithm("Evolution", "nniweb.tuning.evolution", EvolutionArgs, "maximize"),
-    Algorithm("BatchTuner", "nniweb.tuning.batch", BatchArgs, None, aliases=("Batch",), takes_a_list=True),
+    Algorithm("BatchTuner", "nniweb.tuning.batch", BatchArgs, None, aliases=("Batch",), takes_a_list=True,
+              several_objectives=True),
     Algorithm("SMAC", "nniweb.tuning.smac", SmacArgs, "maximize", needs=_SKLEARN),
     Algorithm("GP", "nniweb.tuning.gaussian_process", GpArgs, "maximize", aliases=("GPTuner",), needs=_SKLEARN),
     Algorithm("Metis", "nniweb.tuning.metis", MetisArgs, "maximize", aliases=("MetisTuner",), needs=_SKLEARN),
@@ -156,9 +163,11 @@ def resolve_optimize_mode(
 
 
 def build_tuner(
-    name: str, class_args: Mapping[str, Any] | None, space: SearchSpace, optimize_mode: str, seed: int
+    name: str, class_args: Mapping[str, Any] | None, space: SearchSpace, optimize_mode: str, seed: int,
+    modes: Sequence[str] = (),
 ) -> "Tuner":
-    """Load and make a tuner (the tuner process does). A seed in its arguments goes before ``seed``.
+    """Load and make a tuner (the tuner process does). A seed in its arguments goes before ``seed``. ``modes``: those
+    of several objectives, in their order.
 
     Raises InvalidInput.
     """
@@ -169,8 +178,20 @@ def build_tuner(
         raise InvalidInput(problems)
     own_seed = getattr(args, "seed", None)
     module = importlib.import_module(algorithm.module)
-    tuner = module.build(space, seed if own_seed is None else own_seed, args.optimize_mode or optimize_mode, args)
+    seed = seed if own_seed is None else own_seed
+    if len(modes) > 1 and algorithm.default_optimize_mode is not None:
+        return cast("Tuner", module.build_for_objectives(space, seed, modes, args))
+    tuner = module.build(space, seed, args.optimize_mode or optimize_mode, args)
     return cast("Tuner", tuner)
+
+
+def check_objectives(algorithm: Algorithm, count: int) -> list[Problem]:
+    """What keeps this tuner from searching by so many objectives."""
+    if count < 2 or algorithm.several_objectives:
+        return []
+    able = [entry.name for entry in TUNERS if entry.several_objectives]
+    return [Problem("name", f"{algorithm.name} searches by one objective, and there are {count}. For several there are "
+                            f"{', '.join(able[:-1])} and {able[-1]}")]
 
 
 def build_assessor(name: str, class_args: Mapping[str, Any] | None, optimize_mode: str) -> "Assessor":

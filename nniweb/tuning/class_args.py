@@ -76,6 +76,15 @@ class TpeArgs(RandomArgs):
         return options.model_copy(update={"constant_liar_type": lie})
 
 
+class Nsga2Args(RandomArgs):
+    """Arguments of Optuna's NSGAIISampler, by its names. ``mutation_prob`` None: one over the number of parameters."""
+
+    population_size: Annotated[int, Field(ge=2, le=1000)] = 50
+    mutation_prob: Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)] = None
+    crossover_prob: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.9
+    swapping_prob: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
+
+
 class MedianstopArgs(ClassArgs):
     """``start_step``: no trial is judged before it has reported so many results."""
 

@@ -1,6 +1,6 @@
 """One experiment's tuner and assessor, as the tuner process hosts them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nniweb.tuning.advisor import Advisor
@@ -16,15 +16,17 @@ Message = Mapping[str, Any]
 
 class ExperimentTuning:
     """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
-    "seed"}``; an algorithm of the user's own has ``class_name`` and ``code_directory`` instead of ``name``. Raises
-    InvalidInput where one of them cannot be used, and whatever an algorithm raises. An advisor of the user's own judges
-    running trials itself: with one, an assessor is not asked, as in NNI.
+    "objective_modes" (where there are several), "seed"}``; an algorithm of the user's own has ``class_name`` and
+    ``code_directory`` instead of ``name``. Raises InvalidInput where one of them cannot be used, and whatever an
+    algorithm raises. An advisor of the user's own judges running trials itself: with one, an assessor is not asked, as
+    in NNI.
     """
 
     def __init__(self, spec: Message) -> None:
         tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
         self._is_own = bool(tuner.get("class_name"))
-        self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec["seed"])
+        self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec.get("objective_modes", ()),
+                             spec["seed"])
         # Proposals that were not told yet, by number.
         self._proposed: dict[int, dict[str, Any]] = {}
         self._advisor = self._tuner if isinstance(self._tuner, Advisor) else None
@@ -122,9 +124,9 @@ class ExperimentTuning:
                 yield event
 
 
-def _tuner(document: Message, space: SearchSpace, mode: str, seed: int) -> Tuner:
+def _tuner(document: Message, space: SearchSpace, mode: str, modes: Sequence[str], seed: int) -> Tuner:
     if not document.get("class_name"):
-        return build_tuner(document["name"], document.get("class_args"), space, mode, seed)
+        return build_tuner(document["name"], document.get("class_args"), space, mode, seed, modes)
     # not at the top: the base classes are loaded only in the process of such an algorithm
     from nniweb.tuning.own_classes.own_tuner import make_own_tuner
 

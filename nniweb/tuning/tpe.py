@@ -1,34 +1,20 @@
 """Tree-structured Parzen estimator: Optuna's sampler behind NNI's arguments."""
 
-import json
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
 from optuna.trial import TrialState
 
 from nniweb.tuning.class_args import TpeArgs, TpeOptions
 from nniweb.tuning.learning_tuner import LearningTuner
-from nniweb.tuning.search_space import (
-    Choice,
-    NestedChoice,
-    Numeric,
-    Parameter,
-    Parameters,
-    Path,
-    RandInt,
-    SearchSpace,
-)
+from nniweb.tuning.optuna_space import distributions_of, optuna_name, suggested
+from nniweb.tuning.search_space import Parameters, SearchSpace
+from nniweb.tuning.tpe_objectives import TpeForObjectives
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -49,7 +35,7 @@ class Tpe(LearningTuner):
         super().__init__(space, seed, optimize_mode)
         self._options = options
         self._good_share = good_share
-        self._distributions = _distributions(space)
+        self._distributions = distributions_of(space)
 
     def propose(self, number: int) -> Parameters:
         rng = self.rng(number)
@@ -57,7 +43,7 @@ class Tpe(LearningTuner):
 
     def update_search_space(self, space: SearchSpace) -> None:
         super().update_search_space(space)
-        self._distributions = _distributions(space)
+        self._distributions = distributions_of(space)
 
     @property
     def can_model(self) -> bool:
@@ -73,21 +59,11 @@ class Tpe(LearningTuner):
                 optuna.trial.create_trial(
                     state=TrialState.COMPLETE,
                     value=loss,
-                    params={_name(path): value for path, value in coordinates.items()},
-                    distributions={_name(path): self._distributions[path] for path in coordinates},
+                    params={optuna_name(path): value for path, value in coordinates.items()},
+                    distributions={optuna_name(path): self._distributions[path] for path in coordinates},
                 )
             )
-        trial = study.ask()
-
-        def pick(path: Path, parameter: Parameter) -> float | int:
-            if isinstance(parameter, Numeric):
-                return trial.suggest_float(_name(path), 0.0, 1.0)
-            if isinstance(parameter, RandInt):
-                return trial.suggest_int(_name(path), 0, parameter.size - 1)
-            assert isinstance(parameter, Choice | NestedChoice)
-            return int(trial.suggest_categorical(_name(path), tuple(range(parameter.size))))
-
-        return self.space.build(pick)
+        return suggested(self.space, study.ask())
 
     def _good_trials(self, told: int) -> int:
         if self._good_share is not None:
@@ -118,31 +94,8 @@ def build(space: SearchSpace, seed: int, optimize_mode: str, args: TpeArgs) -> T
     return Tpe(space, seed, optimize_mode, args.options(optimize_mode))
 
 
-def _name(path: Path) -> str:
-    """Optuna's name of a parameter; as JSON, because any character may be part of a name."""
-    return json.dumps(path)
-
-
-def _distributions(space: SearchSpace) -> dict[Path, BaseDistribution]:
-    """Optuna's view of every parameter's coordinate, also of those inside options."""
-    found: dict[Path, BaseDistribution] = {}
-
-    def visit(part: SearchSpace, prefix: Path) -> None:
-        for name, parameter in part.parameters.items():
-            path = (*prefix, name)
-            if isinstance(parameter, Numeric):
-                found[path] = FloatDistribution(0.0, 1.0)
-            elif isinstance(parameter, RandInt):
-                found[path] = IntDistribution(0, parameter.size - 1)
-            elif isinstance(parameter, Choice):
-                found[path] = CategoricalDistribution(tuple(range(parameter.size)))
-            elif isinstance(parameter, NestedChoice):
-                found[path] = CategoricalDistribution(tuple(range(parameter.size)))
-                for index, option in enumerate(parameter.options):
-                    visit(option.space, (*path, str(index)))
-
-    visit(space, ())
-    return found
+def build_for_objectives(space: SearchSpace, seed: int, modes: Sequence[str], args: TpeArgs) -> TpeForObjectives:
+    return TpeForObjectives(space, seed, modes, args.options(modes[0]))
 
 
 def _forgetting(newest: int) -> Callable[[int], npt.NDArray[np.float64]]:

@@ -10,6 +10,7 @@ from nniweb.experiments.failed_trials import failures_in_row, results_of, why_gi
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import move_experiment, want_of_trials
@@ -53,11 +54,13 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
     events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk])
               for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
-        next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
+        revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
         taught = Trial.objects.filter(pk__in=[trial.pk for trial in trials], taught=False).update(taught=True)
         if taught and events:
             append_events(experiment, events, work.now())
         if taught:
+            take_into_front(experiment, trials, results, revision)
+            say_what_is_missing(experiment, trials, results, revision)
             _count_failures(work, experiment, trials)
     if taught:
         _log_ends(trials, results)
@@ -69,19 +72,22 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         work.tuners.forget(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
 
 
-def _log_ends(trials: Sequence[Trial], results: Mapping[int, float | None]) -> None:
+def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | None]]) -> None:
     for trial in trials:
-        value = results[trial.pk]
+        told = [f"{value:g}" for value in results[trial.pk] if value is not None]
         logger.log(logging.WARNING if trial.status == TrialJobStatus.FAILED else logging.INFO,
                    "trial %d ended: %s%s%s", trial.sequence_id, trial.status,
-                   "" if value is None else f", the tuner is told {value:g}",
+                   f", the tuner is told {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
                    f". {trial.message}" if trial.message else "", extra={"trial": trial.public_id})
 
 
-def _end(experiment: Experiment, trial: Trial, parameters: dict[str, Any], value: float | None) -> dict[str, Any]:
+def _end(experiment: Experiment, trial: Trial, parameters: dict[str, Any], values: Sequence[float | None]
+         ) -> dict[str, Any]:
     """The event of one end. An algorithm of the user's own is told more, and of trials that people submitted, too."""
-    event = {"event": "tell", "number": trial.ask_number, "parameters": parameters, "value": value,
+    event: dict[str, Any] = {"event": "tell", "number": trial.ask_number, "parameters": parameters, "value": values[0],
              "status": trial.status}
+    if experiment.has_several_objectives:
+        event["values"] = None if None in values else list(values)
     if experiment.has_own_tuner:
         event |= {"trial": trial.public_id, "result": _storable(trial.final_value) if trial.status in RESULTS else None}
         if trial.ask_number is None:

@@ -36,6 +36,8 @@ class _Opened:
     assessed_revision: int
     #: Events of its history that it knows of: those it was opened with and those recorded by this worker since.
     known_events: int
+    #: The algorithm, as the experiment had it.
+    tuner: dict[str, Any]
     stops: list[str] = field(default_factory=list)
     asking: bool = False
 
@@ -72,20 +74,22 @@ class TunerDesk:
     def ready(self, experiment: Experiment) -> bool:
         """Open the experiment's tuner where it is not; False where that failed, and the experiment with it."""
         if (known := self._opened.get(experiment.pk)) is not None:
-            if experiment.next_tuner_event <= known.known_events:
+            if experiment.next_tuner_event <= known.known_events and experiment.tuner == known.tuner:
                 return True
-            self.forget(experiment.pk)  # somebody brought results from elsewhere
+            self.forget(experiment.pk)  # somebody brought results from elsewhere, or chose another tuner
         full = Experiment.objects.get(pk=experiment.pk)
         history = tuner_history(full)
         changes = sum(event["event"] == "search_space" for event in history)
         # the space it began with; later ones are part of the history
         space = full.config.get("searchSpace", full.search_space) if full.search_space_version else full.search_space
-        state = _Opened(full.public_id, changes, full.revision, len(history))
+        state = _Opened(full.public_id, changes, full.revision, len(history), full.tuner)
         self._opened[experiment.pk] = state
         logger.info("experiment %s: its tuner, %s, is made%s", full.public_id, _name_of(full.tuner),
                     f" again from {len(history)} recorded events" if history else "")
         spec = {"search_space": space, "tuner": full.tuner, "assessor": full.assessor,
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
+        if full.has_several_objectives:
+            spec["objective_modes"] = [objective["optimize_mode"] for objective in full.objectives]
         hears_results = full.assessor is not None or full.has_own_tuner
         assessed = assessor_history(full, full.revision) if hears_results else iter(())
         future = self._client.open(full.public_id, spec, chain(history, assessed))

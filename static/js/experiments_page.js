@@ -91,7 +91,7 @@ function fill(row, experiment) {
   showBar(cell(row, "trials-bar"), experiment.max_trial_number ? progress.ended / experiment.max_trial_number : null);
   showTime(row);
   const best = /** @type {HTMLAnchorElement} */ (cell(row, "best"));
-  showText(best, digits(progress.best_value));
+  showText(best, progress.front === null ? digits(progress.best_value) : `front of ${progress.front}`);
   if (progress.best_trial_id) {
     best.href = `/trials/${progress.best_trial_id}/`;
     best.title = String(progress.best_value);

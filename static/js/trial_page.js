@@ -68,6 +68,7 @@ function show(now) {
   const result = /** @type {HTMLElement} */ (cell("result"));
   showText(result, digits(now.final_number));
   result.title = now.final_value ?? "";
+  showMetrics(now);
   showText(cell("latest"), now.intermediate_count ? `latest of ${now.intermediate_count}: ${digits(now.latest_number)}` : "");
   showDuration();
   if (now.started_at) cell("times")?.replaceChildren("started ", moment(now.started_at));
@@ -81,6 +82,22 @@ function show(now) {
     const button = document.querySelector(`#controls [data-action="${action}"]`);
     if (button instanceof HTMLButtonElement) button.hidden = !is;
   }
+}
+
+/** Further metrics: the final number, until there is one the latest. @param {any} now */
+function showMetrics(now) {
+  const rows = Object.entries(now.metrics).map(([name, { final, latest }]) => {
+    const row = document.createElement("div");
+    const [title, number] = [document.createElement("dt"), document.createElement("dd")];
+    title.textContent = name;
+    number.textContent = digits(final ?? latest);
+    number.title = `latest ${digits(latest)}`;
+    row.append(title, number);
+    return row;
+  });
+  document.getElementById("metrics")?.replaceChildren(...rows);
+  document.getElementById("other-metrics")?.toggleAttribute("hidden", rows.length === 0);
+  document.getElementById("on-front")?.toggleAttribute("hidden", !now.on_front);
 }
 
 /** The attempt that is shown, as far as its machine goes. */

@@ -36,7 +36,7 @@ def settings_of(config: str) -> ExperimentSettings:
     return parse_experiment_config(path.read_text(), path.parent).settings
 
 
-def run_trial(script: str, parameters: dict[str, Any], folder: Path) -> tuple[list[float], float]:
+def run_trial(script: str, parameters: dict[str, Any], folder: Path) -> tuple[list[Any], Any]:
     """Intermediate results and the final one of a trial that runs in a copy of its example."""
     shutil.copytree((EXAMPLES / script).parent, folder / "code")
     (folder / "nni.py").write_text(NNI)
@@ -61,6 +61,14 @@ def test_the_quadratic_is_two_hundred_trials_eight_at_a_time_and_lower_is_better
     settings = settings_of("quadratic/config.yml")
     assert (settings.max_trial_number, settings.trial_concurrency, settings.tuner.name) == (200, 8, "Random")
     assert settings.optimize_mode == "minimize"
+
+
+def test_the_beam_has_two_objectives_and_reports_a_number_for_each(tmp_path: Path) -> None:
+    settings = settings_of("beam/config.yml")
+    wanted = [objective["metric"] for objective in settings.objectives]
+    steps, final = run_trial("beam/trial.py", {"diameter": 80.0, "wall": 1.0, "material": "oak"}, tmp_path)
+    assert (len(steps), set(wanted) < set(final)) == (8, True)
+    assert all(number > 0 for number in final.values())
 
 
 def test_both_forms_of_the_quadratic_are_the_same_experiment() -> None:

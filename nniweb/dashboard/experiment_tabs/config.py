@@ -1,4 +1,4 @@
-"""The file as it was given, and what it was resolved to."""
+"""The file as it was given, what it was resolved to, and what was changed since."""
 
 import json
 
@@ -7,14 +7,22 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from nniweb.api.experiment_changes import changes_of
 from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
+from nniweb.experiments.changes import in_words
+
+#: Changes that the table has at most, the newest; REST has them all.
+SHOWN_CHANGES = 200
 
 
 @require_GET
 def config(request: HttpRequest, public_id: str) -> HttpResponse:
     found = experiment_of(request, public_id)
+    changes = list(changes_of(found)[:SHOWN_CHANGES])
     return render(request, "dashboard/experiment/config.html", {
         **tab(request, found, "experiment-config"),
+        "changes": [(change, in_words(change)) for change in changes],
+        "undone": {change.undoes for change in changes if change.undoes is not None},
         "resolved": yaml.safe_dump(found.config, sort_keys=False, allow_unicode=True),
         "search_space": json.dumps(found.search_space, indent=2, ensure_ascii=False)
         if found.search_space else ""})

@@ -12,6 +12,7 @@ from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.page_query import PageQuery
 from nniweb.experiments.history import last_event
 from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.other_metrics import main_metric, names_of
 from nniweb.experiments.visibility import (
     groups_to_share_with,
     may_hand_over,
@@ -50,14 +51,16 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
     shown = document(experiment)
     visitor = the_visitor(request)
     steers = may_steer(visitor, experiment)
+    metrics = names_of(experiment)
     return {
         "experiment": shown, "may_steer": steers, "is_finished": experiment.is_finished, "tab": name, "tabs": TABS,
-        "parameter_names": parameter_columns(experiment),
+        "parameter_names": parameter_columns(experiment), "metrics": metrics, "main_title": result_title(experiment),
+        "further_objectives": [one["metric"] for one in experiment.objectives[1:]],
         "sharing": sharing_choices(visitor, experiment) if steers else {},
         "space_text": json.dumps(experiment.search_space, indent=2, ensure_ascii=False) if steers else "",
         "for_script": for_script({
             "experiment": {key: value for key, value in shown.items() if key not in NOT_IN_LISTS},
-            "may_steer": steers, "last_event": last_event(experiment.pk), **more_for_script}),
+            "may_steer": steers, "metrics": metrics, "last_event": last_event(experiment.pk), **more_for_script}),
     }
 
 
@@ -85,6 +88,11 @@ def parameter_columns(experiment: Experiment) -> list[str]:
         except InvalidInput:
             return []
     return names
+
+
+def result_title(experiment: Experiment) -> str:
+    """The heading over results: the main metric's name, where the experiment gives it one."""
+    return main_metric(experiment.objectives) if experiment.objectives else "Result"
 
 
 def counts_by_status(experiment_id: str, counts: dict[str, int], query: PageQuery | None = None

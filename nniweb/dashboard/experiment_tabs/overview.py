@@ -31,7 +31,11 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
 
 
 def best_trials(experiment: Experiment) -> QuerySet[Trial]:
-    """Trials with a final result that counts, the best first."""
+    """Trials with a final result that counts, the best first; with several objectives those on the front, the best in
+    the first objective first.
+    """
     sign = "-" if experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE else ""
+    if experiment.has_several_objectives:
+        return Trial.objects.filter(experiment=experiment, on_front=True).order_by(f"{sign}final_number", "sequence_id")
     return Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False).order_by(
         f"{sign}final_number", "sequence_id")

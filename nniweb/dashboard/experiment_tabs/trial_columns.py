@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nniweb.api.trial_query import PARAMETER
-from nniweb.dashboard.experiment_tabs.head import MOST_PARAMETER_COLUMNS, parameter_columns
+from nniweb.api.trial_query import LATEST, METRIC, PARAMETER
+from nniweb.dashboard.experiment_tabs.head import MOST_PARAMETER_COLUMNS, parameter_columns, result_title
 from nniweb.dashboard.page_query import Column, PageQuery
 from nniweb.dashboard.words import value_at
 from nniweb.experiments.models import Experiment
+from nniweb.experiments.other_metrics import names_of
 from nniweb.experiments.trial_filter.parameter_names import parameter_names
 
+#: Further metrics that have a column unless told otherwise.
+MOST_METRIC_COLUMNS = 4
 #: One column for all parameters.
 ALL_PARAMETERS = "parameters"
 
@@ -32,14 +35,36 @@ class Choice:
         """The parameter's name; "" for all other columns."""
         return self.name.removeprefix(PARAMETER) if self.name.startswith(PARAMETER) else ""
 
+    @property
+    def metric(self) -> str:
+        """The further metric's name; "" for all other columns."""
+        return self.name.removeprefix(METRIC).removeprefix(LATEST) if self.name.startswith((METRIC, LATEST)) else ""
+
+    @property
+    def part(self) -> str:
+        """Which number of the metric."""
+        return "latest" if self.name.startswith(LATEST) else "final"
+
+    @property
+    def kind(self) -> str:
+        """What a list of columns says beside the title."""
+        return "parameter" if self.parameter else "metric" if self.metric else ""
+
 
 def choices_of(experiment: Experiment) -> list[Choice]:
-    """Every column there is, in the order in which they stand. One query."""
+    """Every column there is, in the order in which they stand. Two queries."""
     best_first = experiment.optimize_mode == "maximize"
+    falls = {objective["metric"]: objective["optimize_mode"] == "maximize" for objective in experiment.objectives}
+    others = names_of(experiment)
     return [
         Choice("status", "Status", "status"),
-        Choice("result", "Result", "final_value", number=True, falls_first=best_first),
+        *([Choice("front", "Front", "front", falls_first=True)] if experiment.has_several_objectives else []),
+        Choice("result", result_title(experiment), "final_value", number=True, falls_first=best_first),
+        *(Choice(METRIC + name, name, METRIC + name, number=True, falls_first=falls.get(name, False))
+          for name in others),
         Choice("latest", "Latest", "latest", number=True, falls_first=best_first),
+        *(Choice(LATEST + name, f"{name}, latest", LATEST + name, number=True, falls_first=falls.get(name, False))
+          for name in others),
         Choice("intermediates", "Reports", "intermediates", number=True, falls_first=True),
         Choice("duration", "Duration", "duration", number=True, falls_first=True),
         Choice(ALL_PARAMETERS, "Parameters"),
@@ -62,7 +87,9 @@ def usual_names(experiment: Experiment, choices: Sequence[Choice]) -> list[str]:
     names = [choice.name for choice in choices if choice.parameter]
     if len(names) > MOST_PARAMETER_COLUMNS or not parameter_columns(experiment):
         names = [ALL_PARAMETERS]
-    return ["status", "result", "latest", "duration", *names, "machine", "message"]
+    metrics = [choice.name for choice in choices if choice.metric and choice.part == "final"][:MOST_METRIC_COLUMNS]
+    front = ["front"] if experiment.has_several_objectives else []
+    return ["status", *front, "result", *metrics, "latest", "duration", *names, "machine", "message"]
 
 
 def shown(choices: Sequence[Choice], wanted: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[Choice]:

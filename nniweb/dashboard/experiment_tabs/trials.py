@@ -53,7 +53,8 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
         "counts": counts_by_status(public_id, context["experiment"]["progress"]["trials"], query),
         "columns": trial_columns.headings(query, columns), "shown": columns, "choices": choices,
         "shown_names": [column.name for column in columns], "fields": FIELDS.values(), "size": size,
-        "parameters": [choice.parameter for choice in choices if choice.parameter], "page_sizes": PAGE_SIZES})
+        "parameters": [choice.parameter for choice in choices if choice.parameter], "page_sizes": PAGE_SIZES,
+        "metrics": [choice.metric for choice in choices if choice.metric and choice.part == "final"]})
 
 
 def _mistake(text: str, invalid: FilterInvalid) -> dict[str, str]:

@@ -50,8 +50,28 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
         return None
     if tuner.name is not None:
         _check_types(tuner.name, search_space, document.search_space_file is not None, findings)
+        for problem in algorithms.check_objectives(algorithms.find_tuner(tuner.name), len(document.objectives)):
+            findings.add((section, problem.path), problem.message)
+    _check_objectives(document, section, tuner, findings)
     seed = document.seed if document.seed is not None else tuner.class_args.get("seed")
-    return Algorithms(tuner, assessor, _optimize_mode(tuner, assessor), seed if isinstance(seed, int) else None)
+    mode = document.objectives[0].optimize_mode if document.objectives else _optimize_mode(tuner, assessor)
+    return Algorithms(tuner, assessor, mode, seed if isinstance(seed, int) else None)
+
+
+def _check_objectives(document: ExperimentDocument, section: str, tuner: AlgorithmSettings, findings: Findings) -> None:
+    objectives = document.objectives
+    for place, one in enumerate(objectives):
+        if one.metric in [other.metric for other in objectives[:place]]:
+            findings.add("objectives", f"names the metric {one.metric} twice")
+            return
+    given = tuner.class_args.get("optimize_mode") if tuner.name is not None else None
+    if objectives and isinstance(given, str) and given != objectives[0].optimize_mode:
+        findings.add((section, "classArgs"), f"says optimize_mode: {given}, and {findings.spelling('objectives')} says "
+                     f"{objectives[0].optimize_mode} of the main metric {objectives[0].metric}: leave one of them out")
+    failed = document.failed_trials
+    if len(objectives) > 1 and failed is not None and isinstance(failed.tell_tuner, float):
+        findings.add("failedTrials", f"has one number for tellTuner, and there are {len(objectives)} objectives: give "
+                     "worst, which is each objective's worst so far, or nothing")
 
 
 def _optimize_mode(tuner: AlgorithmSettings, assessor: AlgorithmSettings | None) -> Literal["minimize", "maximize"]:

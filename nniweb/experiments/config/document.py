@@ -49,6 +49,15 @@ class AlgorithmDocument(SettingsModel):
     class_args: dict[str, Any] = Field({}, description="Arguments of the algorithm.")
 
 
+class ObjectiveDocument(SettingsModel):
+    """A metric to search by."""
+
+    metric: str = Field(
+        min_length=1, max_length=100, description="Its name in the object that a trial reports as its final result; "
+                                                  "default is what NNI calls the one metric there is.")
+    optimize_mode: Literal["maximize", "minimize"] = Field(description="Whether more or less of it is better.")
+
+
 class RetryDocument(SettingsModel):
     """Further attempts of a trial that failed; they do not count as trials."""
 
@@ -120,6 +129,10 @@ class ExperimentDocument(SettingsModel):
         None, validation_alias=AliasChoices("assessor", "accessor"),
         description="The algorithm that stops hopeless trials early.")
     advisor: AlgorithmDocument | None = Field(None, description="Deprecated: the same as tuner, which it excludes.")
+    objectives: list[ObjectiveDocument] = Field(
+        [], max_length=8, description="The metrics to search by, the main one first: it is the trial's result, and "
+                                      "what assessors judge by. Left out: default, by the tuner's optimize_mode. With "
+                                      "several the best trials are a Pareto front. (Not in NNI.)")
     seed: int | None = Field(
         None, ge=0, lt=2**32, description="Makes the tuner's choices repeatable. (Not in NNI.)")
     shared_storage: SharedStorage | None = Field(

@@ -143,6 +143,7 @@ class _Reading:
             assessor=algorithms.assessor,
             tuner_gpu_indices=None if document.tuner_gpu_indices is None else tuple(document.tuner_gpu_indices),
             optimize_mode=algorithms.optimize_mode,
+            objectives=tuple(one.model_dump() for one in document.objectives),
             seed=algorithms.seed,
             training_service=platform_section,
             cluster=document.cluster,

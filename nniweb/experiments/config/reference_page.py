@@ -14,6 +14,7 @@ from nniweb.experiments.config.document import (
     AlgorithmDocument,
     ExperimentDocument,
     FailedTrialsDocument,
+    ObjectiveDocument,
     RetryDocument,
 )
 from nniweb.experiments.config.field_description import default_words, inner_models, keys_of, type_words
@@ -56,6 +57,7 @@ def render() -> str:
         "`" + "`, `".join(INHERITABLE) + "` may also stand in the trainingService section, and win there.\n",
         "## tuner, assessor, advisor\n\n" + _table(AlgorithmDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
+        "## objectives\n\n" + _table(ObjectiveDocument, {}, ""),
         "## retry\n\n" + _table(RetryDocument, {}, ""),
         "## failedTrials\n\n" + _table(FailedTrialsDocument, {}, ""),
         "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in keys_of(SharedStorage)}, ""),

@@ -36,6 +36,8 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "tunerGpuIndices": None if settings.tuner_gpu_indices is None else list(settings.tuner_gpu_indices),
         "tuner": _algorithm(settings.tuner),
         "assessor": None if settings.assessor is None else _algorithm(settings.assessor),
+        "objectives": [{"metric": one["metric"], "optimizeMode": one["optimize_mode"]}
+                       for one in settings.objectives] or None,
         "seed": settings.seed,
         "sharedStorage": None if settings.shared_storage is None else without_secrets(settings.shared_storage),
         "cluster": settings.cluster,

@@ -60,7 +60,10 @@ class ExperimentSettings(BaseModel):
     tuner: AlgorithmSettings
     assessor: AlgorithmSettings | None = None
     tuner_gpu_indices: tuple[int, ...] | None = None
+    #: Of the main metric.
     optimize_mode: Literal["minimize", "maximize"]
+    #: As ``Experiment.objectives`` has them; empty where the file names none.
+    objectives: tuple[dict[str, str], ...] = ()
     seed: int | None = None
     training_service: PlatformSection | None = None
     cluster: str | None = None

@@ -2,18 +2,20 @@
 
 from .account import ApiToken, SignInLink, SingleSignOnIdentity, User
 from .audit import AuditEntry
+from .change import ExperimentChange
 from .cluster import Cluster, ClusterMetadata, Machine
 from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
+from .other_metric import MetricName, MetricNumber
 from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .trial import Attempt, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
-    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment",
-    "ExperimentEvent", "LogLine", "Machine", "Metric", "NotificationDelivery", "NotificationRule", "Quota",
-    "ResourceReading", "SignInLink", "SingleSignOnIdentity", "Trial", "TrialEvent", "TrialFile", "TrialOutput",
-    "TrialParameters", "TunerEvent", "User", "Worker",
+    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment", "ExperimentChange",
+    "ExperimentEvent", "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NotificationDelivery",
+    "NotificationRule", "Quota", "ResourceReading", "SignInLink", "SingleSignOnIdentity", "Trial", "TrialEvent",
+    "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
 ]

@@ -78,7 +78,10 @@ class Experiment(models.Model):
     #: {"name", "class_args"} or {"class_name", "code_directory", "class_args"}
     tuner = models.JSONField()
     assessor = models.JSONField(null=True)
+    #: Of the main metric, the first objective.
     optimize_mode = models.CharField(max_length=8, choices=OptimizeMode.choices)
+    #: [{"metric", "optimize_mode"}], the main one first; empty: the one that NNI has, "default".
+    objectives = models.JSONField(default=list, blank=True)
     seed = models.BigIntegerField()
 
     trial_command = models.TextField()
@@ -147,6 +150,11 @@ class Experiment(models.Model):
     def has_own_assessor(self) -> bool:
         """Whether its assessor is a class of the user's own: it is told results as they were reported."""
         return bool(self.assessor and self.assessor.get("class_name"))
+
+    @property
+    def has_several_objectives(self) -> bool:
+        """Whether its best trials are a Pareto front."""
+        return len(self.objectives) > 1
 
     @property
     def waits_for_code(self) -> bool:

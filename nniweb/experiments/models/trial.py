@@ -66,6 +66,8 @@ class Trial(models.Model):
     ended_at = models.DateTimeField(null=True)
     #: Whether the tuner was told the end.
     taught = models.BooleanField(default=False)
+    #: No other trial is better in one objective and as good in all others; only with several objectives.
+    on_front = models.BooleanField(default=False)
     revision = models.BigIntegerField(default=0)
 
     objects = TrialQuerySet.as_manager()
@@ -82,6 +84,7 @@ class Trial(models.Model):
             models.Index(fields=["experiment"], name="trials_unfinished",
                          condition=Q(status__in=sorted(status.value for status in UNFINISHED))),
             models.Index(fields=["experiment"], name="trials_not_taught", condition=Q(taught=False)),
+            models.Index(fields=["experiment"], name="trials_on_front", condition=Q(on_front=True)),
         ]
 
     def __str__(self) -> str:

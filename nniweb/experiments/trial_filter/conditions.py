@@ -23,7 +23,7 @@ from django.db.models.lookups import (
 )
 
 from nniweb.experiments.json_values import HasItem, HasItemLike, NumberAt, TextAt, TypeAt
-from nniweb.experiments.models import Attempt, TrialParameters
+from nniweb.experiments.models import Attempt, MetricNumber, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
 from nniweb.experiments.trial_filter import values
 from nniweb.experiments.trial_filter.language import Comparison, FilterInvalid, Path, Term
@@ -182,6 +182,13 @@ def _refused(comparison: Comparison, possible: str) -> FilterInvalid:
                          comparison.path.start, comparison.values[-1].end)
 
 
+def _front(comparison: Comparison, _now: datetime) -> Q:
+    if comparison.operator not in ("=", "!="):
+        raise _refused(comparison, "= or !=")
+    word = values.choice_for(comparison.path, comparison.values[0], ["yes", "no", "true", "false"])
+    return Q(on_front=(word in ("yes", "true")) == (comparison.operator == "="))
+
+
 STATUSES = [value for value, _ in TRIAL_STATUSES]
 
 FIELDS = {field.name: field for field in [
@@ -189,6 +196,7 @@ FIELDS = {field.name: field for field in [
     Field("number", "its number in the experiment", _numbers("sequence_id", values.whole_number_for)),
     Field("result", "the final result", _numbers("final_number")),
     Field("latest", "the latest intermediate result", _numbers("latest_number")),
+    Field("front", "yes: on the Pareto front, where there are several objectives", _front),
     Field("intermediates", "how many intermediate results there are",
           _numbers("intermediate_count", values.whole_number_for)),
     Field("duration", "seconds, or 10m, 1.5h, 2d; of a running trial so far", _duration),
@@ -208,7 +216,17 @@ FIELDS = {field.name: field for field in [
 #: Names that REST or NNI use for the same.
 OTHER_NAMES = {"sequence_id": "number", "final_value": "result", "final_number": "result", "final": "result",
                "latest_number": "latest", "intermediate_count": "intermediates", "gpus": "gpu", "gpu_indices": "gpu",
-               "tags": "tag", "created_at": "created", "started_at": "started", "ended_at": "ended"}
+               "tags": "tag", "on_front": "front",
+               "created_at": "created", "started_at": "started", "ended_at": "ended"}
+
+
+def metric_condition(comparison: Comparison, metric: int, column: str) -> Q:
+    """Of a further metric (its primary key), ``column`` final or latest: answered from an index, not trial by trial."""
+
+    def of_metric(inner: Q) -> Q:
+        return Q(pk__in=MetricNumber.objects.filter(inner, metric=metric).values("trial"))
+
+    return _compared(comparison, column, values.number_for, of_metric)
 
 
 def with_parameters(inner: Any) -> Q:

@@ -5,11 +5,12 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from nniweb.experiments.config.field_walk import nearest
-from nniweb.experiments.models import Experiment, Trial, TrialParameters
+from nniweb.experiments.models import Experiment, MetricName, Trial, TrialParameters
 from nniweb.experiments.trial_filter.conditions import (
     FIELDS,
     OTHER_NAMES,
     has_parameter,
+    metric_condition,
     parameter_condition,
     text_condition,
 )
@@ -19,7 +20,6 @@ from nniweb.experiments.trial_filter.language import (
     FilterInvalid,
     Joined,
     Not,
-    Path,
     Text,
     parse,
 )
@@ -27,6 +27,8 @@ from nniweb.experiments.trial_filter.parameter_names import parameter_names
 
 #: Before a name: it is a parameter's, also where a field has the same.
 PREFIXES = ("parameters", "parameter")
+#: Before a further metric's name: in the final result, or in the latest intermediate one.
+METRIC_PREFIXES = {"metrics": "final", "metric": "final", "latest": "latest"}
 
 
 def fitting_trials(trials: QuerySet[Trial], text: str, experiment: Experiment, now: datetime) -> QuerySet[Trial]:
@@ -40,6 +42,7 @@ class _Reading:
     def __init__(self, experiment: Experiment, now: datetime) -> None:
         self._experiment, self._now = experiment, now
         self._names: list[str] | None = None
+        self._metrics: dict[str, int] | None = None
 
     def condition(self, expression: Expression) -> Q:
         if isinstance(expression, Joined):
@@ -57,19 +60,30 @@ class _Reading:
         if (field := FIELDS.get(OTHER_NAMES.get(name, name))) is not None:
             return field.condition(comparison, self._now)
         names = path.parts
+        if len(names) > 1 and (column := METRIC_PREFIXES.get(names[0].lower())) is not None \
+                and (metric := self._metric_named(names[1:])) is not None:
+            return metric_condition(comparison, metric, column)
         if len(names) > 1 and names[0].lower() in PREFIXES:
             names = names[1:]
-        self._must_be_there(path, names)
-        return parameter_condition(comparison, names)
+        if self._is_parameter(names):
+            return parameter_condition(comparison, names)
+        if names == path.parts and (metric := self._metric_named(names)) is not None:
+            return metric_condition(comparison, metric, "final")
+        near = nearest(str(path), [*(self._names or ()), *(self._metrics or ()), *FIELDS])
+        raise FilterInvalid(f"{str(path)!r} is neither a field nor a parameter nor a metric of this experiment"
+                            f"{near or '.'}", path.start, path.end)
 
-    def _must_be_there(self, path: Path, names: tuple[str, ...]) -> None:
+    def _metric_named(self, names: tuple[str, ...]) -> int | None:
+        if self._metrics is None:
+            self._metrics = dict(MetricName.objects.filter(experiment=self._experiment).values_list("name", "pk"))
+        return self._metrics.get(".".join(names))
+
+    def _is_parameter(self, names: tuple[str, ...]) -> bool:
         if self._names is None:
             self._names = parameter_names(self._experiment)
         if ".".join(names) in self._names or (len(names) == 1 and names[0] in (self._experiment.search_space or {})):
-            return
+            return True
         rows = TrialParameters.objects.filter(trial__experiment=self._experiment, index=0)
-        if rows.filter(has_parameter(names)).exists():
-            return
-        near = nearest(str(path), [*self._names, *FIELDS])
-        raise FilterInvalid(f"{str(path)!r} is neither a field nor a parameter of this experiment{near or '.'}",
-                            path.start, path.end)
+        if self._metric_named(names) is not None:
+            return False  # what follows reads the parameters of all trials
+        return rows.filter(has_parameter(names)).exists()

@@ -11,6 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from rest_framework.exceptions import ValidationError
 
+from nniweb.api.experiment_changes import ExperimentChangeSerializer, changes_of
 from nniweb.api.experiment_documents import NOT_IN_LISTS, document, summaries
 from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.api.trial_query import filtered
@@ -18,7 +19,9 @@ from nniweb.client.arguments import EXPERIMENTS_HELP, INTERRUPTED, add_experimen
 from nniweb.client.records import metric_records, value_of
 from nniweb.client.words import (
     best_trial_lines,
+    change_lines,
     experiments_table,
+    front_lines,
     metrics_table,
     progress_line,
     readable_seconds,
@@ -31,7 +34,7 @@ from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere
-from nniweb.management.following import Follower, progress_document, trial_document
+from nniweb.management.following import Follower, front_documents, progress_document, trial_document
 from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.own_files import COMMAND, example_config
 from trainingservice.trial_job_status import TrialJobStatus
@@ -94,7 +97,10 @@ class Command(AskedHere):
             say(f"Wanted: {experiment.target}")
         say(f"Running for {readable_seconds(progress['progress']['elapsed'])}, at most {experiment.trial_concurrency} "
             "trials at once")
-        self._lines(best_trial_lines(trial_document(progress["progress"]["best_trial_id"])))
+        if progress["progress"]["front"] is None:
+            self._lines(best_trial_lines(trial_document(progress["progress"]["best_trial_id"])))
+        else:
+            self._lines(front_lines(progress, front_documents(experiment)))
         self._troubles(experiment)
         if not experiment.is_finished and not worker_is_alive():
             say(f"No worker is alive. {HOW_TO_START}")
@@ -110,6 +116,17 @@ class Command(AskedHere):
             status = INTERRUPTED
         if status:
             sys.exit(status)
+
+    def _changes(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        found = json.loads(json.dumps(ExperimentChangeSerializer(changes_of(experiment), many=True).data))
+        self._json(found) if options["as_json"] else self._lines(change_lines(found))
+
+    def _undo(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        try:
+            intents.undo_change(experiment, options["number"])
+        except Refused as refused:
+            raise CommandError(str(refused)) from None
+        self.stdout.write(f"Change {options['number']} of {experiment} is undone.")
 
     def _trials(self, experiment: Experiment, options: dict[str, Any]) -> None:
         wanted = {"filter": options["filter"]} if options["filter"] else {}

@@ -51,6 +51,7 @@ function show(now) {
     cells("best").forEach((link) => link.setAttribute("href", `/trials/${progress.best_trial_id}/`));
     write("best_trial", `trial ${progress.best_sequence_id}`);
   }
+  write("front_size", String(progress.front));
   write("code", codeWords(now.code_git));
   write("ended", String(progress.ended));
   cells("fraction").forEach((bar) => {

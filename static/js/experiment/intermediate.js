@@ -7,6 +7,7 @@ import { CalmReload } from "./calm_reload.js";
 import { CurveChart } from "./curve_chart.js";
 import { CurveTable } from "./curve_table.js";
 import { page, startHead } from "./head.js";
+import { MetricChoice } from "./metric_choice.js";
 
 /** Milliseconds between two looks at the curves while they grow. */
 const PAUSE = 2_000;
@@ -98,6 +99,7 @@ async function load() {
     return;
   }
   const query = new URLSearchParams(which === "chosen" ? { trials: trials.join(",") } : { which, count: select("count").value });
+  if (metric.name) query.set("metric", metric.name);
   let found;
   try {
     found = await rest("GET", `experiments/${page.experiment.id}/series/?${query}`);
@@ -120,6 +122,7 @@ async function load() {
 }
 
 const reload = new CalmReload(load, PAUSE);
+const metric = new MetricChoice(() => load().catch(showError));
 
 /** After a choice of other trials. */
 function choose() {
@@ -149,6 +152,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 readAddress();
 startHead({
   heard(trials) {
+    metric.heard(trials);
     // of the chosen ones only these matter; of a kind, whoever comes or goes
     const shown = new Set(wantedTrials());
     if (select("which").value !== "chosen" || trials.some((trial) => shown.has(trial.id) || shown.has(String(trial.sequence_id)))) reload.ask();

@@ -3,6 +3,7 @@
 import { addressState, writeAddress } from "./address_state.js";
 import { DurationChart } from "./duration_chart.js";
 import { page, startHead } from "./head.js";
+import { ParetoChart } from "./pareto_chart.js";
 import { ResultChart } from "./result_chart.js";
 import { TopTrials } from "./top_trials.js";
 
@@ -12,6 +13,8 @@ const COUNT_PAUSE = 5_000;
 const results = new ResultChart(/** @type {HTMLElement} */ (document.getElementById("result-chart")), page.experiment);
 const durations = new DurationChart(/** @type {HTMLElement} */ (document.getElementById("duration-chart")));
 const top = new TopTrials(page);
+const frontPlace = document.getElementById("pareto-chart");
+const front = frontPlace && new ParetoChart(frontPlace, page.experiment);
 results.tookAll = (columns) => durations.take(columns.durations);
 
 const axes = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-axis]"));
@@ -44,6 +47,7 @@ let counting;
 startHead({
   heard(trials) {
     results.heard(trials);
+    front?.heard(trials);
     top.heard(trials);
     if (!durations.heard(trials)) {
       counting ??= setTimeout(() => {
@@ -52,6 +56,7 @@ startHead({
       }, COUNT_PAUSE);
     }
   },
-  missed: () => Promise.allSettled([results.load(), top.refresh()]),
+  missed: () => Promise.allSettled([results.load(), top.refresh(), front?.load()]),
 });
 results.start();
+front?.start();

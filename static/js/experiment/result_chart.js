@@ -4,6 +4,7 @@ import { axis, colour, makeChart } from "../chart.js";
 import { rest } from "../rest.js";
 import { isEnd } from "../status.js";
 import { digits } from "../words.js";
+import { MetricChoice } from "./metric_choice.js";
 
 /** With more points than this the server is asked to thin them again. */
 const MOST_POINTS = 5_000;
@@ -20,6 +21,10 @@ export class ResultChart {
   constructor(element, experiment) {
     this.element = element;
     this.experiment = experiment;
+    this.metric = new MetricChoice(() => this.load(true));
+    /** maximize, minimize, or null where there is no best. @type {string | null} */
+    this.mode = experiment.optimize_mode;
+    this.asked = 0;
     /** By sequence. @type {Map<number, Point>} */
     this.points = new Map();
     this.leftOut = 0;
@@ -48,12 +53,20 @@ export class ResultChart {
     redraw();
   }
 
-  /** Take all points anew. */
-  async load() {
-    if (this.loading) return;
+  /**
+   * Take all points anew.
+   * @param {boolean} [another]  of another metric: what is on its way is not wanted any more
+   */
+  async load(another = false) {
+    if (this.loading && !another) return;
     this.loading = true;
+    const mine = ++this.asked;
+    if (another) this.early ??= [];
     try {
-      const columns = await rest("GET", `experiments/${this.experiment.id}/chart/`);
+      const { query } = this.metric;
+      const columns = await rest("GET", `experiments/${this.experiment.id}/chart/${query && `?${query}`}`);
+      if (mine !== this.asked) return;
+      this.mode = columns.optimize_mode;
       this.points.clear();
       columns.sequence_id.forEach((/** @type {number} */ sequence, /** @type {number} */ index) => {
         this.points.set(sequence, {
@@ -67,7 +80,7 @@ export class ResultChart {
       this.early = null;
       early.forEach((trial) => this.take(trial));
     } finally {
-      this.loading = false;
+      if (mine === this.asked) this.loading = false;
     }
     this.note();
     this.redraw?.();
@@ -78,6 +91,7 @@ export class ResultChart {
    * @param {any[]} trials
    */
   heard(trials) {
+    this.metric.heard(trials);
     if (this.early) {
       this.early.push(...trials);
       return;
@@ -90,9 +104,10 @@ export class ResultChart {
 
   /** @param {any} trial */
   take(trial) {
-    const final = trial.final_number !== null && ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status);
-    const value = ["FAILED", "WAITING"].includes(trial.status) ? null : trial.final_number ?? trial.latest_number;
-    if (value === null && !isEnd(trial.status)) return;
+    const [result, latest] = this.metric.numbersOf(trial);
+    const final = result !== null && ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status);
+    const value = ["FAILED", "WAITING"].includes(trial.status) ? null : result ?? latest;
+    if (value === null && (this.metric.name || !isEnd(trial.status))) return;
     const at = trial.ended_at ?? trial.started_at;
     this.points.set(trial.sequence_id, {
       id: trial.id, sequence: trial.sequence_id, status: trial.status, value, final,
@@ -103,7 +118,7 @@ export class ResultChart {
   /** Say what is not shown, and offer what is possible. */
   note() {
     const words = [];
-    if (this.leftOut) words.push(`${this.leftOut.toLocaleString()} of ${(this.leftOut + this.points.size).toLocaleString()} trials are left out here; the line of the best is exact.`);
+    if (this.leftOut) words.push(`${this.leftOut.toLocaleString()} of ${(this.leftOut + this.points.size).toLocaleString()} trials are left out here${this.mode === null ? "" : "; the line of the best is exact"}.`);
     const note = document.getElementById("chart-note");
     if (note) note.textContent = words.join(" ");
     const values = [...this.points.values()].filter((point) => point.value !== null);
@@ -114,7 +129,8 @@ export class ResultChart {
 
   /** The best so far at each point that counts, in the order of the horizontal axis. */
   best() {
-    const sign = this.experiment.optimize_mode === "maximize" ? 1 : -1;
+    if (this.mode === null) return [];
+    const sign = this.mode === "maximize" ? 1 : -1;
     /** @type {[number, number][]} */
     const line = [];
     let best = -Infinity;
@@ -172,7 +188,7 @@ export class ResultChart {
       legend: {
         top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"),
         data: ["result", "running", "best so far", "failed"].filter(
-          (name) => !["running", "failed"].includes(name) || drawn[name].length),
+          (name) => (!["running", "failed"].includes(name) || drawn[name].length) && (name !== "best so far" || this.mode !== null)),
       },
       grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
       xAxis: axis({ ...horizontal, splitLine: { show: false } }),

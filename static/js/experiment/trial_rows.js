@@ -33,6 +33,11 @@ export function fillRow(row, trial) {
     showText(cell("parameters"), Object.entries(trial.parameters ?? {}).map(([name, value]) => `${name} ${parameter(value)}`).join(", "));
   }
   fillCells(cell, trial);
+  for (const place of row.querySelectorAll("[data-metric]")) {
+    const { metric, part } = /** @type {HTMLElement} */ (place).dataset;
+    const number = trial.metrics[metric ?? ""]?.[part ?? ""] ?? null;
+    showText(place, number === null ? "" : digits(number));
+  }
   const ended = isEnd(trial.status);
   for (const button of row.querySelectorAll("button[data-action]")) {
     if (button instanceof HTMLButtonElement) button.hidden = (button.dataset.action === "cancel") === ended;
@@ -48,6 +53,7 @@ export function fillRow(row, trial) {
 export function fillCells(cell, trial) {
   showStatus(cell("status"), trial.status);
   showText(cell("result"), digits(trial.final_number));
+  showText(cell("front"), trial.on_front ? "★ front" : "");
   showText(cell("latest"), trial.intermediate_count ? digits(trial.latest_number) : "");
   showText(cell("duration"), duration(trial.duration));
   showText(cell("intermediates"), String(trial.intermediate_count));

@@ -89,7 +89,7 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
     quota = Quota.objects.create(user=people["member"], max_trials=5)
     return World(people, attempt, {
         "experiment_id": experiment.public_id, "trial_id": trial.public_id, "cluster_id": experiment.cluster.public_id,
-        "file_id": kept.pk, "key": "nothing", "secret": "used-up", "word": "used-up", "name": "stdout",
+        "file_id": kept.pk, "number": 1, "key": "nothing", "secret": "used-up", "word": "used-up", "name": "stdout",
         "first": 0, "last": 1, "path": "nowhere", "task": "x",
         "app_label": "experiments", "url": "nowhere", "content_type_id": 1,
         "job": attempt.job_name, "rule_id": rule.public_id, "delivery_id": message.public_id,

@@ -172,6 +172,7 @@ CHANGES_NOTHING = {"experiments_check", "config_fields", "search_space_sample", 
 THINGS = ("experiments", "trials", "clusters", "tokens", "users", "groups", "notifications", "quotas")
 ACTIONS = {
     "experiments_create": "experiment.launch", "experiments_change": "experiment.change",
+    "experiments_undo_change": "experiment.undo-change",
     "experiments_delete": "experiment.delete", "experiments_pause": "experiment.pause",
     "experiments_resume": "experiment.resume", "experiments_stop": "experiment.stop",
     "experiments_rerun_failed": "trials.rerun", "experiments_import_data": "experiment.import-data",

@@ -129,7 +129,7 @@ def test_an_export_of_many_trials_needs_few_queries(make_experiment, django_asse
     trials = Trial.objects.bulk_create(Trial(experiment=experiment, sequence_id=n, created_at=timezone.now())
                                        for n in range(1200))
     TrialParameters.objects.bulk_create(TrialParameters(trial=trial, value={"x": 1}) for trial in trials)
-    with django_assert_max_num_queries(15):
+    with django_assert_max_num_queries(18):
         assert len(json.loads(run("export", "many"))["trials"]) == 1200
 
 

@@ -36,6 +36,7 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("trialConcurrency", 1.5, "a whole number, not 1.5"),
     ("trialConcurrency", True, "a whole number, not true"),
     ("trialConcurrency", [1], "a whole number, not a list"),
+    ("objectives", [{"metric": "a", "optimizeMode": "maximize"}] * 2, "names the metric a twice"),
     ("trialCommand", "", "is empty"),
     ("trialCommand", "  \n", "is empty"),
     ("trialCommand", LEFT_OUT, "is required"),

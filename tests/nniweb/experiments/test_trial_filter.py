@@ -85,7 +85,7 @@ def test_a_filter_finds_what_it_says(six: Experiment, text: str, expected: list[
 
 
 @pytest.mark.parametrize(("text", "place", "sentence"), [
-    ("statis = FAILED", "statis", "is neither a field nor a parameter of this experiment; did you mean status?"),
+    ("statis = FAILED", "statis", "a parameter nor a metric of this experiment; did you mean status?"),
     ("number = 1 and lrr < 3", "lrr", "did you mean lr?"), ("layer.kernel = 3", "layer.kernel", "kernel size"),
     ("status = FAILD", "FAILD", "did you mean FAILED?"), ("result = high", "high", "compared with a number"),
     ("number = 1.5", "1.5", "whole number"), ("status < FAILED", "status < FAILED", "only by = != ~ or in"),

@@ -1,0 +1,115 @@
+"""What was changed of an experiment after its launch: written down, put into words, taken back."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from nniweb.experiments.config.durations import format_duration
+from nniweb.experiments.models import Experiment, ExperimentChange, User
+from nniweb.experiments.who_asks import asking
+from nniweb.tuning import algorithms
+from nniweb.tuning.problem import InvalidInput, Problem
+from nniweb.tuning.search_space import SearchSpace
+
+#: Field of a change -> its spelling in experiment files.
+CHANGEABLE = {
+    "trial_concurrency": "trialConcurrency",
+    "max_trial_number": "maxTrialNumber",
+    "max_duration": "maxExperimentDuration",
+    "max_trial_duration": "maxTrialDuration",
+    "search_space": "searchSpace",
+    "tuner": "tuner",
+    "name": "experimentName",
+    "description": "description",
+    "tags": "tags",
+}
+_DURATIONS = ("max_duration", "max_trial_duration")
+#: Longer values are cut where a table shows them.
+_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class ChangedValue:
+    """One line about a change: what, from, to, in words."""
+
+    what: str
+    before: str
+    after: str
+
+
+def write_down(experiment: Experiment, different: Mapping[str, Any], at: datetime, actor: User | None,
+               undoes: int | None = None) -> ExperimentChange:
+    """Note that these fields get these values; ``experiment`` still has those from before.
+
+    Inside a transaction that holds the experiment's row.
+    """
+    now = asking()
+    last = ExperimentChange.objects.filter(experiment=experiment).order_by("-number").values_list("number", flat=True)
+    return ExperimentChange.objects.create(
+        experiment=experiment, number=(last.first() or 0) + 1, at=at, undoes=undoes,
+        actor=actor or (now.person if now is not None else None), via=now.via[:150] if now is not None else "",
+        fields={field: {"before": getattr(experiment, field), "after": value} for field, value in different.items()})
+
+
+def values_before(change: ExperimentChange) -> dict[str, Any]:
+    """What the change replaced."""
+    return {field: values["before"] for field, values in change.fields.items()}
+
+
+def changed_since(experiment: Experiment, change: ExperimentChange) -> list[str]:
+    """Fields of the change that are not any more what it made of them, as files spell them."""
+    return [CHANGEABLE[field] for field, values in change.fields.items()
+            if getattr(experiment, field) != values["after"]]
+
+
+def in_words(change: ExperimentChange) -> list[ChangedValue]:
+    """What it changed; of a search space or a tuner the parts that differ."""
+    return [line for field, values in change.fields.items()
+            for line in _lines(field, values["before"], values["after"])]
+
+
+def check_new_tuner(experiment: Experiment, tuner: Mapping[str, Any], space: SearchSpace) -> None:
+    """Whether this tuner can go on from what the present one was told. Raises InvalidInput (paths ``name``, ...)."""
+    if experiment.has_own_tuner or not tuner.get("name"):
+        raise InvalidInput([Problem("", "a class of one's own is neither exchanged nor taken up while an experiment "
+                                        "goes on: clone the experiment")])
+    old, new = (algorithms.find_tuner(str(one["name"])) for one in (experiment.tuner, tuner))
+    args = algorithms.check_class_args(new, tuner.get("class_args"))
+    problems = [*algorithms.check_types(new, space), *algorithms.check_objectives(new, len(experiment.objectives))]
+    for one in (old, new):
+        if not one.takes_results:
+            problems.append(Problem("name", f"{one.name} compares only trials that it proposed, so it is neither "
+                                            "exchanged nor taken up while an experiment goes on"))
+    if args.optimize_mode not in (None, experiment.optimize_mode):
+        problems.append(Problem("classArgs.optimize_mode", f"the experiment's is {experiment.optimize_mode}, which "
+                                                           "does not change"))
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _lines(field: str, before: Any, after: Any) -> Iterator[ChangedValue]:
+    name = CHANGEABLE[field]
+    if field == "search_space" and isinstance(before, dict) and isinstance(after, dict):
+        yield from _parts(name, before, after)
+    elif field == "tuner":
+        yield from _parts(name, {"name": before.get("name"), **(before.get("class_args") or {})},
+                          {"name": after.get("name"), **(after.get("class_args") or {})})
+    else:
+        yield ChangedValue(name, _word(field, before), _word(field, after))
+
+
+def _parts(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[ChangedValue]:
+    for part in dict.fromkeys([*before, *after]):
+        if before.get(part) != after.get(part) or (part in before) != (part in after):
+            yield ChangedValue(f"{name}.{part}", _word(part, before.get(part)), _word(part, after.get(part)))
+
+
+def _word(field: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if field in _DURATIONS:
+        return format_duration(round(value))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN - 1]}…"

@@ -1,0 +1,93 @@
+"""Several objectives and versioned changes in a real browser: the chart of the front, its marks, and an undo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.browser.shown_charts import wait_for_chart
+from tests.end_to_end.running_server import RunningServer
+
+FILL = """
+from django.utils import timezone
+from nniweb.experiments.models import Experiment, MetricName, MetricNumber, Trial, TrialParameters
+experiment = Experiment.objects.get(public_id="{experiment}")
+experiment.objectives = [dict(metric="gain", optimize_mode="maximize"), dict(metric="cost", optimize_mode="minimize")]
+experiment.optimize_mode = "maximize"
+experiment.save()
+now = timezone.now()
+trials = Trial.objects.bulk_create([Trial(
+    experiment=experiment, sequence_id=number + 10, status="SUCCEEDED", taught=True, created_at=now, started_at=now,
+    ended_at=now, revision=1, final_number=number, on_front=number % 2 == 0) for number in range(30)])
+TrialParameters.objects.bulk_create([TrialParameters(trial=trial, value=dict(x=1)) for trial in trials])
+cost, size = [MetricName.objects.create(experiment=experiment, name=name) for name in ("cost", "size")]
+MetricNumber.objects.bulk_create([
+    MetricNumber(trial=trial, metric=metric, final=factor * (number + 1 + number % 2))
+    for number, trial in enumerate(trials) for metric, factor in ((cost, 1), (size, 100))])
+Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=100)
+"""
+
+
+@pytest.fixture(scope="module")
+def experiment(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Thirty results, every second one on the front, with a third metric."""
+    made = LedTrials(server, tmp_path_factory.mktemp("code")).experiment
+    server.post(f"experiments/{made}/actions/stop/")
+    server.wait_for_experiment(made, "STOPPED")
+    server.manage("shell", "-c", FILL.format(experiment=made))
+    return made
+
+
+def counts(option: Any) -> dict[str, int]:
+    return {series["name"]: len(series["data"]) for series in option["series"]}
+
+
+def test_the_front_is_drawn_listed_and_found_in_the_table(
+        server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
+    page = open_page(server, f"/experiments/{experiment}/")
+    option = wait_for_chart(page, "#pareto-chart", lambda now: counts(now) == {"results": 15, "front": 15})
+    assert (option["xAxis"][0]["name"], option["yAxis"][0]["name"]) == ("gain (maximize)", "cost (minimize)")
+    expect(page.locator("#front-note")).to_have_text("15 trials are on the front.")
+    expect(page.locator("#top-trials tbody tr")).to_have_count(10)
+    page.get_by_role("combobox", name="metric").select_option("size")
+    chart = wait_for_chart(page, "#result-chart", lambda now: counts(now)["result"] == 30
+                           and now["series"][0]["data"][0][1] == 100)
+    assert counts(chart)["best so far"] == 0, "nobody said what is better"
+    expect(page.page).to_have_url(re.compile(r"\?metric=size$"))
+    page.locator('[data-cell="front_size"]').click()
+    expect(page.locator("#fitting-count")).to_have_text("15 trials fit")
+    expect(page.locator('#trials-table [data-cell="front"]').first).to_have_text("★ front")
+    expect(page.locator('#trials-table [data-metric="size"]').first).to_have_text("2900")
+
+
+@pytest.mark.slow
+def test_a_click_on_the_front_leads_to_its_trial(
+        server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
+    page = open_page(server, f"/experiments/{experiment}/", width=390)
+    wait_for_chart(page, "#pareto-chart", lambda now: counts(now) == {"results": 15, "front": 15})
+    place = page.locator("#pareto-chart").evaluate(
+        "(element) => globalThis.echarts.getInstanceByDom(element).convertToPixel({seriesIndex: 1}, [28, 29])")
+    box = page.locator("#pareto-chart").bounding_box()
+    page.mouse.click(box["x"] + place[0], box["y"] + place[1])
+    page.wait_for_url("**/trials/*/")
+    expect(page.locator("h1")).to_have_text("Trial 38")
+    expect(page.locator("#on-front")).to_be_visible()
+    expect(page.locator("#metrics")).to_contain_text("cost")
+
+
+@pytest.mark.slow
+def test_a_change_is_listed_and_undone(server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
+    server.patch(f"experiments/{experiment}/", {"description": "first"})
+    page = open_page(server, f"/experiments/{experiment}/config/")
+    server.patch(f"experiments/{experiment}/", {"description": "second"})
+    expect(page.locator("#changes [data-undo]")).to_have_count(2, timeout=30_000)
+    page.get_by_role("button", name="Undo change 2…").click()
+    page.get_by_role("button", name="Undo it").click()
+    expect(page.locator("#changes")).to_contain_text("undoes 2", timeout=30_000)
+    expect(page.locator('#changes tr[data-change="2"]')).to_contain_text("undone")
+    assert server.get(f"experiments/{experiment}/")["description"] == "first"
