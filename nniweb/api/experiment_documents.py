@@ -144,17 +144,14 @@ class ExperimentSerializer(ExperimentSummarySerializer):
 
 
 #: Columns a list does not show: they can be large.
-NOT_IN_LISTS = ("public_id", "name", "status", "target", "message", "owner", "group", "cluster", "tags", "archived",
-            "optimize_mode", "objectives", "trial_concurrency", "max_trial_number", "max_duration",
-            "max_trial_duration", "code_git", "created_at", "started_at", "ended_at", "changed_at", "revision",
-            "running_seconds", "running_since", "deleted_at")
+NOT_IN_LISTS = ("description", "notes", "search_space", "tuner", "assessor", "config", "config_text")
 
 
 #: What ``summaries`` reads of an experiment.
 IN_LISTS = ("public_id", "name", "status", "target", "message", "owner", "group", "cluster", "tags", "archived",
-            "optimize_mode", "objectives", "trial_concurrency", "max_trial_number", "max_duration", "max_trial_duration",
-            "code_git", "created_at", "started_at", "ended_at", "changed_at", "revision", "running_seconds", "running_since",
-            "deleted_at")
+            "optimize_mode", "objectives", "trial_concurrency", "max_trial_number", "max_duration",
+            "max_trial_duration", "code_git", "created_at", "started_at", "ended_at", "changed_at", "revision",
+            "running_seconds", "running_since", "deleted_at")
 
 
 def for_a_list(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
