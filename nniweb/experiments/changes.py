@@ -66,7 +66,7 @@ def changed_since(experiment: Experiment, change: ExperimentChange) -> list[str]
 
 def in_words(change: ExperimentChange) -> list[ChangedValue]:
     """What it changed; of a search space or a tuner the parts that differ."""
-    return [line for field, values in change.fields.items()
+    return [line for field in CHANGEABLE if (values := change.fields.get(field)) is not None
             for line in _lines(field, values["before"], values["after"])]
 
 
