@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 REFUSE = """
 import sys
@@ -38,6 +40,7 @@ def test_the_program_speaks_with_another_server_without_them() -> None:
     assert done.stderr.strip() == "ftp://nowhere is no address of a server; one looks like https://nni.example.org."
 
 
+@pytest.mark.slow
 def test_without_pandas_records_are_dictionaries_and_a_table_says_what_is_missing() -> None:
     done = python("from nniweb.client import Records\n"
                   "records = Records([{'x': 1}])\n"

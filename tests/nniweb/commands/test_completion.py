@@ -27,7 +27,8 @@ def suggestions(typed: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(("typed", "there", "not_there"), [
     ("nniweb ", {"launch", "experiments", "serve", "token", "migrate", "completion"}, {"runserver"}),
-    ("nniweb experiments ", {"list", "show", "follow", "trials", "metrics", "delete"}, {"launch"}),
+    pytest.param("nniweb experiments ", {"list", "show", "follow", "trials", "metrics", "delete"}, {"launch"},
+                 marks=pytest.mark.slow),
     ("nniweb experiments list --", {"--all", "--json", "--server", "--token-file"}, {"--follow"}),
     pytest.param("nniweb serve --", {"--port", "--host", "--nni-port"}, {"--follow"}, marks=pytest.mark.slow),
 ])
@@ -50,6 +51,7 @@ def test_a_script_for_each_shell_is_printed(shell: str) -> None:
         assert "argcomplete" in loaded.stdout
 
 
+@pytest.mark.slow
 def test_another_shell_is_refused_with_those_there_are() -> None:
     done = program("completion", "tcsh")
     assert done.returncode == 2
