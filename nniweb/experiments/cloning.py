@@ -16,7 +16,7 @@ from nniweb.experiments.config.field_editing import document_text
 from nniweb.experiments.config.redaction import MASK
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.git_source import GitSource
-from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.visibility import visible_clusters
 
 #: What says where an experiment runs.
@@ -66,6 +66,7 @@ def _current(experiment: Experiment) -> dict[str, Any]:
     now = {"experimentName": experiment.name, "description": experiment.description or None,
            "tags": list(experiment.tags) or None, "searchSpace": experiment.search_space,
            "trialConcurrency": experiment.trial_concurrency, "maxTrialNumber": experiment.max_trial_number,
+           **_other_tuner(experiment),
            **{key: None if value is None else format_duration(round(value)) for key, value in seconds.items()}}
     for key, value in now.items():
         if value is None:
@@ -73,6 +74,13 @@ def _current(experiment: Experiment) -> dict[str, Any]:
         elif key != "experimentName" or "experimentName" in document or value != "experiment":
             document[key] = value
     return document
+
+
+def _other_tuner(experiment: Experiment) -> dict[str, Any]:
+    """The tuner, where another one was chosen since, or it was given other arguments."""
+    changed = ExperimentChange.objects.filter(experiment=experiment, fields__has_key="tuner").exists()
+    args = experiment.tuner.get("class_args")
+    return {"tuner": {"name": experiment.tuner["name"], **({"classArgs": args} if args else {})}} if changed else {}
 
 
 def _place(document: dict[str, Any], experiment: Experiment, user: User, notes: list[str]) -> None:

@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 
 from nniweb.experiments import intents
 from nniweb.experiments.changes import in_words
+from nniweb.experiments.cloning import clone_of
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import AuditEntry, Experiment, ExperimentChange, User
 from nniweb.experiments.models.account import Role
@@ -72,6 +73,7 @@ def test_the_tuner_can_be_exchanged_and_that_undone(make_experiment: Callable[..
     changed = intents.change(experiment, {"tuner": {"name": "TPE", "class_args": {"seed": 3}}}, admin)
     assert changed.tuner == {"name": "TPE", "class_args": {"seed": 3}}
     assert words(experiment, 1) == [("tuner.name", "Random", "TPE"), ("tuner.seed", "none", "3")]
+    assert clone_of(changed, admin).config.count("name: TPE") == 1
     assert intents.undo_change(experiment, 1, admin).tuner == {"name": "Random"}
 
 
