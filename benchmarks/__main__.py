@@ -39,7 +39,7 @@ class Program:
 #: In the order in which they run: what is told of first, first.
 PROGRAMS = {
     "trial_start": Program(15, ("--rounds", "1", "--trials", "40")),
-    "refill": Program(),
+    "refill": Program(10, ("--trials", "20")),
     "startup": Program(10, ("--rounds", "1")),
     "report_to_rest": Program(10, ("--metrics", "20")),
     "ingest": Program(20, ("--seconds", "2", "--rounds", "1")),

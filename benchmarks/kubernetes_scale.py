@@ -41,7 +41,7 @@ MOST_REQUESTS = 3.1
 #: Kilobytes of memory for a running trial, and requests in five seconds in which nothing happens.
 MOST_MEMORY, MOST_WHILE_RUNNING = 200.0, 5
 #: Requests that come once, however many trials there are: lists, watches, the keeper, the end.
-BESIDE = 20
+BESIDE = 10
 
 
 def serve(folder: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nniweb.tuning import tpe
 from tests.nniweb.tuning.test_tuners import MIXED, QUADRATIC, make, mixed, quadratic
 
 SEEDS = 20
@@ -20,6 +21,8 @@ TRIALS = 45
 #: Those with a model of the results need fewer, and each of their proposals costs a training; not the neural network.
 FEW_TRIALS = {"DNGO": TRIALS}
 FEW_TRIALS_OF_OTHERS = 25
+#: Results that TPE models where it shall not model all: a third of what it does mostly, because each takes time.
+PART_OF_HISTORY = 100
 Value = Callable[[dict[str, Any]], float]
 PROBLEMS: dict[str, tuple[Any, Value]] = {"quadratic": (QUADRATIC, quadratic), "mixed conditional": (MIXED, mixed)}
 #: With as few candidates and trainings as still show what the model is worth.
@@ -87,6 +90,19 @@ def test_a_light_tuner_finds_the_best_region_better_than_random(name: str, args:
 
 def test_tpe_finds_the_best_region_better_than_random() -> None:
     assert median("TPE", {}, "quadratic") < chance("quadratic") / 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_tpe_goes_on_finding_better_ones_where_it_models_a_part_of_the_history(problem: str,
+                                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tpe, "MODELLED_TRIALS", PART_OF_HISTORY)
+    all_of_it, part_of_it = (
+        statistics.median(best_of("TPE", {}, problem, seed, trials) for seed in range(6))
+        for trials in (PART_OF_HISTORY, 3 * PART_OF_HISTORY))
+    assert part_of_it < all_of_it / 2
+    assert part_of_it < chance(problem, 3 * PART_OF_HISTORY) / 50
 
 
 @pytest.mark.slow
