@@ -41,7 +41,7 @@ EXAMPLES = 6
 
 @pytest.fixture
 def world(make_experiment: Any, make_attempt: Any, admin: User) -> World:
-    experiment = make_experiment(name=MARK, notes=MARK, tags=[MARK], trial_command=f"echo {MARK}")
+    experiment = make_experiment(name=MARK, notes=[MARK], tags=[MARK], trial_command=f"echo {MARK}")
     attempt = make_attempt(experiment, message=MARK, tags=[MARK])
     Metric.objects.create(attempt=attempt, n=1, kind="FINAL", sequence=0, value=f'"{MARK}"',
                           recorded_at=attempt.created_at, received_at=attempt.created_at)
