@@ -202,9 +202,8 @@ def _load_drains(work: ClusterWork) -> None:
     keeper told and that wait for the platform's word."""
     if work.drains_loaded:
         return
-    for pk, heard_at in Attempt.objects.filter(
-            trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).exclude(
-            stage=Attempt.Stage.ENDED).values_list("pk", "heard_at"):
+    for pk, heard_at in Attempt.objects.under_way().filter(
+            trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).values_list("pk", "heard_at"):
         work.draining.setdefault(pk, Drain(work.monotonic() + DRAIN_SECONDS, heard_at))
     work.drains_loaded = True
 
