@@ -34,10 +34,36 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"{' '.join(['nniweb', *given[1:2]])} needs {error.name}, which is not installed here. Install all of "
                  "it (pip install nniweb), or name a server elsewhere with --server: that works without.")
 
+    if given[1:2] == ["doctor"]:
+        _only_look("--json" in given)
     try:
         execute_from_command_line(given)
     except ImproperlyConfigured as error:  # a variable with a wrong value: the sentence names it
         sys.exit(str(error))
+
+
+def _only_look(as_json: bool) -> None:
+    """Load the settings without making anything; what is wrong with them already is the only finding then."""
+    from django.conf import settings
+    from django.core.exceptions import ImproperlyConfigured
+
+    from nniweb import data_folder
+    from nniweb.doctor import findings
+
+    data_folder.only_look()
+    try:
+        settings.INSTALLED_APPS  # noqa: B018  loads them
+    except ImproperlyConfigured as error:
+        found = findings.wrong("settings", str(error), "Correct it (docs/settings.md has them all), then ask again; "
+                                                       "nothing else can be looked at before.")
+    except OSError as error:
+        found = findings.wrong("data folder", f"{error.filename} cannot be read: {error.strerror}.",
+                               "Give this command as the user who runs the server, or give that user the file: "
+                               "chown USER FILE; then ask again.")
+    else:
+        return
+    print(findings.as_json([found]) if as_json else findings.as_text([found]))  # noqa: T201  what was asked for
+    sys.exit(findings.exit_status([found]))
 
 
 def own_version() -> str:

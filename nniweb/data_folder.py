@@ -19,8 +19,22 @@ class DataFolderLocked(Exception):
                          f"Use that one, stop it, or choose another folder with NNIWEB_DATA.")
 
 
+_only_look = False
+
+
+def only_look() -> None:
+    """From now on this process makes and changes nothing in the data folder: for what tells whether it is well.
+
+    To be called before the settings are loaded. A key that is missing is then made up, and forgotten with the process.
+    """
+    global _only_look
+    _only_look = True
+
+
 def prepare(folder: Path) -> Path:
     """Make the folder (mode 0700) where it is missing; return it."""
+    if _only_look:
+        return folder
     for part in [*reversed(folder.parents), folder]:
         if not part.is_dir():  # mkdir's parents=True would make the ones above with the usual mode
             part.mkdir(mode=0o700, exist_ok=True)
@@ -32,6 +46,8 @@ def close_to_others(folder: Path) -> None:
 
     One that somebody made by hand usually lets all users in, and the database lies in it.
     """
+    if _only_look:
+        return
     status = folder.stat()
     is_ours = status.st_uid == os.geteuid() and ((folder / "keys").is_dir() or not any(folder.iterdir()))
     if is_ours and status.st_mode & 0o077:
@@ -51,7 +67,8 @@ def read_or_make(path: Path, make: Any) -> str:
     try:
         return path.read_text().strip()
     except FileNotFoundError:
-        pass
+        if _only_look:
+            return str(make())
     prepare(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -129,6 +146,17 @@ class ServerLock:
             file.close()
             raise DataFolderLocked(self.folder, read_address_file(self.address_file)) from None
         self._file = file
+
+    def is_held(self) -> bool:
+        """Whether a server uses the folder now. Makes nothing; asks for an instant for the lock, as another server."""
+        try:
+            with open(self.folder / "server.lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
 
     def write_address(self, urls: list[str]) -> None:
         """Tell keepers on this machine where the server listens now."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sqlite3
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -49,13 +51,25 @@ def put_back_postgresql(path: Path) -> None:
 
 def check_sqlite(path: Path) -> None:
     """Raises CannotCopy where a copy is no whole database."""
+    if damage := damage_of_sqlite(path):
+        raise CannotCopy(f"The database in the backup is damaged: {damage}.")
+
+
+def damage_of_sqlite(path: Path, *, in_use: bool = False, patience: float = math.inf) -> str:
+    """What is wrong with a SQLite file, "" where it is whole or where ``patience`` (seconds) ends before it is known.
+
+    ``in_use``: others may be writing to it; then tables are looked at and not each index, which takes minutes.
+    """
+    # SQLite's log beside the file is how it shows that somebody has it open, or fell over while he had
+    alone = not in_use or not path.with_name(f"{path.name}-wal").exists()
+    gives_up_at, uri = time.monotonic() + patience, path.absolute().as_uri()
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
-            [(verdict,)] = database.execute("PRAGMA integrity_check(1)").fetchall()
+        with closing(sqlite3.connect(f"{uri}?mode=ro{'&immutable=1' if alone else ''}", uri=True)) as database:
+            database.set_progress_handler(lambda: time.monotonic() > gives_up_at, 100_000)
+            [(verdict,)] = database.execute(f"PRAGMA {'quick' if in_use else 'integrity'}_check(1)").fetchall()
     except sqlite3.Error as error:
-        raise CannotCopy(f"The database in the backup cannot be read: {error}.") from None
-    if verdict != "ok":
-        raise CannotCopy(f"The database in the backup is damaged: {verdict}.")
+        return "" if "interrupted" in str(error) else str(error)
+    return "" if verdict == "ok" else " ".join(str(verdict).split())
 
 
 def holds_something() -> bool:

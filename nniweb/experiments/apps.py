@@ -6,4 +6,4 @@ class ExperimentsConfig(AppConfig):
     verbose_name = "Experiments"
 
     def ready(self) -> None:
-        from nniweb.experiments import checks  # noqa: F401  registers itself
+        from nniweb.experiments import checks, data_folder_check  # noqa: F401  register themselves

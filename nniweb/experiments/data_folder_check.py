@@ -11,8 +11,8 @@ from nniweb.data_folder import who_else_may_look
 @register("security")
 def data_folder_is_closed(**_: Any) -> list[CheckMessage]:
     """A warning where the data folder, with keys and database, is open to others and is not ours to close."""
-    others = who_else_may_look(settings.DATA_FOLDER)
+    others = who_else_may_look(settings.DATA_FOLDER) if settings.DATA_FOLDER.is_dir() else ""
     if not others:
         return []
     return [Warning(f"The data folder {settings.DATA_FOLDER} is open to {others}; it holds the database and the keys.",
-                    hint=f"chmod 700 {settings.DATA_FOLDER}", id="nniweb.W001")]
+                    hint=f"chmod 700 {settings.DATA_FOLDER}", id="nniweb.W002")]

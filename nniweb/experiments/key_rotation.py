@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.apps import apps
 from django.conf import settings
 from django.db.models import Model
@@ -59,6 +60,20 @@ def seal_all_anew(keys: list[str]) -> Rotation:
                 done.sealed_anew += model._default_manager.filter(
                     pk=pk, **{column: bytes(sealed)}).update(**{column: new})
     return done
+
+
+def unreadable_secrets() -> list[str]:
+    """Stored secrets that none of the keys opens, as "table.column of row 3". Raises ValueError where a key is none."""
+    keys = MultiFernet([Fernet(key) for key in sealing.current_keys()])
+    lost = []
+    for model, column in sealed_columns():
+        rows = model._default_manager.exclude(**{column: None}).order_by("pk").values_list("pk", column)
+        for pk, sealed in rows.iterator():
+            try:
+                keys.decrypt(bytes(sealed))
+            except InvalidToken:
+                lost.append(f"{model._meta.db_table}.{column} of row {pk}")
+    return lost
 
 
 def sealed_columns() -> Iterator[tuple[type[Model], str]]:

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
-from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import DatabaseError
 
+from nniweb.experiments.migrated import missing_migrations
 from nniweb.own_files import START
 
 
@@ -22,8 +22,7 @@ def require_own_database(options: Mapping[str, Any], *more: str) -> None:
 def require_served_before() -> None:
     """Raise CommandError, with what to do, where the database is not there or older than this program."""
     try:
-        executor = MigrationExecutor(connection)
-        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        missing = missing_migrations()
     except DatabaseError as error:
         raise CommandError(f"The database cannot be used: {error}") from None
     if missing:

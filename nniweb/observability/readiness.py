@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 
 from nniweb.experiments import room_to_write
+from nniweb.experiments.migrated import missing_migrations
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.own_files import COMMAND
@@ -35,7 +35,7 @@ def readiness() -> tuple[bool, dict[str, Any]]:
     """Whether requests should come here, and the document that says why not. Blocking; gives its connection back."""
     try:
         checks = _checks()
-        no_worker = _missing_worker() if all(check.ok for check in checks) else ""
+        no_worker = missing_worker() if all(check.ok for check in checks) else ""
     except DatabaseError as error:
         logger.warning("not ready, the database says: %s", error)
         checks, no_worker = [Check("database", False, "The database cannot be reached; the log has what it says. "
@@ -60,16 +60,15 @@ def _checks() -> list[Check]:
 def _migrations() -> Check:
     global _is_migrated
     if not _is_migrated:
-        executor = MigrationExecutor(connection)
-        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        missing = missing_migrations()
         if missing:
-            return Check("migrations", False, f"The database is older than this program: {len(missing)} changes are "
+            return Check("migrations", False, f"The database is older than this program: {missing} changes are "
                                               f"missing. Run {COMMAND} migrate.")
         _is_migrated = True
     return Check("migrations", True)
 
 
-def _missing_worker() -> str:
+def missing_worker() -> str:
     """That a worker is missed, "" where one lives or no experiment has anything to do.
 
     A warning and no more: pages, REST and reports need none, and a proxy that turned everybody away could not even

@@ -1,7 +1,6 @@
 """``manage.py serve``: web, worker and live pages in one process. The way to run NNI Web on one machine."""
 
 import os
-import socket
 import threading
 from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from django.db import connection
 from nniweb.data_folder import DataFolderLocked, ServerLock
 from nniweb.descriptors import raise_limit
 from nniweb.doors.clear_text import why_not_listen
+from nniweb.doors.free_port import why_no_port
 from nniweb.own_files import COMMAND, START
 
 if TYPE_CHECKING:  # when running, loaded after the migration
@@ -132,19 +132,8 @@ def _nni_ports(written: list[str]) -> list["NniPort"]:
 
 
 def _port_must_be_free(host: str, port: int) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-            probe.listen(1)
-    except OSError as error:
-        raise CommandError(f"Port {port} on {host} cannot be used: {error.strerror}. Another program may be "
-                           f"listening there. Choose another port with NNIWEB_PORT, for example: "
-                           f"NNIWEB_PORT={port + 1 if port < 65535 else 8081} "
-                           f"{START.partition(',')[0]}") from None
-    except OverflowError:
-        raise CommandError(f"Port {port} is no port: choose one from 1 to 65535.") from None
+    if why_not := why_no_port(host, port):
+        raise CommandError(why_not)
 
 
 def _endpoint(host: str, port: int) -> str:

@@ -1,0 +1,101 @@
+"""The database: reachable, whole, of this program's version, willing to be written, its secrets openable."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from nniweb.backups.database import damage_of_sqlite
+from nniweb.doctor.findings import Finding, unknown, well, wrong
+from nniweb.experiments.key_rotation import unreadable_secrets
+from nniweb.experiments.migrated import missing_migrations, unknown_migrations
+from nniweb.outage_logs import first_line
+from nniweb.own_files import COMMAND, START
+
+#: Seconds that a write may wait for another process, and that the look for damage may take.
+LOCK_SECONDS, DAMAGE_SECONDS = 5.0, 60.0
+_RESTORE = f"Stop the server and bring back the last backup: {COMMAND} restore FILE --force (docs/backup.md)."
+
+
+def database() -> Iterator[Finding]:
+    """A WRONG one means: nothing that asks the database can be looked at."""
+    path = _sqlite_file()
+    if path is not None:
+        if not path.exists():
+            yield wrong("database", f"There is no database {path} yet.",
+                        f"Start the server once ({START}), or name the folder of yours with NNIWEB_DATA.")
+            return
+        if damage := damage_of_sqlite(path, in_use=True, patience=DAMAGE_SECONDS):
+            yield wrong("database", f"{path} is damaged: {damage}.", _RESTORE)
+            return
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        missing, beyond = missing_migrations(), unknown_migrations()
+    except DatabaseError as error:
+        yield wrong("database", f"It cannot be reached: {first_line(error)}.",
+                    "See that the database server runs and takes connections from here, and that address, user and "
+                    "password in NNIWEB_DATABASE_URL are right." if path is None else
+                    f"See that the server's user may read and write {path} and its folder.")
+        return
+    if beyond:
+        yield wrong("database", f"It is newer than this program, which does not know {beyond[0]}.",
+                    "Install the newer version of NNI Web again, or restore the backup from before its first start.")
+    elif missing:
+        yield wrong("database", f"It is older than this program: {missing} changes are missing.",
+                    f"Run {COMMAND} migrate (serve does it at its start).")
+    else:
+        yield well("database", "It can be reached and is of this program's version.")
+        yield _writable(path)
+
+
+def secrets() -> Iterator[Finding]:
+    try:
+        lost = unreadable_secrets()
+    except ValueError:
+        yield wrong("secrets", "What NNIWEB_SEAL_KEYS, or the file keys/seal_keys, holds are no keys.",
+                    "Bring the keys back from a backup.")
+        return
+    if lost:
+        yield wrong("secrets", f"{len(lost)} stored secret(s) can be opened by none of the keys: "
+                               f"{', '.join(lost[:5])}.",
+                    "Bring back the old key (keys/seal_keys of a backup, or a second one in NNIWEB_SEAL_KEYS), or set "
+                    "these secrets again.")
+    else:
+        yield well("secrets", "All stored secrets can be opened.")
+
+
+def _sqlite_file() -> Path | None:
+    chosen = settings.DATABASES["default"]
+    return Path(chosen["NAME"]) if "sqlite" in chosen["ENGINE"] else None
+
+
+def _writable(path: Path | None) -> Finding:
+    about = "database writes"
+    if path is None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'")
+            [read_only] = cursor.fetchone()
+        if read_only:
+            return wrong(about, "The database server takes no writes: it is a standby, or set to read only.",
+                         "Let NNIWEB_DATABASE_URL name the primary server.")
+        return well(about, "It takes them.")
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=LOCK_SECONDS)) as ours:
+            ours.isolation_level = None
+            ours.execute("BEGIN IMMEDIATE")
+            ours.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            return wrong(about, f"Another process holds the database locked for more than {LOCK_SECONDS:.0f} seconds.",
+                         f"See which one has it open (fuser -v {path}); end it if it is no server of yours.")
+        return wrong(about, f"It takes none: {error}.", f"See that the server's user may write {path} and its folder, "
+                                                        "and that the disk is neither full nor mounted read only.")
+    return well(about, "It takes them.")
+
+
+def not_looked_at(about: str) -> Finding:
+    return unknown(about, "Not looked at: the database must be well first.")
