@@ -52,8 +52,8 @@ class Store:
     def owned_by(self, uid: str) -> list[tuple[str, Object]]:
         """(plural, object) of all that names this one as an owner."""
         with self.changed:
-            return [(plural, self._objects[plural][namespace, name])
-                    for plural, namespace, name in self._owned.get(uid, ())]
+            return [(plural, item) for plural, namespace, name in self._owned.get(uid, ())
+                    if (item := self.get(plural, namespace, name)) is not None]
 
     def create(self, plural: str, namespace: str, item: Object) -> Object | None:
         """The stored object; None where the name is taken."""
@@ -135,8 +135,8 @@ class Store:
                     break
                 uids |= dict.fromkeys((event[4]["metadata"].get("uid", ""), *_owners(event[4])))
             places = [self._places[uid] for uid in uids if uid in self._places]
-            return [(plural, self._objects[plural][namespace, name]) for plural, namespace, name in places
-                    if plural in plurals]
+            return [(plural, item) for plural, namespace, name in places if plural in plurals
+                    and (item := self.get(plural, namespace, name)) is not None]
 
     def number_of(self, plural: str) -> int:
         with self.changed:
