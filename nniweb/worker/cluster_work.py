@@ -41,8 +41,8 @@ class ClusterWork:
     monotonic: Callable[[], float] = time.monotonic
     #: Who may start how much, as this round knows it; None until it is asked.
     shares: Shares | None = None
-    #: Attempts whose submission is under way (primary keys).
-    submitting: set[int] = field(default_factory=set)
+    #: Attempt whose submission is under way -> its experiment (primary keys).
+    submitting: dict[int, int] = field(default_factory=dict)
     #: Submissions that the platform has taken and that are to be written down.
     submitted: list[tuple[Attempt, TrialJobDetail]] = field(default_factory=list)
     #: Attempt -> monotonic time before which it is not submitted again.

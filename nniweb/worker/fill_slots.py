@@ -49,7 +49,7 @@ def fill_slots(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
     starts = experiment.target == ExperimentTarget.RUN and experiment.status in STARTING
     if starts:
         _start_what_may(work, experiment, found)
-    if found.submitting:
+    if found.submitting > list(work.submitting.values()).count(experiment.pk):
         submit_again(work, experiment, starts)
 
 

@@ -68,7 +68,7 @@ def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> Non
     now = work.monotonic()
     due = [attempt for attempt in Attempt.objects.filter(
         trial__in=Trial.objects.unfinished().filter(experiment=experiment, target=TrialTarget.RUN),
-        stage=Attempt.Stage.SUBMITTING).exclude(pk__in=work.submitting).select_related(
+        stage=Attempt.Stage.SUBMITTING).exclude(pk__in=list(work.submitting)).select_related(
         "trial__experiment__code").order_by("pk") if now >= work.not_before.get(attempt.pk, 0.0)]
     if not starts:
         held = [attempt for attempt in due if not _has_started(attempt)]
@@ -105,7 +105,7 @@ def _say_that_they_wait(work: ClusterWork, experiment: Experiment, attempts: Seq
 
 def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, parameters: TrialParameters | None,
                token: str) -> None:
-    work.submitting.add(attempt.pk)
+    work.submitting[attempt.pk] = attempt.trial.experiment_id
     try:
         form = application_form(attempt, parameters, type(service),
                                 keeper_access(attempt.trial.experiment, type(service), token))
@@ -134,7 +134,7 @@ def note_submitted(work: ClusterWork) -> None:
     failed_before = set()
     for attempt, detail in taken:
         by_experiment[attempt.trial.experiment_id].append((attempt, detail))
-        work.submitting.discard(attempt.pk)
+        work.submitting.pop(attempt.pk, None)
         work.not_before.pop(attempt.pk, None)
         if work.failures.pop(attempt.pk, 0):
             failed_before.add(attempt.pk)
@@ -163,7 +163,7 @@ def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceEr
     if not isinstance(error, TemporaryError):
         _refused(work, attempt, str(error))
         return
-    work.submitting.discard(attempt.pk)
+    work.submitting.pop(attempt.pk, None)
     failures = work.failures.get(attempt.pk, 0)
     pause = error.retry_after or RETRY_PAUSES[min(failures, len(RETRY_PAUSES) - 1)]
     work.failures[attempt.pk] = failures + 1
@@ -179,7 +179,7 @@ def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceEr
 def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
     """The platform will never take it: the trial has failed, with that sentence."""
     reason = struck_out(reason)
-    work.submitting.discard(attempt.pk)
+    work.submitting.pop(attempt.pk, None)
     logger.error("trial %d was refused: %s", attempt.trial.sequence_id, reason,
                  extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
