@@ -15,6 +15,7 @@ from trainingservice.testing.bench import PlatformUnderTest
 from trainingservice.testing.scripted import ScriptedAtOnceTrainingService, ScriptedTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
+from trialkeeper.attempt_folder import read_object
 
 
 class Scripted(PlatformUnderTest):
@@ -89,7 +90,7 @@ def test_a_restarted_container_does_not_run_the_trial_twice(bench, play):
     service, form = play(UNTIL_GO.format(bench.witness), restartAfter=0)
     second = bench.platform.folder / "jobs" / form.job_name / "run-1-again"
     bench.wait("the second keeper was told that the attempt is taken", (second / contract.EXIT_FILE).exists)
-    assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING
+    bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
     (bench.witness / "go").touch()
     bench.wait_for_end(service, form)
     assert (bench.witness / "starts").read_text() == "start\n"
@@ -122,7 +123,8 @@ def test_a_job_deleted_by_somebody_else_is_canceled_by_the_system(bench, play):
 def test_while_the_platform_says_nothing_the_last_answer_stays(bench, play):
     speak = bench.witness / "speak"
     service, form = play(UNTIL_GO.format(bench.witness), silentAfter=0, silentUntil=str(speak))
-    bench.wait_for_file(bench.witness / "starts")
+    state = bench.platform.folder / "jobs" / form.job_name / "state.json"
+    bench.wait("the cluster has seen it run", lambda: (read_object(str(state)) or {}).get("running_since"))
     (bench.witness / "go").touch()
     bench.wait("the trial is over", lambda: bench.entries(form, contract.ENDED))
     assert not service.get_trial_job(form.job_name).status.is_end

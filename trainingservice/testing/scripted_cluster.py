@@ -162,12 +162,13 @@ class ScriptedCluster:
         seen = self._look_at_run(run, state)
         if seen.status is TrialJobStatus.RUNNING and state.running_since is None:
             state.running_since = now
-        if state.running_since is not None and not seen.status.is_end:
+        if state.running_since is not None:
             behaviour = Behaviour.model_validate(state.behaviour)
             age = now - state.running_since
             if behaviour.silent_after is not None and age >= behaviour.silent_after \
                     and not (behaviour.silent_until and Path(behaviour.silent_until).exists()):
                 return SILENCE
+        if state.running_since is not None and not seen.status.is_end:
             seen = self._play(job_name, state, behaviour, age, seen) or seen
             if state.final == {}:
                 return None

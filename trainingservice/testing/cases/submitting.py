@@ -106,7 +106,7 @@ class SubmittingCases(ConformanceFixtures):
         service.submit_trial_job(form)
         bench.wait_for_file(starts)
         assert isinstance(bench.another_keeper(form).wait(timeout=30), int)
-        assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING
+        bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
         go.touch()
         bench.wait_for_end(service, form)
         assert starts.read_text() == "start\n"
