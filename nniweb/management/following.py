@@ -1,5 +1,6 @@
 """Following an experiment of this machine's own database."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
@@ -8,6 +9,7 @@ from django.utils import timezone
 from nniweb.api import experiment_documents
 from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.client import following
+from nniweb.client.arguments import INTERRUPTED
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.progress import progress_of
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
@@ -53,6 +55,19 @@ class Follower(following.Follower):
     def say_it_is_kept(self) -> None:
         """After Ctrl-C."""
         self.say_it_goes_on(COMMAND, self._id)
+
+
+def follow(experiment: Experiment, out: Any) -> None:
+    """Show it on ``out`` (a command's) until it ends. Exits with the status of its outcome where that is not 0."""
+    out.ending = ""  # the follower's line moves
+    follower = Follower(experiment, out)
+    try:
+        status = follower.follow()
+    except KeyboardInterrupt:
+        follower.say_it_is_kept()
+        status = INTERRUPTED
+    if status:
+        sys.exit(status)
 
 
 def progress_document(experiment: Experiment) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from nniweb.api.experiment_changes import ExperimentChangeSerializer, changes_of
 from nniweb.api.experiment_documents import NOT_IN_LISTS, document, summaries
 from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.api.trial_query import filtered
-from nniweb.client.arguments import EXPERIMENTS_HELP, INTERRUPTED, add_experiments_arguments
+from nniweb.client.arguments import EXPERIMENTS_HELP, add_experiments_arguments
 from nniweb.client.records import metric_records, value_of
 from nniweb.client.words import (
     best_trial_lines,
@@ -34,7 +34,7 @@ from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere
-from nniweb.management.following import Follower, front_documents, progress_document, trial_document
+from nniweb.management.following import follow, front_documents, progress_document, trial_document
 from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.own_files import COMMAND, example_config
 from trainingservice.trial_job_status import TrialJobStatus
@@ -107,15 +107,7 @@ class Command(AskedHere):
         say(addresses.experiment_page(experiment.public_id))
 
     def _follow(self, experiment: Experiment, options: dict[str, Any]) -> None:
-        self.stdout.ending = ""  # the follower's line moves
-        follower = Follower(experiment, self.stdout)  # type: ignore[arg-type]  # a text stream
-        try:
-            status = follower.follow()
-        except KeyboardInterrupt:
-            follower.say_it_is_kept()
-            status = INTERRUPTED
-        if status:
-            sys.exit(status)
+        follow(experiment, self.stdout)
 
     def _changes(self, experiment: Experiment, options: dict[str, Any]) -> None:
         found = json.loads(json.dumps(ExperimentChangeSerializer(changes_of(experiment), many=True).data))

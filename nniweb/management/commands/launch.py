@@ -1,6 +1,5 @@
 """``python manage.py launch config.yml --follow``: launches an experiment from its file."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
 from nniweb.api.launch_request import from_form
-from nniweb.client.arguments import INTERRUPTED, LAUNCH_HELP, add_launch_arguments
+from nniweb.client.arguments import LAUNCH_HELP, add_launch_arguments
 from nniweb.experiments import addresses
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.intents import Refused
@@ -19,7 +18,7 @@ from nniweb.experiments.visibility import visible_clusters
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.config import read_config_text
-from nniweb.management.following import Follower
+from nniweb.management.following import follow
 from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.own_files import START
 
@@ -42,15 +41,7 @@ class Command(AskedHere):
             self.stderr.write(f"No worker is alive, so it waits. {HOW_TO_START}")
         if not options["follow"]:
             return
-        self.stdout.ending = ""  # the follower's line moves
-        follower = Follower(experiment, self.stdout)  # type: ignore[arg-type]  # a text stream
-        try:
-            status = follower.follow()
-        except KeyboardInterrupt:
-            follower.say_it_is_kept()
-            status = INTERRUPTED
-        if status:
-            sys.exit(status)
+        follow(experiment, self.stdout)
 
     @staticmethod
     def _launch(path: Path, owner: User, git: dict[str, str]) -> Experiment:
