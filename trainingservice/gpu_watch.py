@@ -102,9 +102,11 @@ class GpuWatch:
             interval = BUSY_INTERVAL if self._matters() else IDLE_INTERVAL
             wanted = self._soon.is_set()
             self._soon.clear()
-            if wanted or last is None or self._monotonic() - last.at >= interval - 0.1:
+            due = last is None or self._monotonic() - last.at >= interval - 0.1
+            if due or wanted:
                 try:
-                    self.look(max_age=0)
+                    # who asked while a look was under way is served by that look
+                    self.look(max_age=0 if due else MAX_AGE)
                     self._on_look()
                 except TemporaryError as error:
                     logger.info("the GPUs of a machine cannot be read now: %s", error)

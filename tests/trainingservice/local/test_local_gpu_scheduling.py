@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from trainingservice import gpu_watch
 from trainingservice.base import MachineDetail
 from trainingservice.errors import PermanentError
 from trainingservice.local.config import LocalTrialOptions
@@ -121,12 +120,13 @@ def test_a_gpu_on_which_others_run_something_is_left_alone_until_it_is_free(benc
 
 def test_the_process_of_our_own_trial_that_was_seen_does_not_keep_its_gpu_busy(bench, nvidia_smi, service, gpu_job,
                                                                                monkeypatch):
-    monkeypatch.setattr(gpu_watch, "BUSY_INTERVAL", 60.0)  # no further look
     first, second = gpu_job(1, gpu_indices=[0]), gpu_job(1, gpu_indices=[0])
     service.submit_trial_job(first)
     runs(bench, service, first)
+    now = service._gpus._monotonic()
+    monkeypatch.setattr(service._gpus, "_monotonic", lambda: now)  # no look grows old, so none is made unasked
     nvidia_smi.set_processes(0, 4711)
-    assert service._gpus.look(max_age=0).gpus[0]["processes"] == 1
+    assert service._gpus.look(max_age=-1).gpus[0]["processes"] == 1
     service.submit_trial_job(second)
     waits(bench, service, second, "is held by")
     asked = nvidia_smi.calls()
