@@ -26,7 +26,8 @@ def test_who_asks_while_a_look_is_under_way_is_served_by_that_look():
         assert watch.recent() is None  # wants one, and the first is on its way
         go_on.set()
         # once for the look, once more for who asked meanwhile: it may have begun to wait after the first call
-        assert served.acquire(timeout=PATIENCE) and served.acquire(timeout=PATIENCE)
+        assert served.acquire(timeout=PATIENCE)
+        assert served.acquire(timeout=PATIENCE)
         assert looks == ["look"]
         assert watch.recent().readings()[0].index == 0
     finally:
