@@ -17,6 +17,7 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402  # needs Django to b
 from channels.routing import URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
+from django.urls import get_resolver  # noqa: E402
 
 from nniweb.doors.body_size import not_too_large  # noqa: E402
 from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
@@ -29,6 +30,7 @@ from nniweb.one_thread_handler import OneThreadHandler  # noqa: E402
 from trialkeeper import contract  # noqa: E402
 
 django_application: Any = OneThreadHandler()
+get_resolver().url_patterns  # noqa: B018  # loads the pages and REST now, not while the first visitor waits
 keeper_application = KeeperApplication()
 websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(signed_in_only(
     URLRouter(websocket_urlpatterns))))

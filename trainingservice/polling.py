@@ -48,8 +48,11 @@ class PollingTrainingService(PolledPlatform):
 
     # --- what a platform may call ----------------------------------------------------------
 
-    def note(self, job_name: str, seen: Observation) -> None:
-        """The platform told by itself what it sees of a job (a watch, an event). From any thread."""
+    def note(self, job_name: str, seen: Observation, *, untold_for: float = 0.0) -> None:
+        """The platform told by itself what it sees of a job (a watch, an event). From any thread.
+
+        ``untold_for``: seconds for which the host need not hear of it, because the job's keeper tells it the same.
+        """
         with self._lock:
             record = self._jobs.get(job_name)
             if record is None:
@@ -60,7 +63,11 @@ class PollingTrainingService(PolledPlatform):
             if record.stage in (Stage.SOUGHT, Stage.ABSENT, Stage.QUEUED) and not seen.status.is_end:
                 return
             changed = record.apply(seen, self.context.clock())
-        if changed:
+        if changed and untold_for > 0 and not seen.status.is_end:
+            with self._lock:
+                self._untold.add(job_name)
+            self.ask_within(untold_for)
+        elif changed:
             self._announce([record])
 
     def give_back(self, job_name: str, fault: TrainingServiceError) -> None:
@@ -96,8 +103,9 @@ class PollingTrainingService(PolledPlatform):
     def ask_within(self, seconds: float) -> None:
         """Something has happened on the platform: put the question in ``seconds`` at the latest."""
         with self._lock:
-            self._questions.within(self._monotonic(), seconds)
-        self._wake.set()
+            is_sooner = self._questions.within(self._monotonic(), seconds)
+        if is_sooner:
+            self._wake.set()
 
     def room_may_be_free(self) -> None:
         """Try the jobs again that wait for room."""
@@ -118,6 +126,7 @@ class PollingTrainingService(PolledPlatform):
         self._accepted: dict[str, int] = {}
         self._has_new_stops = False
         self._waiting_for_room: set[str] = set()  # names: each end asks for them, of however many jobs there are
+        self._untold: set[str] = set()  # names of jobs that have changed without the host's hearing of it
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._running = threading.Lock()  # held while run is inside its loop
@@ -467,10 +476,12 @@ class PollingTrainingService(PolledPlatform):
             asked = {record.name: record for record in self._jobs.values()
                      if record.stage in (Stage.SUBMITTED, Stage.SOUGHT)}
             waiting = [record for record in asked.values() if record.undelivered]
+            untold, self._untold = [asked[name] for name in self._untold if name in asked], set()
             if not asked:
                 self._questions.next = float("inf")
         if not asked:
             return
+        self._announce(untold)
         for record in waiting:
             self._deliver_waiting(record)
         try:

@@ -31,10 +31,15 @@ class QuestionTimes:
         #: Seconds since 1970 since when none was answered; None while the platform answers.
         self.unanswered_since: float | None = None
 
-    def within(self, now: float, seconds: float) -> None:
-        """Something happened on the platform: ask in so many seconds at the latest, and then often."""
+    def within(self, now: float, seconds: float) -> bool:
+        """Something happened on the platform: ask in so many seconds at the latest, and then often.
+
+        True where that is sooner than it was to be asked.
+        """
+        is_sooner = now + seconds < self.next
         self.next = min(self.next, now + seconds)
         self._pause = self._interval[0]
+        return is_sooner
 
     def after_a_deed(self, now: float) -> None:
         """We did something there: its effect is seen a shortest pause later."""

@@ -144,6 +144,9 @@ class LimitsDocument(TypedDict, total=False):
     #: Seconds the keeper waits for the first answer to `started` before it starts the command
     #: all the same (default 2); None = until a server has answered.
     claim_timeout: Optional[float]
+    #: Seconds the report of `started` may wait for what follows it, so that a short trial is told in one report
+    #: (default 0). For where nobody waits for the claim and the start is seen otherwise.
+    hold_started: float
 
 
 class ParameterDocument(TypedDict):

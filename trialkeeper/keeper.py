@@ -44,6 +44,8 @@ NOTHING_TO_DO = 82
 LOOK_EVERY = 0.1
 #: Seconds within which the processes of a job are signaled where a scheduler signals all of them.
 SIGNALS_APART = 1.0
+#: Seconds for which a final result waits for the trial's end, which mostly follows at once: one report less.
+HOLD_FINAL_RESULT = 0.05
 #: Seconds a keeper whose trial has ended goes on trying after SIGTERM.
 LAST_TRIES = 10.0
 
@@ -165,7 +167,13 @@ class Keeper:
 
     def _notify_reporter(self, entries: List[contract.Entry]) -> None:
         if self._reporter is not None:
-            self._reporter.notify(may_wait=all(entry.get("kind") == contract.FINAL for entry in entries))
+            self._reporter.notify(may_wait=min(self._may_wait(entry) for entry in entries))
+
+    def _may_wait(self, entry: contract.Entry) -> float:
+        """Seconds for which the server need not hear of it, because more may follow at once."""
+        if entry["type"] == contract.STARTED:
+            return self._limits.get("hold_started", 0.0)
+        return HOLD_FINAL_RESULT if entry.get("kind") == contract.FINAL else 0.0
 
     def _start_reporter(self) -> None:
         if self._reporter is not None:

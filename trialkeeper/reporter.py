@@ -33,8 +33,6 @@ DELIVERED, GAVE_UP = "delivered", "gave up"
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 #: A server may not ask for reports more often than this many seconds.
 SHORTEST_INTERVAL = 0.05
-#: Seconds for which a final result waits for the trial's end, which mostly follows at once: one report less.
-HOLD_FINAL_RESULT = 0.05
 
 
 def pause_after(failures: int, chance: Callable[[], float] = random.random) -> float:
@@ -80,8 +78,10 @@ class Reporter:
         self._accepted = min(read_accepted(folder), journal.last_n)
         self._greeted = journal.opened_at == 0 or self._listens_only
         self._changed = threading.Condition()
-        self._next_heartbeat_at = self._next_resources_at = clock()
-        self._paused_until = self._held_until = 0.0
+        self._next_resources_at = clock()
+        self._held_until = clock() + (limits.get("hold_started", 0.0) if self._greeted else 0.0)
+        self._next_heartbeat_at = self._held_until
+        self._paused_until = 0.0
         self._url_file_stamp = access.url_file_stamp()
         self._failures = 0
         self._heard_at = clock()
@@ -97,10 +97,10 @@ class Reporter:
     def start(self) -> None:
         threading.Thread(target=self._run, name="reporter", daemon=True).start()
 
-    def notify(self, may_wait: bool = False) -> None:
-        """The journal has new entries. ``may_wait``: an end is expected to follow them."""
+    def notify(self, may_wait: float = 0.0) -> None:
+        """The journal has new entries. ``may_wait``: for so many seconds, because others are expected to follow."""
         with self._changed:
-            self._held_until = self._clock() + HOLD_FINAL_RESULT if may_wait else 0.0
+            self._held_until = self._clock() + may_wait
             self._changed.notify()
 
     def report_soon(self) -> None:

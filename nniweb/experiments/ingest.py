@@ -14,8 +14,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
-from django.db.models import F, Value
-from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
 from nniweb.experiments import doorbell, room_to_write
@@ -254,10 +252,7 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
             rows.output.append((attempt.pk, entry["stream"], entry["offset"], entry["data"].encode("latin-1"),
                                 entry["skipped"], revision))
         elif kind == contract.STARTED:
-            # the name by which the platform knows the machine is better than the one it has for itself
-            Attempt.objects.filter(pk=attempt.pk).update(
-                machine_name=Coalesce(NullIf(F("machine_name"), Value("")), Value(entry["host"])),
-                working_directory=entry["working_directory"])
+            rows.started(attempt.pk, entry["host"], entry["working_directory"])
             attempt.has_started = True
             if attempt.stage != Attempt.Stage.ENDED:
                 attempt_started(attempt.row(), corrected(entry["at"], offset, now), revision=revision)

@@ -18,6 +18,9 @@ from nniweb.experiments.reporting_attempts import ReportingAttempt
 _HEARD = ("UPDATE experiments_attempt SET accepted = %s, journal_id = %s, heard_at = %s, unseen_since = NULL,"
           " parameter_index = %s, awaited_index = %s, stored_bytes = %s"
           " WHERE id = %s AND accepted = %s AND journal_id = %s")
+# the name by which the platform knows the machine is better than the one it has for itself
+_STARTED = ("UPDATE experiments_attempt SET machine_name = COALESCE(NULLIF(machine_name, ''), %s),"
+            " working_directory = %s WHERE id = %s")
 _RESOURCES = "UPDATE experiments_attempt SET resources = %s WHERE id = %s"
 _REVISION = "UPDATE experiments_trial SET revision = %s WHERE id = %s"
 _PROGRESS = ("UPDATE experiments_trial SET revision = %s, intermediate_count = intermediate_count + %s,"
@@ -47,6 +50,7 @@ class ReportRows:
     #: Metrics beside the results; written at once.
     others: OtherMetrics = field(default_factory=OtherMetrics)
     _heard: list[tuple[Any, ...]] = field(default_factory=list)
+    _started: list[tuple[str, str, int]] = field(default_factory=list)
     _resources: list[tuple[Any, ...]] = field(default_factory=list)
     _readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)
     _revisions: list[tuple[int, int]] = field(default_factory=list)
@@ -60,6 +64,10 @@ class ReportRows:
                             attempt.pk, attempt.accepted, attempt.journal_id))
         attempt.accepted, attempt.journal_id = accepted, journal_id
         attempt.awaited_index, attempt.stored_bytes = awaited, stored_bytes
+
+    def started(self, attempt_pk: int, host: str, working_directory: str) -> None:
+        """Where it runs, as its keeper says."""
+        self._started.append((host, working_directory, attempt_pk))
 
     def reading(self, attempt_pk: int, at: datetime, data: dict[str, Any]) -> None:
         self._resources.append((connection.ops.adapt_json_value(data, None), attempt_pk))
@@ -87,6 +95,7 @@ class ReportRows:
         if _write(_HEARD, self._heard) != len(self._heard):
             raise Overtaken
         self.write_trials()
+        _write(_STARTED, self._started)
         _write(_METRIC, self.metrics)
         _write(_OUTPUT, self.output)
         _write(_RESOURCES, self._resources)

@@ -7,13 +7,13 @@ first end wins and an end is final. Every function here runs inside its caller's
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from django.db.models import F, Value
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from nniweb.experiments import notifications
+from nniweb.experiments.changed_rows import IfNone, update
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
@@ -35,16 +35,21 @@ def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision:
     if status.is_end:
         fields["ended_at"] = at
     elif status is TrialJobStatus.RUNNING:
-        fields["started_at"] = Coalesce(F("started_at"), Value(at))
-    sources = [source.value for source in sources_of(status)]
-    moved = Trial.objects.filter(pk=trial_pk, status__in=sources).update(
-        status=status.value, revision=revision, **fields)
+        fields["started_at"] = IfNone(at)
+    moved = update(Trial, _may_move_to(status), [trial_pk], status=status.value, revision=revision, **fields)
     if moved:
         insert([TrialEvent(trial_id=trial_pk, at=at, kind=status.value, actor=actor,
                            message=fields.get("message", ""))])
         if status.value in RESULTS:
             notifications.trial_has_result(trial_pk, at)
     return bool(moved)
+
+
+@cache
+def _may_move_to(status: TrialJobStatus) -> str:
+    """Condition (SQL) of one trial by its key."""
+    sources = ", ".join(f"'{source.value}'" for source in sorted(sources_of(status)))
+    return f"id = %s AND status IN ({sources})"
 
 
 def end_unsubmitted(trial_pks: Collection[int], status: TrialJobStatus, at: datetime, *, revision: int, message: str,
@@ -84,7 +89,7 @@ def want_of_trials(trials: Iterable[Trial], target: TrialTarget, at: datetime, *
 
 def attempt_started(attempt: Attempt, at: datetime, *, revision: int) -> None:
     """The trial's command is running (or about to, within milliseconds)."""
-    Attempt.objects.filter(pk=attempt.pk, started_at=None).update(started_at=at)
+    update(Attempt, "id = %s AND started_at IS NULL", [attempt.pk], started_at=at)
     move_trial(attempt.trial_id, TrialJobStatus.RUNNING, at, revision=revision, message="")
 
 
@@ -134,10 +139,9 @@ def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revis
     Where the experiment's ``retry`` grants another attempt, the trial waits for that instead. False where the attempt
     had ended before; then nothing is changed.
     """
-    ended = Attempt.objects.filter(pk=attempt.pk).exclude(stage=Attempt.Stage.ENDED).update(
-        stage=Attempt.Stage.ENDED, ended_at=at, end_received_at=timezone.now(), exit_code=exit_code,
-        end_reason=reason, duration=duration)
-    if not ended:
+    if not update(Attempt, "id = %s AND stage <> %s", [attempt.pk, Attempt.Stage.ENDED.value],
+                  stage=Attempt.Stage.ENDED.value, ended_at=at, end_received_at=timezone.now(), exit_code=exit_code,
+                  end_reason=reason, duration=duration):
         return False
     again = retries_left(attempt, status, reason)
     if again is None or not _try_again(attempt, at, revision=revision, message=(

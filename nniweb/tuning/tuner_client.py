@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from nniweb.tuning.tuner_child import Reply, TunerChild, TunerFailed, TunerProcessDied
@@ -25,7 +26,7 @@ class TunerClient:
     """One tuner process for all experiments of a worker, and one more for each experiment with an algorithm of the
     user's own, whose end then hurts nobody else. Thread-safe; no call blocks but ``shutdown``.
 
-    A process starts with the first ``open``. Requests of one experiment are answered in the order of the calls. A
+    A process starts with the first ``open``, or with ``prepare``. Requests of one experiment are answered in the order of the calls. A
     future fails with TunerFailed when that experiment's algorithm raised (others go on), with TunerProcessDied when the
     process ended: then every experiment must be opened again with its history, which starts a new process. Futures
     cannot be cancelled. Their callbacks run on the client's reading thread: they must be short and never wait for
@@ -54,6 +55,13 @@ class TunerClient:
         with self._lock:
             child = self._children.get(experiment_id)
             return child.pid if child is not None else None
+
+    def prepare(self) -> None:
+        """Start the process that experiments share, so that the first of them need not wait while it loads."""
+        with self._lock:
+            if not self._is_shut_down and None not in self._children:
+                with suppress(OSError):  # the first experiment says why
+                    self._children[None] = TunerChild(self._command, self._child_ended)
 
     def open(
         self, experiment_id: str, spec: Mapping[str, Any], history: Iterable[Mapping[str, Any]]

@@ -8,15 +8,14 @@ come when something happened, and each second as a safety net.
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections, connection
-from django.db.models import Exists, OuterRef, Q
 
 from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.idle_connections import drop_connection, give_connection_back
-from nniweb.experiments.models import Cluster, Experiment, Trial
-from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
+from nniweb.experiments.models import Cluster, Experiment
+from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.service_factory import build_service
 from nniweb.experiments.transitions import move_experiment
 from nniweb.observability import process_figures
@@ -37,6 +36,7 @@ from nniweb.worker.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.fetch_code import CodeFetches, code_is_there
 from nniweb.worker.lease import Lease, LeaseLost
 from nniweb.worker.resumed_jobs import resumed_jobs, submit_unseen_again
+from nniweb.worker.round_experiments import RoundExperiments
 from nniweb.worker.service_host import SLOW_CALL_SECONDS, ServiceHost
 from nniweb.worker.tally import Tally, tally
 from nniweb.worker.tuner_desk import TunerDesk
@@ -45,9 +45,6 @@ from trainingservice.errors import PermanentError, TemporaryError
 
 logger = logging.getLogger(__name__)
 
-#: Columns that rounds have no use for, or seldom.
-_LEFT_OUT = ("config_text", "notes", "description", "tags", "code_git_token", "archived", "foreign_id",
-             "cluster__settings", "cluster__rehearsal", "cluster__message")
 #: The longest pause between two rounds, in seconds.
 ROUND_SECONDS = 1.0
 
@@ -65,6 +62,7 @@ class ClusterRunner:
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.set)
         tuners = TunerDesk(tuner_client, self._wake.set, self._fail_experiment, self._stop_early)
         self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.set))
+        self._experiments = RoundExperiments(cluster.pk)
         #: Whether the round that is going on takes in what has happened, before the steps of experiments.
         self._is_gathering = False
         #: When the round that is going on began (monotonic); None between rounds.
@@ -166,7 +164,7 @@ class ClusterRunner:
         self._is_gathering = False
         rung = set() if bell is None else bell.take()
         try:
-            experiments = self._experiments(None if is_full else rung)
+            experiments = self._experiments.with_something_to_do() if is_full else self._experiments.of(rung)
             found = tally([experiment.pk for experiment in experiments])
             for experiment in experiments:
                 self._steps(experiment, found[experiment.pk])
@@ -202,18 +200,6 @@ class ClusterRunner:
         self.work.logged_status[experiment.pk] = experiment.status
         if experiment.is_finished:
             del self.work.logged_status[experiment.pk]
-
-    def _experiments(self, only: set[int] | None) -> Sequence[Experiment]:
-        if only is not None and not only:
-            return []
-        found = Experiment.objects.filter(cluster=self.cluster_pk, deleted_at=None).defer(*_LEFT_OUT).select_related(
-            "cluster", "code").order_by("pk")
-        if only is None:
-            unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
-            return list(found.filter(Q(status__in=UNFINISHED_EXPERIMENTS) | Exists(unfinished_trials)))
-        # for the few that rang this is asked each time: a condition less halves what the question costs
-        return [experiment for experiment in found.filter(pk__in=only)
-                if not experiment.is_finished or Trial.objects.unfinished().filter(experiment=experiment).exists()]
 
     def _fail_experiment(self, experiment: Experiment, message: str) -> None:
         """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""

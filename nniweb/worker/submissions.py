@@ -10,6 +10,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from nniweb.experiments.changed_rows import update
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.job_forms import application_form, first_parameters, keeper_access
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
@@ -144,11 +145,12 @@ def note_submitted(work: ClusterWork) -> None:
             # first, as everywhere: who takes the experiment's row and then the attempt's never waits in a circle
             revision = next_revision(experiment_pk, needs_round=False)
             for attempt, detail in pairs:
-                if not Attempt.objects.filter(pk=attempt.pk, stage=Attempt.Stage.SUBMITTING).update(
-                        stage=Attempt.Stage.SUBMITTED, submitted_at=now, platform_state=detail.platform_state,
-                        **facts(detail)):
+                if not update(Attempt, "id = %s AND stage = %s", [attempt.pk, Attempt.Stage.SUBMITTING.value],
+                              stage=Attempt.Stage.SUBMITTED.value, submitted_at=now,
+                              platform_state=detail.platform_state, **facts(detail)):
                     continue
-                Trial.objects.filter(pk=attempt.trial_id, submitted_at=None).update(submitted_at=now, revision=revision)
+                update(Trial, "id = %s AND submitted_at IS NULL", [attempt.trial_id], submitted_at=now,
+                       revision=revision)
                 if detail.message or attempt.trial.message or attempt.pk in failed_before:
                     Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
                         message=printable(struck_out(detail.message)))

@@ -67,6 +67,10 @@ class Supervisor:
         #: Whether this worker's row is there; written again by ``run`` where it is not.
         self._registered = False
 
+    def prepare(self) -> None:
+        """Have the tuner process load what it needs while this process still does."""
+        self._tuners.prepare()
+
     def run(self) -> None:
         """Work until stopped; then finish the rounds, give the leases back and return. Trials go on."""
         with experiment_log.kept():

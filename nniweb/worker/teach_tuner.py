@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nniweb.experiments.changed_rows import update
 from nniweb.experiments.failed_trials import failures_in_row, results_of, why_given_up
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
@@ -18,7 +19,7 @@ from nniweb.experiments.tuner_events import append_events, intermediate_report
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.tally import Tally
-from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.trial_job_status import UNFINISHED, TrialJobStatus
 from trialkeeper import contract
 
 logger = ExperimentLogger(__name__)
@@ -27,6 +28,12 @@ logger = ExperimentLogger(__name__)
 CHUNK = 500
 ASSESSED = "The assessor gave it up: its results are worse than those of earlier trials."
 ADVISED = "The experiment's own advisor gave it up."
+# by hand: each trial asks
+_NOT_TAUGHT = ("SELECT id, public_id, sequence_id, ask_number, status, message, final_number, final_value"
+               f" FROM {Trial._meta.db_table} WHERE experiment_id = %s AND NOT taught"
+               f" AND status NOT IN ({', '.join(repr(status.value) for status in sorted(UNFINISHED))})"
+               f" ORDER BY ended_at, id LIMIT {CHUNK}")
+_PARAMETERS = f'SELECT id, trial_id, value FROM {TrialParameters._meta.db_table} WHERE "index" = 0 AND trial_id IN '
 
 
 def teach_tuner(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
@@ -43,19 +50,19 @@ def teach_tuner(work: ClusterWork, experiment: Experiment, found: Tally) -> None
 
 def _not_taught(experiment: Experiment) -> list[Trial]:
     """Ended trials that the tuner was not told of, in the order of their ends, a chunk."""
-    return list(Trial.objects.not_taught().filter(experiment=experiment).order_by("ended_at", "pk").only(
-        "public_id", "sequence_id", "ask_number", "status", "message", "final_number", "final_value")[:CHUNK])
+    return list(Trial.objects.raw(_NOT_TAUGHT, [experiment.pk]))
 
 
 def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
-    parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial_id", "value"))
+    keys, places = [trial.pk for trial in trials], f"({', '.join(['%s'] * len(trials))})"
+    parameters = {row.trial_id: row.value for row in TrialParameters.objects.raw(_PARAMETERS + places, keys)}
     results = results_of(experiment, trials)
     events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk])
               for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
-        taught = Trial.objects.filter(pk__in=[trial.pk for trial in trials], taught=False).update(taught=True)
+        taught = update(Trial, f"NOT taught AND id IN {places}", keys, taught=True)
         if taught and events:
             append_events(experiment, events, work.now())
         if taught:

@@ -346,6 +346,25 @@ def test_an_end_is_final_and_told_once(service, cloud, news):
     assert service.ended == ["a"]
 
 
+def test_what_a_keeper_tells_too_is_told_to_the_host_later_if_the_job_has_not_ended(service, cloud, clock, news):
+    for name in ("a", "b"):
+        service.submit_trial_job(form(name))
+    service.step()
+    del news[:]
+    for name in ("a", "b"):
+        service.note(name, Observation(RUNNING), untold_for=1.0)
+        cloud.jobs[name] = Observation(RUNNING)
+    assert (status(service), news) == (RUNNING, [])
+    service.note("b", Observation(SUCCEEDED))
+    assert news == ["b"]
+    step_at(service, clock, 0.9)
+    assert news == ["b"]
+    step_at(service, clock, 0.2)
+    assert news == ["b", "a"]
+    step_at(service, clock, 60)
+    assert news == ["b", "a"]
+
+
 def test_what_the_platform_tells_while_a_job_is_being_started_is_not_lost(service):
     service.while_starting = lambda job: service.note(job.id, Observation(RUNNING))
     service.submit_trial_job(form("a"))

@@ -16,7 +16,8 @@ from trainingservice.keeper_bundle import build_keeper
 from trialkeeper import contract
 from trialkeeper.access import Access
 from trialkeeper.journal import Journal
-from trialkeeper.reporter import HOLD_FINAL_RESULT, Reporter
+from trialkeeper.keeper import HOLD_FINAL_RESULT
+from trialkeeper.reporter import Reporter
 
 TRIAL = """
 import nni, sys
@@ -336,18 +337,37 @@ def test_a_final_result_waits_for_the_end_a_moment_and_no_longer(tmp_path):
         clock=lambda: now[0])
     reporter._next_heartbeat_at = 1000.0
     journal.append([{"at": 0.0, "type": contract.METRIC, "kind": contract.FINAL, "value": "1"}])
-    reporter.notify(may_wait=True)
+    reporter.notify(may_wait=HOLD_FINAL_RESULT)
     assert not reporter._is_due()
     assert reporter._seconds_to_wait() == pytest.approx(HOLD_FINAL_RESULT)
     now[0] += HOLD_FINAL_RESULT
     assert reporter._is_due()
-    reporter.notify(may_wait=True)
+    reporter.notify(may_wait=HOLD_FINAL_RESULT)
     assert not reporter._is_due()
     reporter.notify()  # something else has come, which does not wait
     assert reporter._is_due()
-    reporter.notify(may_wait=True)
+    reporter.notify(may_wait=HOLD_FINAL_RESULT)
     reporter.finish()
     assert reporter._is_due()
+
+
+def test_a_short_trial_whose_start_may_wait_is_told_in_one_report(keeper, server):
+    assert keeper.run("true", limits={"claim_timeout": 0.0, "hold_started": 30.0}) == 0
+    assert [[entry["type"] for entry in report["entries"]] for report in server.reports if report["entries"]] == [
+        ["started", "ended"]]
+
+
+def test_the_start_of_a_trial_that_goes_on_waits_no_longer_than_it_may(keeper, server):
+    keeper.start("sleep 600", limits={"claim_timeout": 0.0, "hold_started": 0.2})
+    server.wait_for(lambda: server.reports)
+    assert [entry["type"] for entry in server.reports[0]["entries"]] == ["started"]
+
+
+def test_an_intermediate_result_takes_a_start_that_waits_with_it(keeper, server):
+    code = "import nni, time; nni.get_next_parameter(); nni.report_intermediate_result(0.5); time.sleep(600)"
+    keeper.start(keeper.python_command(code), limits={"claim_timeout": 0.0, "hold_started": 600.0})
+    server.wait_for(lambda: server.values() == ["0.5"])
+    assert [entry["type"] for entry in server.reports[0]["entries"]] == ["started", "metric"]
 
 
 def test_a_final_result_of_a_trial_that_goes_on_is_told(keeper, server):

@@ -35,8 +35,10 @@ from trialkeeper.attempt_folder import ENDED_STATE
 logger = logging.getLogger(__name__)
 
 LOCAL_CONFIG = "local_config"
-#: An end that its keeper has not delivered after so many seconds is told for it.
-UNDELIVERED_SECONDS = 1.0
+#: What its keeper has not told of a trial, its start or its end, after so many seconds is told for it.
+KEEPER_TELLS_WITHIN = 1.0
+#: Seconds for which the report that a trial has started waits for what follows it: a short trial is told in one.
+HOLD_STARTED = 0.5
 
 
 class LocalTrainingService(PollingTrainingService):
@@ -319,12 +321,17 @@ class LocalTrainingService(PollingTrainingService):
     def _document(self, job: TrialJobDetail, code: contract.CodeDocument | None,
                   gpu_indices: tuple[int, ...] | None) -> contract.JobDocument:
         user_folder = self._agents.user_folder(self._os_user(job))
-        if user_folder is None:
-            return job_document(job.form, platform=self.platform, code=code, gpu_indices=gpu_indices,
-                                inherit_environment=sorted(allowed_environment()), path=interpreter_path())
-        environment = {**user_folder.user.environment(), **job.form.environment}
-        return job_document(replace(job.form, environment=environment), platform=self.platform, code=code,
-                            gpu_indices=gpu_indices, inherit_environment=[], path=interpreter_path())
+        form, inherited = job.form, sorted(allowed_environment())
+        if user_folder is not None:
+            form = replace(form, environment={**user_folder.user.environment(), **form.environment})
+            inherited = []
+        document = job_document(form, platform=self.platform, code=code, gpu_indices=gpu_indices,
+                                inherit_environment=inherited, path=interpreter_path())
+        # one folder on one machine: its lock and journal keep a second keeper from running the command, so nobody
+        # waits for the server's word on whose the attempt is
+        document["limits"]["claim_timeout"] = 0.0
+        document["limits"]["hold_started"] = HOLD_STARTED
+        return document
 
     def _seen(self, job: TrialJobDetail, state: FolderState) -> Observation | None:
         """What the state of an attempt's folder means; None where there is no attempt."""
@@ -342,8 +349,8 @@ class LocalTrainingService(PollingTrainingService):
     def _note_state(self, job: TrialJobDetail, state: FolderState) -> None:
         if state["state"] == ENDED_STATE and not state.get("delivered"):
             # its keeper is telling the end this moment, and knows more of it; where it cannot, the question finds out
-            self.ask_within(UNDELIVERED_SECONDS)
+            self.ask_within(KEEPER_TELLS_WITHIN)
             return
         seen = self._seen(job, state)
         if seen is not None:
-            self.note(job.id, seen)
+            self.note(job.id, seen, untold_for=KEEPER_TELLS_WITHIN)

@@ -49,17 +49,19 @@ class Command(BaseCommand):
     def _serve(self, lock: ServerLock, host: str, port: int, nni_port: list[str]) -> None:
         call_command("migrate", interactive=False, verbosity=0)
         nni_ports = _nni_ports(nni_port)
+        from nniweb.worker.supervisor import Supervisor
+
+        supervisor = Supervisor()
+        supervisor.prepare()
         # daphne installs its reactor when it is imported: not before it is needed
         from daphne.server import Server
 
         from nniweb.asgi import application, keeper_application
         from nniweb.first_start import first_user, sign_in_address
         from nniweb.nniapi.ports import with_nni_ports
-        from nniweb.worker.supervisor import Supervisor
 
         url = f"http://{_shown_host(host)}:{port}"
         user = first_user()
-        supervisor = Supervisor()
         worker = threading.Thread(target=supervisor.run, name="worker")
 
         def ready() -> None:

@@ -33,6 +33,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"Probes and figures: {port.url}/healthz, /readyz, /metrics")
             self.stdout.write("Worker started; Ctrl-C hands its clusters over. Trials go on.")
             self.stdout.flush()
+            supervisor.prepare()
             supervisor.run()
 
 

@@ -67,6 +67,22 @@ def bad_client() -> Iterator[TunerClient]:
     made.shutdown()
 
 
+def test_the_process_can_be_started_before_the_first_experiment_is_opened(client: TunerClient) -> None:
+    client.prepare()
+    early = client.pid
+    assert early is not None
+    client.prepare()
+    result(client.open("first", spec(), []))
+    assert client.pid == early
+
+
+def test_a_process_that_cannot_be_started_early_fails_nothing_but_the_first_experiment() -> None:
+    client = TunerClient(["/nowhere/python"])
+    client.prepare()
+    assert client.pid is None
+    assert "could not be started" in str(error(client.open("first", spec(), [])))
+
+
 def test_many_experiments_are_served_by_one_process_each_in_order(client: TunerClient) -> None:
     assert client.pid is None
     opened = [client.open(f"e{index}", spec(seed=index), []) for index in range(5)]
