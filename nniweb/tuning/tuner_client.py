@@ -26,11 +26,11 @@ class TunerClient:
     """One tuner process for all experiments of a worker, and one more for each experiment with an algorithm of the
     user's own, whose end then hurts nobody else. Thread-safe; no call blocks but ``shutdown``.
 
-    A process starts with the first ``open``, or with ``prepare``. Requests of one experiment are answered in the order of the calls. A
-    future fails with TunerFailed when that experiment's algorithm raised (others go on), with TunerProcessDied when the
-    process ended: then every experiment must be opened again with its history, which starts a new process. Futures
-    cannot be cancelled. Their callbacks run on the client's reading thread: they must be short and never wait for
-    another of its futures.
+    A process starts with the first ``open``, or with ``prepare``. Requests of one experiment are answered in the
+    order of the calls. A future fails with TunerFailed when that experiment's algorithm raised (others go on), with
+    TunerProcessDied when the process ended: then every experiment must be opened again with its history, which starts
+    a new process. Futures cannot be cancelled. Their callbacks run on the client's reading thread: they must be short
+    and never wait for another of its futures.
 
     ``on_death`` may be set to be told of an unexpected end (called with the error, on the same thread).
     """
