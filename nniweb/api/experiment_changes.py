@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiment_documents import ExperimentSerializer
 from nniweb.api.experiments import ExperimentView, experiment_of, the_user
-from nniweb.experiments import intents
+from nniweb.experiments import change_and_undo
 from nniweb.experiments.changes import in_words
 from nniweb.experiments.models import Experiment, ExperimentChange
 
@@ -60,5 +60,5 @@ class ExperimentUndoView(ExperimentView):
     def post(self, request: Request, experiment_id: str, number: int) -> Response:
         """Take a change back: a further change, which can be taken back as well. Not where it was changed again."""
         experiment = self.get_object()
-        intents.undo_change(experiment, number, the_user(request))
+        change_and_undo.undo_change(experiment, number, the_user(request))
         return Response(self.fresh(experiment))

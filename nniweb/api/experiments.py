@@ -34,7 +34,7 @@ from nniweb.api.launch_request import (
 )
 from nniweb.api.parsers import JSONParser
 from nniweb.api.tags import with_tag
-from nniweb.experiments import intents
+from nniweb.experiments import change_and_undo, intents
 from nniweb.experiments.config.search_space_text import read_search_space_text
 from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, User
@@ -180,7 +180,7 @@ class ExperimentDetailView(ExperimentView):
             if archived is not None and archived != experiment.archived:
                 intents.set_archived(experiment, archived, user)
             if changes:
-                intents.change(experiment, changes, user)
+                change_and_undo.change(experiment, changes, user)
         # also where it is not theirs to see any more
         return Response(document(Experiment.objects.select_related("owner", "group", "cluster", "code").get(
             pk=experiment.pk)))

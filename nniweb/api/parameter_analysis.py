@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
+from nniweb.api.fields import MetricField, Query
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.parameter_axes import Column
 from nniweb.experiments.parameter_columns import BEST_DRAWN, MOST_DRAWN, Results, results_of
@@ -17,6 +18,13 @@ from nniweb.experiments.parameter_importance import FEWEST_TRIALS, MOST_TRIALS, 
 
 #: Significant digits of a number in a column: more than the eye sees.
 DIGITS = 6
+
+
+class MetricQuery(Query):
+    metric = MetricField()
+    optimize_mode = serializers.ChoiceField(
+        choices=Experiment.OptimizeMode.choices, default=Experiment.OptimizeMode.MINIMIZE, help_text=(
+            "Which of its numbers are better, for a further metric that is no objective."))
 
 
 class AnyJSONField(serializers.JSONField):
@@ -44,7 +52,10 @@ class ParameterColumnsSerializer(serializers.Serializer[Any]):
     revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
     id = serializers.ListField(child=serializers.CharField())
     sequence_id = serializers.ListField(child=serializers.IntegerField())
-    value = serializers.ListField(child=serializers.FloatField(), help_text="The final result.")
+    value = serializers.ListField(child=serializers.FloatField(), help_text=(
+        "The final result, or its number of the metric that was asked for."))
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, help_text=(
+        "Which of them are better: of the experiment, or as it was asked for."))
     rank = serializers.ListField(child=serializers.IntegerField(), help_text=(
         "Its place among all trials with a result, those that are left out here too: 0 is the best."))
     columns = ParameterColumnSerializer(many=True)
@@ -79,22 +90,23 @@ class ParameterColumnsView(generics.GenericAPIView[Experiment]):
     serializer_class = ParameterColumnsSerializer
     queryset = Experiment.objects.none()
 
-    @extend_schema(operation_id="experiments_parameter_columns", responses=ParameterColumnsSerializer)
+    @extend_schema(operation_id="experiments_parameter_columns", parameters=[MetricQuery],
+                   responses={200: ParameterColumnsSerializer, 400: ErrorsSerializer})
     def get(self, request: Request, experiment_id: str) -> Response:
         """Every trial's result and parameters in columns, thinned to what the eye can tell apart."""
-        return Response(columns_document(results_of(experiment_of(request, experiment_id))))
+        return Response(columns_document(_asked_for(experiment_of(request, experiment_id), request)))
 
 
 class ParameterImportanceView(generics.GenericAPIView[Experiment]):
     serializer_class = ParameterImportanceSerializer
     queryset = Experiment.objects.none()
 
-    @extend_schema(operation_id="experiments_parameter_importance",
-                   responses={200: ParameterImportanceSerializer, 503: ErrorsSerializer})
+    @extend_schema(operation_id="experiments_parameter_importance", parameters=[MetricQuery],
+                   responses={200: ParameterImportanceSerializer, 400: ErrorsSerializer, 503: ErrorsSerializer})
     def get(self, request: Request, experiment_id: str) -> Response:
         """How much each parameter matters, and how the result goes with it. May take seconds; may be 15 s old."""
         experiment = experiment_of(request, experiment_id)
-        results = results_of(experiment)
+        results = _asked_for(experiment, request)
         try:
             found = importance_of(experiment.pk, results)
         except NotWorkedOut as error:
@@ -107,6 +119,11 @@ class ParameterImportanceView(generics.GenericAPIView[Experiment]):
                            for name, parameter in zip(names, found.parameters, strict=False)]})
 
 
+def _asked_for(experiment: Experiment, request: Request) -> Results:
+    wanted = MetricQuery.of(request)
+    return results_of(experiment, wanted.get("metric"), wanted["optimize_mode"])
+
+
 def columns_document(results: Results) -> dict[str, Any]:
     drawn = results.drawn
     rank = results.rank
@@ -116,6 +133,7 @@ def columns_document(results: Results) -> dict[str, Any]:
         "sequence_id": [results.sequence_ids[place] for place in drawn],
         "value": [results.values[place] for place in drawn],
         "rank": [rank[place] for place in drawn],
+        "optimize_mode": "maximize" if results.greater_is_better else "minimize",
         "columns": [_column_document(column, drawn) for column in results.columns],
         "trials": len(results.ids), "left_out": len(results.ids) - len(drawn)}
 

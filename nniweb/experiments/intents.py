@@ -15,25 +15,15 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments import audit
-from nniweb.experiments.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
+from nniweb.experiments.changes import write_down
 from nniweb.experiments.exact_text import printable
-from nniweb.experiments.models import (
-    Experiment,
-    ExperimentChange,
-    ExperimentEvent,
-    Trial,
-    TrialEvent,
-    TrialParameters,
-    User,
-)
+from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.quotas import why_no_experiment_more
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.transitions import end_unsubmitted, move_experiment, want_of_trials
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.uninterpreted_space import read_space
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Stands for a parameter that is not there; None may be a value.
@@ -54,20 +44,21 @@ class Refused(Exception):
         return refused
 
 
-def _locked(experiment: Experiment) -> tuple[Experiment, int]:
+def locked(experiment: Experiment) -> tuple[Experiment, int]:
     """The experiment's row as it is now, with the next revision taken (which also takes the row's lock)."""
     revision = next_revision(experiment.pk)
     return Experiment.objects.select_related("cluster").get(pk=experiment.pk), revision
 
 
-def _note(experiment: Experiment, at: datetime, kind: str, message: str, actor: User | None) -> None:
+def note(experiment: Experiment, at: datetime, kind: str, message: str, actor: User | None) -> None:
+    """Put an event into the experiment's history."""
     ExperimentEvent.objects.create(experiment=experiment, at=at, kind=kind, message=message, actor=actor)
 
 
 def pause(experiment: Experiment, actor: User | None = None) -> None:
     """Start nothing new; running trials go on to their end."""
     with transaction.atomic():
-        experiment, _ = _locked(experiment)
+        experiment, _ = locked(experiment)
         if experiment.is_finished or experiment.status == ExperimentStatus.STOPPING:
             raise Refused(f"The experiment is {experiment.status}; only one that is going on can be paused.")
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.PAUSE)
@@ -78,14 +69,14 @@ def pause(experiment: Experiment, actor: User | None = None) -> None:
 def resume(experiment: Experiment, actor: User | None = None) -> None:
     """Go on: with a paused experiment, and with one that was stopped, failed or is done but below its limits."""
     with transaction.atomic():
-        experiment, _ = _locked(experiment)
+        experiment, _ = locked(experiment)
         now = timezone.now()
         if experiment.status == ExperimentStatus.STOPPING:
             raise Refused("The experiment is still stopping; wait until it is STOPPED.")
         if experiment.is_finished and (reason := limit_reached(experiment, now)) \
                 and not Trial.objects.unfinished().filter(experiment=experiment).exists():
             raise Refused(f"{reason} Raise the limit, then the experiment goes on by itself.")
-        _must_have_room(experiment)
+        must_have_room(experiment)
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
@@ -95,7 +86,7 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
 def stop(experiment: Experiment, actor: User | None = None) -> None:
     """End the experiment and all its trials. Stopping twice, or what has ended, is harmless."""
     with transaction.atomic():
-        experiment, _ = _locked(experiment)
+        experiment, _ = locked(experiment)
         now = timezone.now()
         if experiment.is_finished and not Trial.objects.filter(experiment=experiment).unfinished().exists():
             return
@@ -115,103 +106,26 @@ def limit_reached(experiment: Experiment, now: datetime) -> str:
     return ""
 
 
-def change(experiment: Experiment, changes: dict[str, Any], actor: User | None = None) -> Experiment:
-    """Change concurrency, limits, search space and tuner (which is told) or the words about an experiment.
-
-    ``changes``: keys of CHANGEABLE, values already checked for their type. Raising a limit takes a
-    DONE experiment up again. Trials that exist are never ended by it.
-    """
-    with transaction.atomic():
-        experiment, _ = _locked(experiment)
-        _check_search(experiment, changes)
-        return _changed(experiment, changes, actor)
-
-
-def undo_change(experiment: Experiment, number: int, actor: User | None = None) -> Experiment:
-    """Give the fields of a change the values from before it: a further change, which can be undone as well.
-
-    Raises Refused where one of them was changed again since.
-    """
-    with transaction.atomic():
-        experiment, _ = _locked(experiment)
-        found = ExperimentChange.objects.filter(experiment=experiment, number=number).first()
-        if found is None:
-            raise Refused(f"The experiment has no change {number}.")
-        if later := changed_since(experiment, found):
-            raise Refused(f"{' and '.join(later)} {'was' if len(later) == 1 else 'were'} changed again after change "
-                          f"{number}: undo what came later first, or set the value yourself.")
-        before = values_before(found)
-        _check_search(experiment, before)
-        return _changed(experiment, before, actor, undoes=number)
-
-
-def _check_search(experiment: Experiment, changes: dict[str, Any]) -> None:
-    """Whether the search space and the tuner that the changes leave can be searched, and by it."""
-    raw = changes.get("search_space", experiment.search_space)
-    try:
-        if "search_space" in changes:
-            read_space(raw, is_uninterpreted=experiment.has_own_tuner)
-    except InvalidInput as invalid:
-        raise Refused.for_fields([(f"search_space.{problem.path}".rstrip("."), problem.message)
-                                  for problem in invalid.problems]) from None
-    if "tuner" in changes:
-        try:
-            space = read_space(raw, is_uninterpreted=experiment.has_own_tuner)
-            check_new_tuner(experiment, changes["tuner"], space)
-        except InvalidInput as invalid:
-            raise Refused.for_fields([(f"tuner.{problem.path}".rstrip("."), problem.message)
-                                      for problem in invalid.problems]) from None
-
-
-def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None, undoes: int | None = None
-             ) -> Experiment:
-    now = timezone.now()
-    different = {field: value for field, value in changes.items() if getattr(experiment, field) != value}
-    if not different:
-        return experiment
-    write_down(experiment, different, now, actor, undoes)
-    fields = dict(different)
-    if "search_space" in different:
-        fields["search_space_version"] = experiment.search_space_version + 1
-    Experiment.objects.filter(pk=experiment.pk).update(**fields)
-    for field, value in fields.items():
-        setattr(experiment, field, value)
-    described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description")
-                          else f"{CHANGEABLE[field]} = {value}" for field, value in different.items())
-    if undoes is None:
-        _note(experiment, now, "changed", described, actor)
-        audit.record("experiment.change", experiment, actor, changed=described)
-    else:
-        _note(experiment, now, "changed", f"Change {undoes} undone: {described}", actor)
-        audit.record("experiment.undo-change", experiment, actor, change=undoes, changed=described)
-    resting = (ExperimentStatus.DONE, ExperimentStatus.NO_MORE_TRIAL)
-    if experiment.status in resting and experiment.target == ExperimentTarget.RUN \
-            and not limit_reached(experiment, now):
-        _must_have_room(experiment)
-        move_experiment(experiment, ExperimentStatus.RUNNING, now, message="", actor=actor)
-    return experiment
-
-
 def set_archived(experiment: Experiment, archived: bool, actor: User | None = None) -> None:
     """Put a finished experiment out of sight, or back."""
     with transaction.atomic():
-        experiment, _ = _locked(experiment)
+        experiment, _ = locked(experiment)
         if archived and not experiment.is_finished:
             raise Refused(f"The experiment is {experiment.status}; stop it before archiving it.")
         Experiment.objects.filter(pk=experiment.pk).update(archived=archived)
-        _note(experiment, timezone.now(), "archived" if archived else "brought back", "", actor)
+        note(experiment, timezone.now(), "archived" if archived else "brought back", "", actor)
         audit.record("experiment.archive" if archived else "experiment.bring-back", experiment, actor)
 
 
 def share(experiment: Experiment, group: Group | None, actor: User | None = None) -> None:
     """Let a group see and steer the experiment; None: its owner alone (and administrators)."""
     with transaction.atomic():
-        experiment, _ = _locked(experiment)
+        experiment, _ = locked(experiment)
         if experiment.group != group:
             if group is not None and not experiment.is_finished and (reason := why_no_experiment_more(None, group)):
                 raise Refused(reason, "group")
             Experiment.objects.filter(pk=experiment.pk).update(group=group)
-            _note(experiment, timezone.now(), "shared", f"With {group.name}." if group else "With nobody.", actor)
+            note(experiment, timezone.now(), "shared", f"With {group.name}." if group else "With nobody.", actor)
             audit.record("experiment.share", experiment, actor, group=group.name if group else None)
 
 
@@ -220,11 +134,11 @@ def hand_over(experiment: Experiment, owner: User, actor: User | None = None) ->
     if not (owner.is_active and owner.may_change):
         raise Refused(f"{owner.username} may not launch or steer experiments, so none can be theirs.", "owner")
     with transaction.atomic():
-        experiment, _ = _locked(experiment)
+        experiment, _ = locked(experiment)
         if experiment.owner_id != owner.pk:
             before = experiment.owner.username if experiment.owner else "nobody"
             Experiment.objects.filter(pk=experiment.pk).update(owner=owner)
-            _note(experiment, timezone.now(), "handed over", f"From {before} to {owner.username}.", actor)
+            note(experiment, timezone.now(), "handed over", f"From {before} to {owner.username}.", actor)
             audit.record("experiment.hand-over", experiment, actor, before=before, now=owner.username)
 
 
@@ -232,7 +146,7 @@ def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User 
                   reason: str = "Canceled by a person.") -> set[int]:
     """End these trials of the experiment; primary keys of those that were going on and that nobody had wanted ended."""
     with transaction.atomic():
-        experiment, revision = _locked(experiment)
+        experiment, revision = locked(experiment)
         now = timezone.now()
         trials = Trial.objects.filter(experiment=experiment, pk__in=trial_pks).only("pk")
         wanted = want_of_trials(trials, TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor)
@@ -261,12 +175,12 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
     ``origin``: the sentence with which its history begins.
     """
     with transaction.atomic():
-        experiment, revision = _locked(experiment)
+        experiment, revision = locked(experiment)
         now = timezone.now()
         _must_take_trials(experiment)
         if reason := limit_reached(experiment, now):
             raise Refused(f"{reason} Raise the limit before submitting another trial.")
-        _must_have_room(experiment)
+        must_have_room(experiment)
         trial = Trial.objects.create(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
@@ -280,7 +194,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         return trial
 
 
-def _must_have_room(experiment: Experiment) -> None:
+def must_have_room(experiment: Experiment) -> None:
     """One that has ended goes on only where quotas allow one more."""
     if experiment.is_finished and (reason := why_no_experiment_more(experiment.owner, experiment.group)):
         raise Refused(reason)
@@ -303,7 +217,7 @@ def tag_trial(trial: Trial, tags: list[str]) -> None:
 def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[str], remove: Sequence[str]) -> set[int]:
     """Add tags to these trials of the experiment and take others away; primary keys of those that it changed."""
     with transaction.atomic():
-        experiment, revision = _locked(experiment)
+        experiment, revision = locked(experiment)
         by_tags: dict[tuple[str, ...], list[int]] = {}
         for key, tags in Trial.objects.filter(experiment=experiment, pk__in=trial_pks).values_list("pk", "tags"):
             now = tuple(tag for tag in dict.fromkeys([*tags, *add]) if tag not in remove)
@@ -349,7 +263,7 @@ class RerunOutcome:
 def rerun_failed(experiment: Experiment, actor: User | None = None) -> None:
     """New trials with the parameters of all failed ones that were not run again yet; see ``_run_again``."""
     with transaction.atomic():
-        experiment, revision = _locked(experiment)
+        experiment, revision = locked(experiment)
         _must_take_reruns(experiment)
         failed = list(Trial.objects.filter(experiment=experiment, status=TrialJobStatus.FAILED.value, reruns=None)
                       .order_by("sequence_id"))
@@ -364,7 +278,7 @@ def rerun_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User |
     Those that have not ended are not, nor those of which a rerun has not ended: asking twice makes no second one.
     """
     with transaction.atomic():
-        experiment, revision = _locked(experiment)
+        experiment, revision = locked(experiment)
         _must_take_reruns(experiment)
         trials = list(Trial.objects.filter(experiment=experiment, pk__in=trial_pks).order_by("sequence_id"))
         run_again = set(Trial.objects.unfinished().filter(experiment=experiment, rerun_of__isnull=False)
@@ -377,7 +291,7 @@ def rerun_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User |
 
 def _must_take_reruns(experiment: Experiment) -> None:
     _must_take_trials(experiment)
-    _must_have_room(experiment)
+    must_have_room(experiment)
     now = timezone.now()
     if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
         raise Refused(f"{limit_reached(experiment, now)} Raise the limit before submitting another trial.")
@@ -409,7 +323,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
     Experiment.objects.filter(pk=experiment.pk).update(
         next_sequence_id=experiment.next_sequence_id, max_trial_number=experiment.max_trial_number, failures_in_row=0)
     grown = "" if most is None else f" maxTrialNumber = {experiment.max_trial_number}."
-    _note(experiment, now, kind, f"{len(trials)}.{grown}", actor)
+    note(experiment, now, kind, f"{len(trials)}.{grown}", actor)
     audit.record("trials.rerun", experiment, actor, count=len(trials))
     if experiment.status == ExperimentStatus.DONE:
         move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
@@ -419,11 +333,11 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
 def delete(experiment: Experiment, actor: User | None = None) -> None:
     """Out of sight at once; the worker removes what it left on the platform, then its rows."""
     with transaction.atomic():
-        experiment, _ = _locked(experiment)
+        experiment, _ = locked(experiment)
         if not experiment.is_finished or Trial.objects.filter(experiment=experiment).unfinished().exists():
             raise Refused(f"The experiment is {experiment.status} and may have running trials; "
                           "stop it before deleting it.")
         now = timezone.now()
         Experiment.objects.filter(pk=experiment.pk).update(deleted_at=now)
-        _note(experiment, now, "deleted", "", actor)
+        note(experiment, now, "deleted", "", actor)
         audit.record("experiment.delete", experiment, actor)

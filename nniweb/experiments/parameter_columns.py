@@ -8,11 +8,12 @@ from itertools import islice
 from threading import Lock
 from typing import Any
 
-from django.db.models import Count, Max, TextField
+from django.db.models import Count, F, FilteredRelation, Max, Q, TextField
 from django.db.models.functions import Cast
 
 from nniweb.experiments.best_so_far import evenly
-from nniweb.experiments.models import Experiment, Trial, TrialParameters
+from nniweb.experiments.models import Experiment, MetricName, Trial, TrialParameters
+from nniweb.experiments.other_metrics import main_metric, mode_of
 from nniweb.experiments.parameter_axes import Column, columns_of
 from nniweb.experiments.progress import RESULTS
 
@@ -28,7 +29,10 @@ MOST_REMEMBERED = 8
 
 @dataclass(frozen=True)
 class Results:
-    """All trials with a result that counts, in order of sequence."""
+    """All trials with a result that counts, in order of sequence; or those with a final number of a further metric."""
+
+    #: The further metric that is meant; None for the main one.
+    metric: str | None
 
     #: Changes when a trial with a result comes or changes, or the search space does.
     version: tuple[int, int, int]
@@ -60,33 +64,56 @@ class Results:
         return sorted([*best, *evenly(others, MOST_DRAWN - BEST_DRAWN)])
 
 
-_remembered: OrderedDict[int, Results] = OrderedDict()
+#: By experiment, further metric and direction.
+_remembered: OrderedDict[tuple[int, str | None, str], Results] = OrderedDict()
 _lock = Lock()
 
 
-def results_of(experiment: Experiment) -> Results:
-    """One small query where nothing came since the last time, else one more that reads the trials."""
-    found = Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False)
+def results_of(experiment: Experiment, metric: str | None = None, otherwise: str = Experiment.OptimizeMode.MINIMIZE
+               ) -> Results:
+    """One small query where nothing came since the last time, else one more that reads the trials.
+
+    ``metric``: of a further one. ``otherwise``: which of its numbers are better, where the experiment does not say.
+    """
+    if metric == main_metric(experiment.objectives):
+        metric = None
+    mode = str(experiment.optimize_mode) if metric is None else mode_of(experiment, metric) or otherwise
+    key = (experiment.pk, metric, mode)
+    trials = Trial.objects.filter(experiment=experiment, status__in=RESULTS)
+    number_of = 0
+    if metric is None:
+        found = trials.filter(final_number__isnull=False)
+    else:
+        names = MetricName.objects.filter(experiment=experiment, name=metric)
+        number_of = names.values_list("pk", flat=True).first() or 0
+        found = trials.filter(metric_numbers__metric=number_of, metric_numbers__final__isnull=False)
     # pages ask again while trials still report: most of what raises the revision is no result
     count, newest = found.aggregate(count=Count("pk"), newest=Max("revision")).values()
     version = (experiment.search_space_version, count, newest or 0)
     with _lock:
-        known = _remembered.get(experiment.pk)
+        known = _remembered.get(key)
     if known is None or known.version != version:
-        known = _read(experiment, version)
+        known = _read(experiment, version, metric, number_of, mode)
         with _lock:
-            _remembered[experiment.pk] = known
-            _remembered.move_to_end(experiment.pk)
+            _remembered[key] = known
+            _remembered.move_to_end(key)
             while len(_remembered) > MOST_REMEMBERED:
                 _remembered.popitem(last=False)
     return known
 
 
-def _read(experiment: Experiment, version: tuple[int, int, int]) -> Results:
-    rows = TrialParameters.objects.filter(
-        index=0, trial__experiment=experiment, trial__status__in=RESULTS, trial__final_number__isnull=False,
-    ).annotate(text=Cast("value", TextField())).order_by("trial__sequence_id").values_list(
-        "trial__public_id", "trial__sequence_id", "trial__final_number", "text").iterator(READ_AT_ONCE)
+def _read(experiment: Experiment, version: tuple[int, int, int], metric: str | None, number_of: int, mode: str
+          ) -> Results:
+    given = TrialParameters.objects.filter(index=0, trial__experiment=experiment, trial__status__in=RESULTS)
+    if metric is None:
+        given = given.annotate(number=F("trial__final_number"))
+    else:
+        given = given.annotate(
+            of_metric=FilteredRelation("trial__metric_numbers", condition=Q(trial__metric_numbers__metric=number_of)),
+            number=F("of_metric__final"))
+    rows = given.filter(number__isnull=False).annotate(text=Cast("value", TextField())).order_by(
+        "trial__sequence_id").values_list("trial__public_id", "trial__sequence_id", "number", "text").iterator(
+        READ_AT_ONCE)
     ids: list[str] = []
     sequence_ids: list[int] = []
     values: list[float] = []
@@ -96,5 +123,5 @@ def _read(experiment: Experiment, version: tuple[int, int, int]) -> Results:
         sequence_ids += [row[1] for row in chunk]
         values += [float(row[2] or 0.0) for row in chunk]
         points += json.loads(f"[{','.join(row[3] or 'null' for row in chunk)}]")  # one by one takes four times as long
-    return Results(version, experiment.revision, experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE, ids,
-                   sequence_ids, values, columns_of(experiment.search_space, points))
+    return Results(metric, version, experiment.revision, mode == Experiment.OptimizeMode.MAXIMIZE, ids, sequence_ids,
+                   values, columns_of(experiment.search_space, points))

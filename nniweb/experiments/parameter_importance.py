@@ -51,7 +51,8 @@ class _Remembered:
     importance: Importance
 
 
-_remembered: OrderedDict[int, _Remembered] = OrderedDict()
+#: By experiment, metric and direction.
+_remembered: OrderedDict[tuple[int, str | None, bool], _Remembered] = OrderedDict()
 #: One process at a time, whoever asks: who waits finds the answer of the one before.
 _one_at_a_time = Lock()
 
@@ -60,14 +61,15 @@ def importance_of(experiment_key: int, results: Results) -> Importance:
     """Waits for the process (a second or two) unless it is known already. Raises NotWorkedOut."""
     if len(results.values) < FEWEST_TRIALS or not results.columns:
         return Importance([], 0, len(results.values), results.revision)
+    key = (experiment_key, results.metric, results.greater_is_better)
     with _one_at_a_time:
-        known = _remembered.get(experiment_key)
+        known = _remembered.get(key)
         if known and (known.version == results.version
                       or (known.version[0] == results.version[0] and time.monotonic() - known.at < FRESH)):
             return known.importance
         found = _worked_out(results)
-        _remembered[experiment_key] = _Remembered(results.version, time.monotonic(), found)
-        _remembered.move_to_end(experiment_key)
+        _remembered[key] = _Remembered(results.version, time.monotonic(), found)
+        _remembered.move_to_end(key)
         while len(_remembered) > MOST_REMEMBERED:
             _remembered.popitem(last=False)
         return found

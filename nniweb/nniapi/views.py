@@ -22,7 +22,7 @@ from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.api.errors import answer_error
 from nniweb.api.experiment_documents import ExperimentChangesSerializer
 from nniweb.api.experiments import the_user
-from nniweb.experiments import intents
+from nniweb.experiments import change_and_undo, intents
 from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
 from nniweb.experiments.visibility import visible_experiments
@@ -117,7 +117,7 @@ class ExperimentView(NniView):
             value = _json(value)
         form = ExperimentChangesSerializer(data={field: value})
         form.is_valid(raise_exception=True)
-        intents.change(experiment, dict(form.validated_data), the_user(request))
+        change_and_undo.change(experiment, dict(form.validated_data), the_user(request))
         return done()
 
     def delete(self, request: Request, experiment_id: str) -> HttpResponse:

@@ -14,10 +14,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from nniweb.api.trial_documents import TrialSerializer, with_details
-from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
+from nniweb.dashboard.experiment_tabs.head import experiment_of, result_title, tab
 from nniweb.dashboard.experiment_tabs.overview import best_trials
 from nniweb.experiments.export import flat
 from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.other_metrics import mode_of, names_of
 
 #: Side by side at once; the same as in compared_trials.js.
 MOST_COMPARED = 20
@@ -44,6 +45,24 @@ class Parameter:
         return len({json.dumps(value) for value in self.values}) > 1
 
 
+@dataclass(frozen=True)
+class MetricRow:
+    """The final or the latest numbers of a further metric."""
+
+    metric: str
+    part: str
+    #: maximize or minimize; None where the experiment does not say: none is the best.
+    mode: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{'metrics' if self.part == 'final' else 'latest'}.{self.metric}"
+
+    @property
+    def title(self) -> str:
+        return self.metric if self.part == "final" else f"{self.metric}, latest"
+
+
 @require_GET
 def compare(request: HttpRequest, public_id: str) -> HttpResponse:
     found = experiment_of(request, public_id)
@@ -60,7 +79,8 @@ def compare(request: HttpRequest, public_id: str) -> HttpResponse:
         trial["without"] = _address(found, [other for other in ids if other != trial["id"]], only)
     return render(request, "dashboard/experiment/compare.html", {
         **tab(request, found, "experiment-compare", trials=ids, curves=CURVES),
-        "trials": trials, "ids": ",".join(ids), "parameters": _parameters(trials), "facts": FACTS.items(),
+        "trials": trials, "ids": ",".join(ids), "parameters": _parameters(trials), "facts": _facts(found),
+        "mode": found.optimize_mode, "metric_rows": _metric_rows(found, trials),
         "numbers": NUMBERS, "left_out": len(chosen) - len(shown), "most": MOST_COMPARED, "only": only,
         "missing": _missing(wanted, chosen), "offers": [] if trials else _offers(found)})
 
@@ -87,6 +107,18 @@ def _chosen(experiment: Experiment, wanted: Sequence[str]) -> list[Trial]:
 def _missing(wanted: Sequence[str], chosen: Sequence[Trial]) -> list[str]:
     known = {trial.public_id for trial in chosen} | {str(trial.sequence_id) for trial in chosen}
     return [word for word in wanted if (str(int(word)) if _is_number(word) else word) not in known]
+
+
+def _facts(experiment: Experiment) -> list[tuple[str, str]]:
+    front = {"front": "Front"} if experiment.has_several_objectives else {}
+    return list({**front, **FACTS, "result": result_title(experiment)}.items())
+
+
+def _metric_rows(experiment: Experiment, trials: Sequence[dict[str, Any]]) -> list[MetricRow]:
+    """A row for every final and every latest number of a further metric that some of these trials have."""
+    return [MetricRow(name, part, mode_of(experiment, name) if part == "final" else None)
+            for part in ("final", "latest") for name in names_of(experiment)
+            if any(trial["metrics"].get(name, {}).get(part) is not None for trial in trials)]
 
 
 def _parameters(trials: Sequence[dict[str, Any]]) -> list[Parameter]:

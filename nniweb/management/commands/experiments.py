@@ -27,7 +27,7 @@ from nniweb.client.words import (
     readable_seconds,
     trials_table,
 )
-from nniweb.experiments import addresses, intents
+from nniweb.experiments import addresses, change_and_undo, intents
 from nniweb.experiments.export import write_csv, write_json
 from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.intents import Refused
@@ -115,7 +115,7 @@ class Command(AskedHere):
 
     def _undo(self, experiment: Experiment, options: dict[str, Any]) -> None:
         try:
-            intents.undo_change(experiment, options["number"])
+            change_and_undo.undo_change(experiment, options["number"])
         except Refused as refused:
             raise CommandError(str(refused)) from None
         self.stdout.write(f"Change {options['number']} of {experiment} is undone.")

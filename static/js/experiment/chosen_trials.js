@@ -16,7 +16,7 @@ export function showChosen(data, names) {
   const words = chosen.length === all ? `All ${of}` : `${chosen.length.toLocaleString()} of ${of}`;
   /** @type {HTMLElement} */ (document.getElementById("chosen-note")).textContent = `${words}${chosen.length > MOST ? `; the best ${MOST}:` : ""}`;
   const head = document.createElement("tr");
-  for (const [name, className] of [["No.", "number"], ["Result", "number"], ...names.map((one) => [data.title(one), isNumeric(data.column(one)) ? "number" : ""])]) {
+  for (const [name, className] of [["No.", "number"], [data.resultHeading, "number"], ...names.map((one) => [data.title(one), isNumeric(data.column(one)) ? "number" : ""])]) {
     const th = document.createElement("th");
     th.textContent = name;
     th.className = className;

@@ -5,7 +5,8 @@ import { refreshParts, rest } from "../rest.js";
 import { addressState, writeAddress } from "./address_state.js";
 import { CompareChart } from "./compare_chart.js";
 import { page, startHead } from "./head.js";
-import { fillCells } from "./trial_rows.js";
+import { MetricChoice } from "./metric_choice.js";
+import { fillCells, fillMetrics } from "./trial_rows.js";
 
 /** Shortest pause between two requests for curves, in milliseconds. */
 const PAUSE = 1_000;
@@ -14,10 +15,11 @@ const POINTS = 400;
 
 const place = document.getElementById("compare-chart");
 const chart = place ? new CompareChart(place, page.curves) : null;
-const sign = page.experiment.optimize_mode === "maximize" ? 1 : -1;
+const metric = chart ? new MetricChoice(load) : null;
 let loading = false;
 let again = false;
 
+/** Take the curves anew. */
 async function load() {
   if (!chart || page.trials.length === 0) return;
   if (loading) {
@@ -26,7 +28,9 @@ async function load() {
   }
   loading = true;
   try {
-    chart.take((await rest("GET", `experiments/${page.experiment.id}/series/?trials=${page.trials.join(",")}&points=${POINTS}`)).trials);
+    const asked = metric?.query ?? "";
+    const { trials } = await rest("GET", `experiments/${page.experiment.id}/series/?trials=${page.trials.join(",")}&points=${POINTS}${asked && `&${asked}`}`);
+    if (asked === (metric?.query ?? "")) chart.take(trials); // else another one was chosen meanwhile, and is asked for next
   } catch (error) {
     showError(error);
   }
@@ -39,24 +43,39 @@ async function load() {
   }, PAUSE);
 }
 
-/** Say which result is the best of these. */
+/** Say which result is the best of these, and of further objectives, too. */
 function markBest() {
-  const cells = [...document.querySelectorAll('#compare-table [data-cell="result"]')];
-  const values = cells.map((cell) => (cell.textContent === "–" ? -Infinity : sign * Number(cell.textContent)));
-  const best = Math.max(...values);
-  cells.forEach((cell, index) => cell.classList.toggle("best", Number.isFinite(best) && values[index] === best));
+  for (const row of document.querySelectorAll("#compare-table [data-mode]")) {
+    const sign = row.getAttribute("data-mode") === "maximize" ? 1 : -1;
+    const cells = [...row.querySelectorAll("td span")];
+    const values = cells.map(({ textContent }) => (["–", ""].includes(textContent ?? "") ? -Infinity : sign * Number(textContent)));
+    const best = Math.max(...values);
+    cells.forEach((cell, index) => cell.classList.toggle("best", Number.isFinite(best) && values[index] === best));
+  }
+}
+
+/** The table anew: also where trials have reported the first number of a metric. */
+async function refreshTable() {
+  await refreshParts(["compare-table"]);
+  markBest();
 }
 
 /** @param {any[]} trials */
 function heard(trials) {
+  metric?.heard(trials);
   let curvesChanged = false;
+  let hasNew = false;
   for (const trial of trials) {
     if (!page.trials.includes(trial.id)) continue;
     const cell = (/** @type {string} */ name) => document.querySelector(`#compare-table [data-of="${trial.id}"] [data-cell="${name}"]`);
     curvesChanged ||= cell("intermediates")?.textContent !== String(trial.intermediate_count);
     fillCells(cell, trial);
+    fillMetrics(document.querySelectorAll(`#compare-table [data-of="${trial.id}"] [data-metric]`), trial);
+    hasNew ||= Object.entries(trial.metrics).some(([name, numbers]) => ["final", "latest"].some((part) => numbers[part] !== null
+      && !document.querySelector(`#compare-table [data-metric="${CSS.escape(name)}"][data-part="${part}"]`)));
   }
   markBest();
+  if (hasNew) refreshTable().catch(() => {}); // the light says that there is no connection
   if (curvesChanged) load();
 }
 
@@ -83,8 +102,7 @@ if (logarithmic && chart) chart.logarithmic = logarithmic.checked = addressState
 startHead({
   heard,
   missed: async () => {
-    await refreshParts(["compare-table"]);
-    markBest();
+    await refreshTable();
     await load();
   },
 });

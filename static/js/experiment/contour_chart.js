@@ -5,6 +5,7 @@
 
 import { axis, colour, makeChart, tooltip, WHOLE_LIBRARY } from "../chart.js";
 import { digits } from "../words.js";
+import { RESULT } from "./parameter_data.js";
 
 /** Cells of the map, across and up, for numbers; options get their own. */
 const CELLS = 60;
@@ -148,7 +149,7 @@ export class ContourChart {
     return {
       tooltip: tooltip({
         trigger: "item", formatter: (/** @type {any} */ event) => (event.data?.trial
-          ? `trial ${event.data.trial.sequence}, result ${digits(event.data.trial.value)}\n${data.title(this.x)}  ${one.label(xs[event.data.trial.at])}\n${data.title(this.y)}  ${other.label(ys[event.data.trial.at])}` : ""),
+          ? `trial ${event.data.trial.sequence}, ${data.title(RESULT)} ${digits(event.data.trial.value)}\n${data.title(this.x)}  ${one.label(xs[event.data.trial.at])}\n${data.title(this.y)}  ${other.label(ys[event.data.trial.at])}` : ""),
       }),
       grid: { left: 4, right: 14, top: 10, bottom: 4, containLabel: true },
       xAxis: marked(one, across),

@@ -51,26 +51,41 @@ export class ImportanceTable {
   /**
    * @param {string} experiment
    * @param {(name: string) => string} title  a parameter's name for people
+   * @param {import("./compared_metric.js").ComparedMetric} metric
    */
-  constructor(experiment, title) {
+  constructor(experiment, title, metric) {
     this.title = title;
+    this.metric = metric;
     this.experiment = experiment;
     /** How many results the last answer knew of. */
     this.trials = -1;
+    /** How many answers are on their way. */
+    this.loading = 0;
     /** The most important first. @type {string[]} */
     this.order = [];
     this.note = /** @type {HTMLElement} */ (document.getElementById("importance-note"));
     this.table = /** @type {HTMLElement} */ (document.getElementById("importance"));
   }
 
+  /** Another metric: what there is says nothing about it. */
+  clear() {
+    this.trials = -1;
+    this.table.hidden = true;
+    this.note.textContent = "Working out how much each parameter matters …";
+  }
+
   async load() {
+    const { query } = this.metric;
+    this.loading += 1;
     this.note.setAttribute("aria-busy", "true");
     try {
-      this.show(await rest("GET", `experiments/${this.experiment}/parameters/importance/`));
+      const found = await rest("GET", `experiments/${this.experiment}/parameters/importance/${query}`);
+      if (query === this.metric.query) this.show(found);
     } catch (error) {
-      this.note.textContent = error instanceof RestError ? error.sentences : String(error);
+      if (query === this.metric.query) this.note.textContent = error instanceof RestError ? error.sentences : String(error);
     } finally {
-      this.note.removeAttribute("aria-busy");
+      this.loading -= 1;
+      if (this.loading === 0) this.note.removeAttribute("aria-busy");
     }
   }
 

@@ -126,7 +126,7 @@ export class ParallelChart {
           const trial = event.data?.trial;
           if (!trial) return "";
           const values = columns.slice(0, -1).map((column, index) => (column.values[trial.at] === null ? "" : `${data.title(column.name)}  ${scales[index].label(column.values[trial.at])}`));
-          return [`trial ${trial.sequence}, result ${digits(trial.value)}`, ...values.filter(Boolean)].join("\n");
+          return [`trial ${trial.sequence}, ${data.title(RESULT)} ${digits(trial.value)}`, ...values.filter(Boolean)].join("\n");
         },
       }),
       parallel: { left: 44, right: 64, top: 34, bottom: 18, axisExpandable: false },

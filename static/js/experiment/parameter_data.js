@@ -14,9 +14,15 @@ export const UNUSED = "none";
 /** @typedef {{id: string, sequence: number, value: number, rank: number, at: number}} Trial */
 
 export class ParameterData {
-  /** @param {{id: string, optimize_mode: string}} experiment */
-  constructor(experiment) {
+  /**
+   * @param {{id: string, optimize_mode: string}} experiment
+   * @param {import("./compared_metric.js").ComparedMetric} metric
+   */
+  constructor(experiment, metric) {
     this.experiment = experiment;
+    this.metric = metric;
+    this.mode = experiment.optimize_mode;
+    this.asked = 0;
     this.revision = 0;
     /** @type {any[]} */
     this.columns = [];
@@ -40,9 +46,12 @@ export class ParameterData {
     this.colours = new ResultColours([], true);
   }
 
-  /** Take everything anew. */
+  /** Take everything anew. False where another metric was chosen meanwhile: then nothing is taken. */
   async load() {
-    const found = await rest("GET", `experiments/${this.experiment.id}/parameters/`);
+    const mine = ++this.asked;
+    const found = await rest("GET", `experiments/${this.experiment.id}/parameters/${this.metric.query}`);
+    if (mine !== this.asked) return false;
+    this.mode = found.optimize_mode;
     this.revision = found.revision;
     this.columns = found.columns;
     this.total = found.trials;
@@ -51,6 +60,7 @@ export class ParameterData {
       id, sequence: found.sequence_id[at], value: found.value[at], rank: found.rank[at], at,
     }));
     this.rescale();
+    return true;
   }
 
   /** After new values, or another kind of axis for the result. */
@@ -63,7 +73,7 @@ export class ParameterData {
       low: values.length ? low : null, high: values.length ? Math.max(...values) : null, values, choice: null, option: null,
     };
     this.scales = new Map([...this.columns, this.result].map((column) => [column.name, new AxisScale(column)]));
-    this.colours = new ResultColours(values.map((value) => this.bent(value)), this.experiment.optimize_mode === "maximize");
+    this.colours = new ResultColours(values.map((value) => this.bent(value)), this.mode === "maximize");
   }
 
   /**
@@ -89,13 +99,18 @@ export class ParameterData {
    * @param {string} name
    */
   title(name) {
-    if (name === RESULT) return "result";
+    if (name === RESULT) return this.metric.title;
     const column = this.column(name);
     const choice = column?.choice && this.column(column.choice);
     if (!choice) return name;
     const option = choice.options[column.option];
     const text = typeof option === "string" ? option : JSON.stringify(option);
     return `${name.slice(`${choice.name}.${text}.`.length)} (${text})`;
+  }
+
+  /** The heading of a column of results. */
+  get resultHeading() {
+    return this.metric.title === "result" ? "Result" : this.metric.title;
   }
 
   /** @param {string} name */

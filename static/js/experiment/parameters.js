@@ -7,10 +7,11 @@ import { AxisRanges } from "./axis_ranges.js";
 import { CalmReload } from "./calm_reload.js";
 import { showChosen } from "./chosen_trials.js";
 import { ContourChart } from "./contour_chart.js";
+import { ComparedMetric } from "./compared_metric.js";
 import { page, startHead } from "./head.js";
 import { ImportanceTable } from "./importance_table.js";
 import { ParallelChart } from "./parallel_chart.js";
-import { ParameterData } from "./parameter_data.js";
+import { ParameterData, RESULT } from "./parameter_data.js";
 import { SliceCharts } from "./slice_charts.js";
 
 /** Milliseconds between two looks at all results, and at what matters, which is dear to work out. */
@@ -22,12 +23,13 @@ const MOST_AXES = 12;
 const element = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const select = (/** @type {string} */ id) => /** @type {HTMLSelectElement} */ (document.getElementById(id));
 
-const data = new ParameterData(page.experiment);
+const metric = new ComparedMetric(page.experiment, another);
+const data = new ParameterData(page.experiment, metric);
 const parallel = new ParallelChart(element("parallel-chart"), data, chose);
 const ranges = new AxisRanges(element("axis-ranges"), data, chose);
 const slices = new SliceCharts(element("slices"), data);
 const contour = new ContourChart(element("contour-chart"), data);
-const importance = new ImportanceTable(page.experiment.id, (name) => data.title(name));
+const importance = new ImportanceTable(page.experiment.id, (name) => data.title(name), metric);
 
 /** Names of the axes that somebody chose; none: those there are. @type {string[]} */
 let axes = addressState().getAll("axis");
@@ -47,7 +49,9 @@ function chose() {
 
 function draw() {
   const empty = data.trials.length === 0;
-  element("no-results").hidden = !empty;
+  element("no-results").hidden = !empty || metric.choice.name !== "";
+  element("no-numbers").hidden = !empty || metric.choice.name === "";
+  element("no-numbers").textContent = `No trial has a final number of ${metric.title} yet.`;
   element("analysis").hidden = empty;
   if (empty) return;
   const names = shownAxes();
@@ -64,7 +68,7 @@ function draw() {
   element("clear-ranges").hidden = data.ranges.size === 0;
   element("log-choice").hidden = !data.canBeLogarithmic;
   const [best] = data.chosen();
-  element("parallel-chart").setAttribute("aria-label", `${data.chosen().length} trials across ${names.length} parameters and their result${best ? `; the best is trial ${best.sequence} with ${digits(best.value)}` : ""}. The table below has the best of them.`);
+  element("parallel-chart").setAttribute("aria-label", `${data.chosen().length} trials across ${names.length} parameters and their ${data.title(RESULT)}${best ? `; the best is trial ${best.sequence} with ${digits(best.value)}` : ""}. The table below has the best of them.`);
 }
 
 function legend() {
@@ -94,7 +98,7 @@ function showPair() {
   contour.draw(x.value, y.value);
   const count = contour.points().length;
   element("contour-note").textContent = count < data.trials.length ? `${count.toLocaleString()} of the ${data.trials.length.toLocaleString()} trials have both.` : "";
-  element("contour-chart").setAttribute("aria-label", `Mean result over ${data.title(x.value)} and ${data.title(y.value)}, from ${count} trials`);
+  element("contour-chart").setAttribute("aria-label", `Mean ${data.title(RESULT)} over ${data.title(x.value)} and ${data.title(y.value)}, from ${count} trials`);
 }
 
 function axisChoices() {
@@ -144,11 +148,28 @@ for (const [id, key] of [["contour-x", "x"], ["contour-y", "y"]]) {
 }
 
 async function load() {
-  await data.load();
+  if (!await data.load()) return;
   draw();
   const known = [...element("axis-choices").querySelectorAll("input")].map((box) => /** @type {HTMLInputElement} */ (box).value);
   if (known.join("\n") !== data.columns.map((column) => column.name).join("\n")) axisChoices();
-  if (data.total !== importance.trials && data.total > 0) importanceReload.ask();
+  lookAgain();
+}
+
+/** What matters may be another now. */
+function lookAgain() {
+  if (data.total !== importance.trials && data.total > 0 && importance.loading === 0) importanceReload.ask();
+}
+
+/** Another metric, or another direction of it: everything, at once. */
+async function another() {
+  data.setRange(RESULT, null);
+  data.remember();
+  importance.clear();
+  const told = importance.load(); // not after the pause that others make
+  await load().catch(showError);
+  await told;
+  showPair();
+  lookAgain();
 }
 
 const reload = new CalmReload(load, PAUSE);
@@ -159,7 +180,7 @@ const importanceReload = new CalmReload(async () => {
 
 startHead({
   heard(trials) {
-    if (trials.some((trial) => trial.final_number !== null && ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status))) reload.ask();
+    if (metric.heard(trials)) reload.ask();
   },
   async missed() {
     reload.ask();

@@ -1,22 +1,24 @@
 /** The chart of several objectives: a point for every result, the Pareto front marked; a click leads to the trial. */
 
-import { axis, colour, makeChart, tooltip } from "../chart.js";
+import { axis, colour, tooltip } from "../chart.js";
 import { rest } from "../rest.js";
 import { digits } from "../words.js";
 import { addressState, writeAddress } from "./address_state.js";
+import { TrialPoints } from "./trial_points.js";
 
 /** From so many points on they are drawn as one shape, smaller. */
 const MANY = 500;
 
 /** @typedef {{id: string, sequence: number, onFront: boolean, values: number[]}} Point */
 
-export class ParetoChart {
+/** @extends {TrialPoints<Point>} */
+export class ParetoChart extends TrialPoints {
   /**
    * @param {HTMLElement} element
    * @param {{id: string, objectives: {metric: string, optimize_mode: string}[]}} experiment
    */
   constructor(element, experiment) {
-    this.element = element;
+    super(element);
     this.experiment = experiment;
     this.objectives = experiment.objectives;
     /** By sequence. @type {Map<number, Point>} */
@@ -27,8 +29,6 @@ export class ParetoChart {
     this.up = 1;
     /** Until the first answer, frames wait here. @type {any[] | null} */
     this.early = [];
-    /** By series, in the order in which they were drawn last. @type {Record<string, Point[]>} */
-    this.drawn = {};
     this.log = /** @type {HTMLInputElement} */ (document.getElementById("front-log"));
     this.log.checked = addressState().get("frontlog") === "1";
     this.log.addEventListener("change", () => {
@@ -43,19 +43,6 @@ export class ParetoChart {
         this.redraw?.();
       });
     }
-  }
-
-  /** Fetch the points and draw. */
-  async start() {
-    const drawn = makeChart(this.element, () => this.options());
-    await this.load();
-    const { chart, redraw } = await drawn;
-    this.redraw = redraw;
-    chart.on("click", (/** @type {any} */ event) => {
-      const point = this.pointOf(event);
-      if (point) location.assign(`/trials/${point.id}/`);
-    });
-    redraw();
   }
 
   /** Take all points anew. */
@@ -109,11 +96,6 @@ export class ParetoChart {
 
   get canBeLogarithmic() {
     return this.points.size > 0 && [...this.points.values()].every((point) => point.values.every((value) => value > 0));
-  }
-
-  /** @param {{seriesName?: string, dataIndex?: number}} event */
-  pointOf(event) {
-    return this.drawn[event.seriesName ?? ""]?.[event.dataIndex ?? -1];
   }
 
   /** @param {number} place */

@@ -1,10 +1,11 @@
 /** The chart of an experiment's results: a point for every trial, the best so far as a line, failures on the axis. */
 
-import { axis, colour, makeChart } from "../chart.js";
+import { axis, colour } from "../chart.js";
 import { rest } from "../rest.js";
 import { isEnd } from "../status.js";
 import { digits } from "../words.js";
 import { MetricChoice } from "./metric_choice.js";
+import { TrialPoints } from "./trial_points.js";
 
 /** With more points than this the server is asked to thin them again. */
 const MOST_POINTS = 5_000;
@@ -13,13 +14,14 @@ const MANY = 500;
 
 /** @typedef {{id: string, sequence: number, status: string, value: number | null, at: number | null, final: boolean}} Point */
 
-export class ResultChart {
+/** @extends {TrialPoints<Point>} */
+export class ResultChart extends TrialPoints {
   /**
    * @param {HTMLElement} element
    * @param {{id: string, optimize_mode: string}} experiment
    */
   constructor(element, experiment) {
-    this.element = element;
+    super(element);
     this.experiment = experiment;
     this.metric = new MetricChoice(() => this.load(true));
     /** maximize, minimize, or null where there is no best. @type {string | null} */
@@ -34,23 +36,8 @@ export class ResultChart {
     /** Until the first answer, frames wait here. @type {any[] | null} */
     this.early = [];
     this.loading = false;
-    /** By series, in the order in which they were drawn last. @type {Record<string, Point[]>} */
-    this.drawn = {};
     /** Called with each answer: what else is drawn of it. @type {((columns: any) => void) | null} */
     this.tookAll = null;
-  }
-
-  /** Fetch the points and draw. */
-  async start() {
-    const drawn = makeChart(this.element, () => this.options());
-    await this.load();
-    const { chart, redraw } = await drawn;
-    this.redraw = redraw;
-    chart.on("click", (/** @type {any} */ event) => {
-      const point = this.pointOf(event);
-      if (point) location.assign(`/trials/${point.id}/`);
-    });
-    redraw();
   }
 
   /**
@@ -153,14 +140,6 @@ export class ResultChart {
   /** @param {Point} point */
   x(point) {
     return this.byTime ? (point.at ?? 0) * 1000 : point.sequence;
-  }
-
-  /**
-   * The trial below the pointer.
-   * @param {{seriesName?: string, dataIndex?: number}} event
-   */
-  pointOf(event) {
-    return this.drawn[event.seriesName ?? ""]?.[event.dataIndex ?? -1];
   }
 
   options() {

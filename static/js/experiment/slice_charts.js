@@ -2,6 +2,7 @@
 
 import { axis, colour, makeChart, tooltip, WHOLE_LIBRARY } from "../chart.js";
 import { digits } from "../words.js";
+import { RESULT } from "./parameter_data.js";
 
 export class SliceCharts {
   /**
@@ -62,7 +63,7 @@ export class SliceCharts {
     const column = /** @type {any} */ (this.data.column(name));
     const used = column.values.filter((/** @type {number | null} */ value) => value !== null).length;
     const at = best ? `; the best, ${digits(best.value)}, at ${this.data.scale(name).label(column.values[best.at])}` : "";
-    return `Result of ${used} trials against ${this.data.title(name)}${at}`;
+    return `${this.data.resultHeading} of ${used} trials against ${this.data.title(name)}${at}`;
   }
 
   /** @param {string} name */
@@ -101,7 +102,7 @@ export class SliceCharts {
     return {
       tooltip: tooltip({
         trigger: "item", formatter: (/** @type {any} */ event) => (event.data?.trial
-          ? `trial ${event.data.trial.sequence}\n${data.title(name)} ${scale.label(column.values[event.data.trial.at])}\nresult ${digits(event.data.trial.value)}` : ""),
+          ? `trial ${event.data.trial.sequence}\n${data.title(name)} ${scale.label(column.values[event.data.trial.at])}\n${data.title(RESULT)} ${digits(event.data.trial.value)}` : ""),
       }),
       grid: { left: 4, right: 12, top: 8, bottom: 4, containLabel: true },
       xAxis: axis({

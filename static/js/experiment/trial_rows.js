@@ -33,16 +33,25 @@ export function fillRow(row, trial) {
     showText(cell("parameters"), Object.entries(trial.parameters ?? {}).map(([name, value]) => `${name} ${parameter(value)}`).join(", "));
   }
   fillCells(cell, trial);
-  for (const place of row.querySelectorAll("[data-metric]")) {
-    const { metric, part } = /** @type {HTMLElement} */ (place).dataset;
-    const number = trial.metrics[metric ?? ""]?.[part ?? ""] ?? null;
-    showText(place, number === null ? "" : digits(number));
-  }
+  fillMetrics(row.querySelectorAll("[data-metric]"), trial);
   const ended = isEnd(trial.status);
   for (const button of row.querySelectorAll("button[data-action]")) {
     if (button instanceof HTMLButtonElement) button.hidden = (button.dataset.action === "cancel") === ended;
   }
   return row;
+}
+
+/**
+ * Numbers of further metrics.
+ * @param {Iterable<Element>} places  each says which metric and which part of it
+ * @param {any} trial
+ */
+export function fillMetrics(places, trial) {
+  for (const place of places) {
+    const { metric, part } = /** @type {HTMLElement} */ (place).dataset;
+    const number = trial.metrics[metric ?? ""]?.[part ?? ""] ?? null;
+    showText(place, number === null ? "" : digits(number));
+  }
 }
 
 /**

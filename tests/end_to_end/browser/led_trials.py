@@ -8,7 +8,7 @@ from typing import Any
 from tests.end_to_end.running_server import RunningServer
 
 PROGRAM = """\
-import os, pathlib, sys, time
+import json, os, pathlib, sys, time
 import nni
 
 orders = pathlib.Path(sys.argv[1])
@@ -20,9 +20,9 @@ while True:
         time.sleep(0.02)
     word, _, rest = order.read_text().partition(" ")
     if word == "metric":
-        nni.report_intermediate_result(float(rest))
+        nni.report_intermediate_result(json.loads(rest))
     elif word == "final":
-        nni.report_final_result(float(rest))
+        nni.report_final_result(json.loads(rest))
     elif word == "print":
         sys.stdout.write(rest.encode().decode("unicode_escape"))
         sys.stdout.flush()
@@ -50,7 +50,7 @@ class LedTrials:
             "trainingService": {"platform": "local"}, **config}, folder)
 
     def tell(self, trial: int, *orders: str) -> None:
-        """``metric NUMBER``, ``final NUMBER``, ``print TEXT`` (with escapes), ``fail WORDS``, ``end``."""
+        """``metric JSON``, ``final JSON``, ``print TEXT`` (with escapes), ``fail WORDS``, ``end``."""
         for order in orders:
             number = self._told.get(trial, 0)
             self._told[trial] = number + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,51 @@ def test_the_front_is_drawn_listed_and_found_in_the_table(
     expect(page.locator("#fitting-count")).to_have_text("15 trials fit")
     expect(page.locator('#trials-table [data-cell="front"]').first).to_have_text("★ front")
     expect(page.locator('#trials-table [data-metric="size"]').first).to_have_text("2900")
+
+
+def test_parameters_and_compared_trials_are_shown_by_each_metric(
+        server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
+    page = open_page(server, f"/experiments/{experiment}/parameters/?range=%40result%3A5%7E20")
+    wait_for_chart(page, "#parallel-chart", lambda now: counts(now) == {"others": 14, "chosen": 16}
+                   and now["parallelAxis"][-1]["name"] == "gain")
+    metric = page.get_by_role("combobox", name="metric")
+    metric.select_option("cost")
+    wait_for_chart(page, "#parallel-chart", lambda now: counts(now) == {"others": 0, "chosen": 30}
+                   and now["parallelAxis"][-1]["name"] == "cost")
+    expect(page.locator("#chosen thead")).to_contain_text("cost")
+    expect(page.locator("#chosen tbody td").nth(1)).to_have_text("1")
+    expect(page.get_by_label("better is")).to_be_hidden()
+    metric.select_option("size")
+    expect(page.locator("#chosen tbody td").nth(1)).to_have_text("100")
+    page.get_by_label("better is").select_option("maximize")
+    expect(page.locator("#chosen tbody td").nth(1)).to_have_text("3100")
+    expect(page.page).to_have_url(re.compile(r"\?metric=size&better=more$"))
+    page.goto(f"/experiments/{experiment}/compare/?trials=10,11")
+    expect(page.locator('[data-fact="metrics.cost"] .best')).to_have_text("1")
+    expect(page.locator('[data-fact="result"] .best')).to_have_text("1")
+    expect(page.locator('[data-fact="front"]')).to_contain_text("★ front")
+    expect(page.get_by_role("combobox", name="metric")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_curves_of_a_further_metric_are_compared_as_they_grow(
+        server: RunningServer, open_page: Callable[..., Any], tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, trialConcurrency=2)
+    for trial in range(2):
+        trials.tell(trial, f"metric {trial}.5")
+    server.wait_until(lambda: [one["intermediate_count"] for one in server.get(
+        f"experiments/{trials.experiment}/trials/")["results"]] == [1, 1],
+                      what="both have reported")
+    page = open_page(server, f"/experiments/{trials.experiment}/compare/?trials=0,1")
+    wait_for_chart(page, "#compare-chart", lambda now: counts(now) == {"0": 1, "1": 1})
+    expect(page.locator("#metric-choice")).to_be_hidden()
+    trials.tell(1, 'metric {"default": 2.5, "loss": 0.125}', 'metric {"default": 3.5, "loss": 0.0625}')
+    expect(page.locator('[data-fact="latest.loss"]')).to_contain_text("0.0625", timeout=30_000)
+    page.get_by_role("combobox", name="metric").select_option("loss")
+    wait_for_chart(page, "#compare-chart", lambda now: counts(now) == {"0": 0, "1": 2})
+    trials.tell(1, 'metric {"default": 2.5, "loss": 0.03125}')
+    wait_for_chart(page, "#compare-chart", lambda now: counts(now) == {"0": 0, "1": 3})
+    expect(page.locator('[data-fact="latest.loss"]')).to_contain_text("0.03125")
 
 
 @pytest.mark.slow

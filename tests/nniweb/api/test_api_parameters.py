@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework.test import APIClient
 
-from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.models import Experiment, MetricName, MetricNumber, Trial, User
 from tests.nniweb.experiments.test_parameter_columns import NESTED, add_results
 
 Make = Callable[..., Experiment]
@@ -38,6 +38,47 @@ def test_importance_says_how_many_trials_it_needs_and_had(api: APIClient, make_e
     [parameter] = enough["parameters"]
     assert (parameter["name"], parameter["importance"], parameter["count"]) == ("x", 1.0, 40)
     assert parameter["correlation"] > 0.5
+
+
+def add_metric(experiment: Experiment, name: str, finals: list[float | None]) -> None:
+    metric = MetricName.objects.create(experiment=experiment, name=name)
+    trials = Trial.objects.filter(experiment=experiment).order_by("sequence_id")
+    MetricNumber.objects.bulk_create(MetricNumber(trial=trial, metric=metric, final=final)
+                                     for trial, final in zip(trials, finals, strict=True))
+
+
+def test_a_further_metric_is_compared_like_the_result_in_its_own_direction(api: APIClient, make_experiment: Make
+                                                                           ) -> None:
+    experiment = make_experiment(optimize_mode="maximize", objectives=[
+        {"metric": "gain", "optimize_mode": "maximize"}, {"metric": "cost", "optimize_mode": "minimize"}])
+    add_results(experiment, [({"x": 0.25}, 1.0), ({"x": 0.5}, 2.0), ({"x": 0.75}, 3.0)])
+    add_metric(experiment, "cost", [7.0, 5.0, None])
+    add_metric(experiment, "size", [40.0, 30.0, 50.0])
+    address = f"/api/v1/experiments/{experiment.public_id}/parameters/"
+
+    def found(**query: str) -> tuple[Any, ...]:
+        answer = api.get(address, query).json()
+        return answer["optimize_mode"], answer["value"], answer["rank"], answer["columns"][0]["values"]
+
+    assert found() == found(metric="gain") == ("maximize", [1, 2, 3], [2, 1, 0], [0.25, 0.5, 0.75])
+    assert found(metric="cost", optimize_mode="maximize") == ("minimize", [7, 5], [1, 0], [0.25, 0.5])
+    assert found(metric="size") == ("minimize", [40, 30, 50], [1, 0, 2], [0.25, 0.5, 0.75])
+    assert found(metric="size", optimize_mode="maximize")[:3] == ("maximize", [40, 30, 50], [1, 2, 0])
+    assert found(metric="size")[0] == "minimize", "what was asked for another direction is no answer to this"
+    assert found(metric="speed")[1] == []
+
+
+def test_what_matters_is_told_for_each_metric(api: APIClient, make_experiment: Make) -> None:
+    experiment = make_experiment(search_space={name: {"_type": "uniform", "_value": [0, 1]} for name in "xy"})
+    chance = random.Random(4)
+    points = [{"x": chance.random(), "y": chance.random()} for _ in range(40)]
+    add_results(experiment, [(point, point["x"]) for point in points])
+    add_metric(experiment, "latency", [point["y"] for point in points])
+    address = f"/api/v1/experiments/{experiment.public_id}/parameters/importance/"
+    for query, matters in (({}, "x"), ({"metric": "latency"}, "y")):
+        answer = api.get(address, query).json()
+        shares = {parameter["name"]: parameter["importance"] for parameter in answer["parameters"]}
+        assert (answer["trials"], max(shares, key=lambda name: shares[name])) == (40, matters)
 
 
 def test_a_stranger_gets_neither(as_user: Callable[[User], APIClient], charlie: User, make_experiment: Make) -> None:

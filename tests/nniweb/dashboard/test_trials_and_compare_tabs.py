@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from nniweb.experiments.models import Attempt, Experiment, Trial, User
+from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, User
 
 Make = Callable[..., Attempt]
 
@@ -119,6 +119,31 @@ def test_parameters_that_differ_are_marked(page: Callable[..., str], three: Expe
         r'<tr( class="differs")?><th scope="row">([\w.]+)', text)}
     assert marked == {"lr": True, "net.kind": False, "net.size": False}
     assert 'class="compare only-differing"' in page(three, "compare", trials="0,2", only="differing")
+
+
+def test_further_metrics_stand_side_by_side_with_the_direction_of_objectives(page: Callable[..., str], three: Experiment
+                                                                            ) -> None:
+    three.objectives = [{"metric": "gain", "optimize_mode": "maximize"},
+                        {"metric": "cost", "optimize_mode": "minimize"}]
+    three.optimize_mode = "maximize"
+    three.save()
+    trials = list(Trial.objects.order_by("sequence_id"))
+    for name, numbers in {"cost": [(3.5, None), (None, 2.25)], "size": [(8, 9)], "of_others": []}.items():
+        metric = MetricName.objects.create(experiment=three, name=name)
+        MetricNumber.objects.bulk_create(MetricNumber(trial=trial, metric=metric, final=final, latest=latest)
+                                         for trial, (final, latest) in zip(trials, numbers, strict=False))
+    text = page(three, "compare", trials="0,1")
+    cells = re.findall(r'data-metric="(\w+)" data-part="(\w+)">([^<]*)</span>', text)
+    assert cells == [("cost", "final", "3.5"), ("cost", "final", ""), ("size", "final", "8"), ("size", "final", ""),
+                     ("cost", "latest", ""), ("cost", "latest", "2.25"), ("size", "latest", "9"),
+                     ("size", "latest", "")]
+    modes = dict(re.findall(r'<tr data-fact="([\w.]+)" data-mode="(\w+)"', text))
+    assert modes == {"result": "maximize", "metrics.cost": "minimize"}
+    assert re.search(r'<tr data-fact="result"[^>]*><th scope="row">gain</th>', text)
+    assert "★ front" not in text
+    assert '<tr data-fact="front"' in text
+    assert re.findall(r'<option value="(\w*)">(\w+)</option>', text) == [
+        ("", "gain"), ("cost", "cost"), ("size", "size"), ("of_others", "of_others")]
 
 
 def test_at_most_twenty_are_compared_and_the_page_says_so(page: Callable[..., str], make_attempt: Make,

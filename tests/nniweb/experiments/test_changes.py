@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from nniweb.experiments import intents
+from nniweb.experiments import change_and_undo
 from nniweb.experiments.changes import in_words
 from nniweb.experiments.cloning import clone_of
 from nniweb.experiments.intents import Refused
@@ -26,9 +26,9 @@ def words(experiment: Experiment, number: int) -> list[tuple[str, str, str]]:
 
 def test_a_change_says_what_from_and_to(make_experiment: Callable[..., Experiment], admin: User) -> None:
     experiment = make_experiment(max_duration=None)
-    intents.change(experiment, {"max_trial_number": 20, "max_duration": 5400.0}, admin)
-    intents.change(experiment, {"search_space": WIDER}, admin)
-    intents.change(experiment, {"max_trial_number": 20}, admin)  # is so already
+    change_and_undo.change(experiment, {"max_trial_number": 20, "max_duration": 5400.0}, admin)
+    change_and_undo.change(experiment, {"search_space": WIDER}, admin)
+    change_and_undo.change(experiment, {"max_trial_number": 20}, admin)  # is so already
     assert words(experiment, 1) == [("maxTrialNumber", "10", "20"), ("maxExperimentDuration", "none", "90m")]
     assert words(experiment, 2) == [
         ("searchSpace.x", '{"_type": "uniform", "_value": [0, 1]}', '{"_type": "uniform", "_value": [0, 9]}'),
@@ -40,22 +40,22 @@ def test_a_change_says_what_from_and_to(make_experiment: Callable[..., Experimen
 def test_an_undo_is_a_further_change_that_can_be_undone(
         make_experiment: Callable[..., Experiment], admin: User) -> None:
     experiment = make_experiment()
-    intents.change(experiment, {"search_space": WIDER, "trial_concurrency": 5}, admin)
-    after = intents.undo_change(experiment, 1, admin)
+    change_and_undo.change(experiment, {"search_space": WIDER, "trial_concurrency": 5}, admin)
+    after = change_and_undo.undo_change(experiment, 1, admin)
     assert (after.search_space, after.trial_concurrency, after.search_space_version) == (SPACE, 2, 2)
     assert ExperimentChange.objects.get(number=2).undoes == 1
-    assert intents.undo_change(experiment, 2, admin).search_space == WIDER
+    assert change_and_undo.undo_change(experiment, 2, admin).search_space == WIDER
     assert AuditEntry.objects.filter(action="experiment.undo-change").count() == 2
 
 
 def test_what_was_changed_again_since_is_not_undone(make_experiment: Callable[..., Experiment], admin: User) -> None:
     experiment = make_experiment()
-    intents.change(experiment, {"trial_concurrency": 5}, admin)
-    intents.change(experiment, {"trial_concurrency": 6}, admin)
+    change_and_undo.change(experiment, {"trial_concurrency": 5}, admin)
+    change_and_undo.change(experiment, {"trial_concurrency": 6}, admin)
     with pytest.raises(Refused, match="trialConcurrency was changed again after change 1: undo what came later first"):
-        intents.undo_change(experiment, 1, admin)
+        change_and_undo.undo_change(experiment, 1, admin)
     with pytest.raises(Refused, match="has no change 9"):
-        intents.undo_change(experiment, 9, admin)
+        change_and_undo.undo_change(experiment, 9, admin)
     experiment.refresh_from_db()
     assert experiment.trial_concurrency == 6
 
@@ -63,18 +63,18 @@ def test_what_was_changed_again_since_is_not_undone(make_experiment: Callable[..
 def test_undoing_a_lower_limit_takes_a_done_experiment_up_again(
         make_experiment: Callable[..., Experiment], admin: User) -> None:
     experiment = make_experiment(next_sequence_id=5)
-    intents.change(experiment, {"max_trial_number": 5}, admin)
+    change_and_undo.change(experiment, {"max_trial_number": 5}, admin)
     Experiment.objects.filter(pk=experiment.pk).update(status="DONE")
-    assert intents.undo_change(experiment, 1, admin).status == "RUNNING"
+    assert change_and_undo.undo_change(experiment, 1, admin).status == "RUNNING"
 
 
 def test_the_tuner_can_be_exchanged_and_that_undone(make_experiment: Callable[..., Experiment], admin: User) -> None:
     experiment = make_experiment()
-    changed = intents.change(experiment, {"tuner": {"name": "TPE", "class_args": {"seed": 3}}}, admin)
+    changed = change_and_undo.change(experiment, {"tuner": {"name": "TPE", "class_args": {"seed": 3}}}, admin)
     assert changed.tuner == {"name": "TPE", "class_args": {"seed": 3}}
     assert words(experiment, 1) == [("tuner.name", "Random", "TPE"), ("tuner.seed", "none", "3")]
     assert clone_of(changed, admin).config.count("name: TPE") == 1
-    assert intents.undo_change(experiment, 1, admin).tuner == {"name": "Random"}
+    assert change_and_undo.undo_change(experiment, 1, admin).tuner == {"name": "Random"}
 
 
 @pytest.mark.parametrize(("tuner", "sentence"), [
@@ -87,7 +87,7 @@ def test_a_tuner_that_cannot_go_on_from_what_there_is_is_refused(
         make_experiment: Callable[..., Experiment], tuner: dict[str, Any], sentence: str) -> None:
     experiment = make_experiment()
     with pytest.raises(Refused) as refused:
-        intents.change(experiment, {"tuner": tuner})
+        change_and_undo.change(experiment, {"tuner": tuner})
     assert any(field.startswith("tuner") and sentence in message for field, message in refused.value.errors)
     assert not ExperimentChange.objects.exists()
 
@@ -129,7 +129,7 @@ def test_the_command_lists_and_undoes(make_experiment: Callable[..., Experiment]
         return out.getvalue()
 
     assert said("changes", experiment.public_id) == "Nothing was changed after the launch.\n"
-    intents.change(experiment, {"trial_concurrency": 7}, admin)
+    change_and_undo.change(experiment, {"trial_concurrency": 7}, admin)
     assert "   trialConcurrency: 2 -> 7\n" in said("changes", experiment.public_id)
     assert said("undo", experiment.public_id, 1) == f"Change 1 of {experiment} is undone.\n"
     assert "command experiments by" in said("changes", experiment.public_id)

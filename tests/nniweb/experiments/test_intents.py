@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments import intents
+from nniweb.experiments import change_and_undo, intents
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent
 from nniweb.experiments.models.trial import TrialTarget
 
@@ -20,7 +20,7 @@ def test_each_change_takes_a_new_revision(make_experiment) -> None:
     experiment = make_experiment()
     revisions = [experiment.revision]
     for step in (lambda: intents.pause(experiment), lambda: intents.resume(experiment),
-                 lambda: intents.change(experiment, {"trial_concurrency": 7}),
+                 lambda: change_and_undo.change(experiment, {"trial_concurrency": 7}),
                  lambda: intents.submit_trial(experiment, {"x": 1})):
         step()
         experiment.refresh_from_db()
@@ -96,7 +96,7 @@ def test_a_trial_submitted_to_a_done_experiment_takes_it_up_again(make_experimen
 
 def test_a_change_that_changes_nothing_leaves_no_trace(make_experiment) -> None:
     experiment = make_experiment(trial_concurrency=2)
-    intents.change(experiment, {"trial_concurrency": 2})
+    change_and_undo.change(experiment, {"trial_concurrency": 2})
     assert not ExperimentEvent.objects.exists()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments import intents
+from nniweb.experiments import change_and_undo
 from nniweb.experiments.models import Experiment, TunerEvent
 from tests.nniweb.worker.conftest import report
 
@@ -57,7 +57,7 @@ def test_its_search_space_is_given_as_written_and_may_be_changed(make_rig, tuner
     rig = make_rig()
     experiment = rig.experiment(tuner=tuner("shows"), trial_concurrency=1, max_trial_number=2, search_space=space)
     attempt, = rig.submitted(experiment, 1)
-    intents.change(experiment, {"search_space": {"other": 1}})
+    change_and_undo.change(experiment, {"search_space": {"other": 1}})
     report(attempt, 1.0)
     report(rig.submitted(experiment, 2)[-1], 1.0)
     rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE", 60)

@@ -14,7 +14,7 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments import doorbell, intents
+from nniweb.experiments import change_and_undo, doorbell, intents
 from nniweb.experiments.models import Attempt, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
 from nniweb.worker import fill_slots, observe_trials, teach_tuner
 from nniweb.worker import runner as runner_module
@@ -53,7 +53,7 @@ def test_a_limit_that_is_raised_takes_a_done_experiment_up_again(rig: Rig) -> No
     experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
     report(rig.submitted(experiment, 1)[0], 0.5)
     rig.until(lambda: status_of(experiment) == "DONE")
-    intents.change(experiment, {"max_trial_number": 2})
+    change_and_undo.change(experiment, {"max_trial_number": 2})
     assert status_of(experiment) == "RUNNING"
     report(rig.submitted(experiment, 2)[1], 0.5)
     rig.until(lambda: status_of(experiment) == "DONE")
@@ -62,9 +62,9 @@ def test_a_limit_that_is_raised_takes_a_done_experiment_up_again(rig: Rig) -> No
 def test_concurrency_can_be_changed_while_running(rig: Rig) -> None:
     experiment = rig.experiment(trial_concurrency=1)
     rig.submitted(experiment, 1)
-    intents.change(experiment, {"trial_concurrency": 3})
+    change_and_undo.change(experiment, {"trial_concurrency": 3})
     assert len(rig.submitted(experiment, 3)) == 3
-    intents.change(experiment, {"trial_concurrency": 1})
+    change_and_undo.change(experiment, {"trial_concurrency": 1})
     rig.rounds()
     assert statuses(experiment) == ["WAITING"] * 3, "shrinking never ends trials"
     report(rig.submitted(experiment, 3)[0], 0.5)
@@ -153,7 +153,7 @@ def test_a_rerun_is_a_new_trial_with_the_same_parameters(rig: Rig) -> None:
     rig.submitted(experiment, 2)
     with pytest.raises(intents.Refused, match="All 2 trials"):
         intents.rerun_trial(first)
-    intents.change(experiment, {"max_trial_number": 3})
+    change_and_undo.change(experiment, {"max_trial_number": 3})
     again = intents.rerun_trial(first)
     assert (again.rerun_of, again.sequence_id) == (first, 2)
     assert again.parameter_sets.get().value == first.parameter_sets.get().value
@@ -371,7 +371,7 @@ def test_a_tuner_process_that_dies_is_rebuilt_and_suggests_the_same(rig: Rig) ->
 def test_a_new_search_space_reaches_the_tuner(rig: Rig) -> None:
     experiment = rig.experiment(trial_concurrency=1)
     [first] = rig.submitted(experiment, 1)
-    intents.change(experiment, {"search_space": {"y": {"_type": "choice", "_value": [7]}}})
+    change_and_undo.change(experiment, {"search_space": {"y": {"_type": "choice", "_value": [7]}}})
     report(first, 0.5)
     assert rig.submitted(experiment, 2)[1].parameter_sets.get().value == {"y": 7}
     assert TunerEvent.objects.filter(data__event="search_space").count() == 1
@@ -380,7 +380,7 @@ def test_a_new_search_space_reaches_the_tuner(rig: Rig) -> None:
 def test_a_wrong_search_space_names_its_field_and_changes_nothing(rig: Rig) -> None:
     experiment = rig.experiment()
     with pytest.raises(intents.Refused) as refused:
-        intents.change(experiment, {"search_space": {"x": {"_type": "uniform", "_value": [2, 1]}}})
+        change_and_undo.change(experiment, {"search_space": {"x": {"_type": "uniform", "_value": [2, 1]}}})
     assert refused.value.errors[0][0].startswith("search_space.x")
     experiment.refresh_from_db()
     assert experiment.search_space_version == 0

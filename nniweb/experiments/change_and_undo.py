@@ -1,0 +1,96 @@
+"""Changes an experiment that goes on (limits, search space, tuner, words), and takes such changes back.
+
+As in ``intents``: each function is one transaction, says who asked, and raises ``Refused`` when the wish makes no sense
+now; then nothing is changed.
+"""
+
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from nniweb.experiments import audit
+from nniweb.experiments.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
+from nniweb.experiments.intents import Refused, limit_reached, locked, must_have_room, note
+from nniweb.experiments.models import Experiment, ExperimentChange, User
+from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.transitions import move_experiment
+from nniweb.tuning.problem import InvalidInput
+from nniweb.tuning.uninterpreted_space import read_space
+
+
+def change(experiment: Experiment, changes: dict[str, Any], actor: User | None = None) -> Experiment:
+    """Change concurrency, limits, search space and tuner (which is told) or the words about an experiment.
+
+    ``changes``: keys of CHANGEABLE, values already checked for their type. Raising a limit takes a
+    DONE experiment up again. Trials that exist are never ended by it.
+    """
+    with transaction.atomic():
+        experiment, _ = locked(experiment)
+        _check_search(experiment, changes)
+        return _changed(experiment, changes, actor)
+
+
+def undo_change(experiment: Experiment, number: int, actor: User | None = None) -> Experiment:
+    """Give the fields of a change the values from before it: a further change, which can be undone as well.
+
+    Raises Refused where one of them was changed again since.
+    """
+    with transaction.atomic():
+        experiment, _ = locked(experiment)
+        found = ExperimentChange.objects.filter(experiment=experiment, number=number).first()
+        if found is None:
+            raise Refused(f"The experiment has no change {number}.")
+        if later := changed_since(experiment, found):
+            raise Refused(f"{' and '.join(later)} {'was' if len(later) == 1 else 'were'} changed again after change "
+                          f"{number}: undo what came later first, or set the value yourself.")
+        before = values_before(found)
+        _check_search(experiment, before)
+        return _changed(experiment, before, actor, undoes=number)
+
+
+def _check_search(experiment: Experiment, changes: dict[str, Any]) -> None:
+    """Whether the search space and the tuner that the changes leave can be searched, and by it."""
+    raw = changes.get("search_space", experiment.search_space)
+    try:
+        if "search_space" in changes:
+            read_space(raw, is_uninterpreted=experiment.has_own_tuner)
+    except InvalidInput as invalid:
+        raise Refused.for_fields([(f"search_space.{problem.path}".rstrip("."), problem.message)
+                                  for problem in invalid.problems]) from None
+    if "tuner" in changes:
+        try:
+            space = read_space(raw, is_uninterpreted=experiment.has_own_tuner)
+            check_new_tuner(experiment, changes["tuner"], space)
+        except InvalidInput as invalid:
+            raise Refused.for_fields([(f"tuner.{problem.path}".rstrip("."), problem.message)
+                                      for problem in invalid.problems]) from None
+
+
+def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None, undoes: int | None = None
+             ) -> Experiment:
+    now = timezone.now()
+    different = {field: value for field, value in changes.items() if getattr(experiment, field) != value}
+    if not different:
+        return experiment
+    write_down(experiment, different, now, actor, undoes)
+    fields = dict(different)
+    if "search_space" in different:
+        fields["search_space_version"] = experiment.search_space_version + 1
+    Experiment.objects.filter(pk=experiment.pk).update(**fields)
+    for field, value in fields.items():
+        setattr(experiment, field, value)
+    described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description")
+                          else f"{CHANGEABLE[field]} = {value}" for field, value in different.items())
+    if undoes is None:
+        note(experiment, now, "changed", described, actor)
+        audit.record("experiment.change", experiment, actor, changed=described)
+    else:
+        note(experiment, now, "changed", f"Change {undoes} undone: {described}", actor)
+        audit.record("experiment.undo-change", experiment, actor, change=undoes, changed=described)
+    resting = (ExperimentStatus.DONE, ExperimentStatus.NO_MORE_TRIAL)
+    if experiment.status in resting and experiment.target == ExperimentTarget.RUN \
+            and not limit_reached(experiment, now):
+        must_have_room(experiment)
+        move_experiment(experiment, ExperimentStatus.RUNNING, now, message="", actor=actor)
+    return experiment
