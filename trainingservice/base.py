@@ -1,4 +1,4 @@
-"""The interface of a platform: the twelve members of NNI's TrainingService and three additions."""
+"""The interface of a platform: the twelve members of NNI's TrainingService and some additions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.errors import Unsupported
 from trainingservice.gpu_slots import GpuBook, MemoryGpuBook
+from trainingservice.output_folder import OutputFolder
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail, TrialJobMetric
 from trialkeeper import contract
 
@@ -254,6 +256,16 @@ class TrainingService(abc.ABC):
 
         Running jobs of it are stopped first. Other experiments are untouched. May be called twice.
         """
+
+    def output_folder(self, job: TrialJobDetail) -> OutputFolder:
+        """What the job's trial wrote into NNI_OUTPUT_DIR, while it runs and afterwards, for as long as it is there.
+
+        Made of ``job`` alone: it is also asked of an object that was never run, and of jobs this object was never
+        told of. Asks nobody yet; whoever gets it closes it. Raises Unsupported where the server cannot look into the
+        folders of trials (the default), NoSuchOutput where the job has none.
+        """
+        raise Unsupported(f"Trials of the platform {self.platform} have their files where the server cannot look. "
+                          "What their experiment names in keepFiles is uploaded when they end.")
 
     @property
     def trouble(self) -> str:

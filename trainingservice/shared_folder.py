@@ -24,6 +24,7 @@ from trainingservice.job_record import Observation
 from trainingservice.journal_delivery import new_entries
 from trainingservice.keeper_bundle import build_keeper
 from trainingservice.keeper_exit import observed_exit
+from trainingservice.output_folder import OutputFolder
 from trainingservice.submit_host.disk import Disk, LocalDisk
 from trainingservice.trial_job import JobApplicationForm, TrialCode, job_document
 from trialkeeper import contract
@@ -136,6 +137,10 @@ class SharedFolder:
     def working_directory(self, experiment_id: str, job_name: str) -> str:
         """The trial's working directory as its container sees it."""
         return self.there(self.attempt(experiment_id, job_name) / contract.CODE_FOLDER)
+
+    def output(self, experiment_id: str, job_name: str) -> OutputFolder:
+        """What the attempt's trial wrote into its output folder. Asks nothing yet."""
+        return self.disk.output(self.root, f"{TOP}/{experiment_id}/{job_name}/{contract.NNI_FOLDER}")
 
     def remove_experiment(self, experiment_id: str) -> None:
         """Remove all of an experiment. Raises PermanentError naming what only somebody else may remove."""

@@ -15,6 +15,7 @@ from trainingservice.base import ServiceContext
 from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.collected_journals import JournalSource
 from trainingservice.job_record import Observation
+from trainingservice.output_folder import OutputFolder
 from trainingservice.polling import PollingTrainingService
 from trainingservice.shared_folder import FolderJournal, SharedFolder
 from trainingservice.storage_channel import StorageChannel
@@ -55,6 +56,9 @@ class SharedFolderTrainingService(PollingTrainingService):
 
     def job_ended(self, job: TrialJobDetail) -> None:
         self.channel.job_ended(job.id)
+
+    def output_folder(self, job: TrialJobDetail) -> OutputFolder:
+        return self.storage.output(job.form.experiment_id, job.id)
 
     # --- what a platform may call ----------------------------------------------------------
 

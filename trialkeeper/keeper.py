@@ -360,7 +360,8 @@ class Keeper:
 
     def _hand_over_kept_files(self) -> None:
         try:
-            files = find_kept_files(self._working_directory, self._job.get("keep_files") or [], self._log)
+            files = find_kept_files(self._working_directory, self._path(contract.NNI_FOLDER),
+                                    self._job.get("keep_files") or [], self._log)
         except (OSError, ValueError) as error:
             self._log("the files to be kept could not be found: %s" % error)
             return

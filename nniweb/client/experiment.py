@@ -255,12 +255,30 @@ class Trial:
         kept = [file for file in self.files() if file["name"] == name]
         if not kept:
             raise NotFound(404, [FieldError("", f"No file {name} was kept of trial {self.number}.")])
+        return self._written(f"trials/{self.id}/files/{kept[-1]['id']}/", name, target)
+
+    # --- what is on its machine ------------------------------------------------------------------------------
+
+    def output_files(self) -> Records:
+        """What its last attempt wrote into NNI_OUTPUT_DIR, on its machine: ``name``, ``size``, ``modified_at``.
+
+        Sizes are bytes; at most some thousand files. Raises Conflict where the server cannot look there, and NotFound
+        where there is nothing (any more). While the machine is away it is asked again, for the client's patience.
+        """
+        return Records(self._client.get(f"trials/{self.id}/output-files/")["files"])
+
+    def download_output(self, name: str, target: str | os.PathLike[str]) -> Path:
+        """Write one of them to ``target``, as ``download`` does. Raises what ``output_files`` and ``download`` do."""
+        return self._written(f"trials/{self.id}/output-files/content/", name, target, {"name": name})
+
+    def _written(self, address: str, name: str, target: str | os.PathLike[str],
+                 query: Mapping[str, str] = {}) -> Path:
         path = Path(target)
         path = path / Path(name).name if path.is_dir() else path
         draft = path.with_name(f".{path.name}.draft")
         try:
             with open(draft, "wb") as file:
-                for piece in self._client.stream(f"trials/{self.id}/files/{kept[-1]['id']}/"):
+                for piece in self._client.stream(address, **query):
                     file.write(piece)
             draft.replace(path)
         except OSError as error:

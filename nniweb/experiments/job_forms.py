@@ -5,15 +5,18 @@ from pathlib import Path
 
 from nniweb.experiments import addresses, code_archives
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
+from nniweb.experiments.models.trial import TrialTarget
 from trainingservice.base import TrainingService
 from trainingservice.trial_job import (
     HyperParameters,
     JobApplicationForm,
     KeeperAccess,
     TrialCode,
+    TrialJobDetail,
     TrialLimits,
     parameter_text,
 )
+from trainingservice.trial_job_status import TrialJobStatus
 
 
 def keeper_access(experiment: Experiment, service: type[TrainingService], token: str) -> KeeperAccess:
@@ -52,6 +55,21 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         limits=TrialLimits(max_trial_duration=experiment.max_trial_duration),
         keep_files=tuple(experiment.keep_files),
     )
+
+
+def job_detail(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService]) -> TrialJobDetail:
+    """What is known of an attempt that was submitted; its form holds no token."""
+    trial: Trial = attempt.trial
+    return TrialJobDetail(
+        id=attempt.job_name, status=TrialJobStatus(trial.status),
+        form=application_form(attempt, first, service, KeeperAccess(urls=(), token="")),
+        submit_time=(attempt.submitted_at or attempt.created_at).timestamp(),
+        start_time=attempt.started_at.timestamp() if attempt.started_at else None,
+        url=attempt.url, working_directory=attempt.working_directory,
+        is_early_stopped=None if trial.target == TrialTarget.RUN else trial.target == TrialTarget.EARLY_STOPPED,
+        message=trial.message, machine=attempt.machine_name,
+        gpu_indices=None if attempt.gpu_indices is None else tuple(attempt.gpu_indices),
+        platform_state=attempt.platform_state)
 
 
 def trial_code(experiment: Experiment) -> TrialCode | None:

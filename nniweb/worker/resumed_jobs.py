@@ -1,10 +1,9 @@
 """The jobs a new service object takes over: from the rows of unfinished attempts."""
 
-from nniweb.experiments.job_forms import application_form, first_parameters
+from nniweb.experiments.job_forms import first_parameters, job_detail
 from nniweb.experiments.models import Attempt, Cluster
-from nniweb.experiments.models.trial import TrialTarget
 from trainingservice.platforms import load_platform
-from trainingservice.trial_job import KeeperAccess, ResumedJob, TrialJobDetail
+from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -27,17 +26,7 @@ def resumed_jobs(cluster_pk: int) -> list[ResumedJob]:
     parameters = first_parameters([attempt.trial_id for attempt in attempts])
     jobs = []
     for attempt in attempts:
-        trial = attempt.trial
-        detail = TrialJobDetail(
-            id=attempt.job_name, status=TrialJobStatus(trial.status),
-            form=application_form(attempt, parameters.get(trial.pk), platform, KeeperAccess(urls=(), token="")),
-            submit_time=(attempt.submitted_at or attempt.created_at).timestamp(),
-            start_time=attempt.started_at.timestamp() if attempt.started_at else None,
-            url=attempt.url, working_directory=attempt.working_directory,
-            is_early_stopped=None if trial.target == TrialTarget.RUN else trial.target == TrialTarget.EARLY_STOPPED,
-            message=trial.message, machine=attempt.machine_name,
-            gpu_indices=None if attempt.gpu_indices is None else tuple(attempt.gpu_indices),
-            platform_state=attempt.platform_state)
+        detail = job_detail(attempt, parameters.get(attempt.trial_id), platform)
         jobs.append(ResumedJob(detail, submitted=attempt.stage == Attempt.Stage.SUBMITTED,
                                accepted=attempt.accepted))
     return jobs

@@ -8,6 +8,7 @@ import { live } from "./live.js";
 import { MetricChart } from "./metric_chart.js";
 import { showMessage } from "./named_trials.js";
 import { nothingRead } from "./nothing_read.js";
+import { OutputFiles } from "./output_files.js";
 import { OutputView } from "./output_view.js";
 import { askForChanges } from "./rerun_form.js";
 import { ResourceChart } from "./resource_chart.js";
@@ -37,6 +38,8 @@ const chart = new MetricChart(/** @type {HTMLElement} */ (document.getElementByI
 const resources = new ResourceChart(page.readings, () => nothingRead(run()));
 const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".headline .tags")),
   (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
+const filesThere = document.getElementById("output-files");
+if (filesThere) new OutputFiles(filesThere, id, () => attempt);
 /** @type {Map<string, OutputView>} */
 const outputs = new Map();
 

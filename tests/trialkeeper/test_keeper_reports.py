@@ -303,6 +303,13 @@ def test_kept_files_are_sent_before_the_end_is_told(keeper, server, tmp_path):
     assert server.ended
 
 
+def test_kept_files_of_the_output_folder_are_named_after_it_and_nothing_beside_it_is_sent(keeper, server):
+    command = ('mkdir "$NNI_OUTPUT_DIR/best"; echo one > "$NNI_OUTPUT_DIR/best/a.pt"; echo two > b.pt;'
+               ' ln -s ../../job.json "$NNI_OUTPUT_DIR/best/leak.pt"')
+    assert keeper.run(command, keep_files=["$NNI_OUTPUT_DIR/**/*.pt", "$NNI_OUTPUT_DIR/../job.json", "*.pt"]) == 0
+    assert server.files == {"NNI_OUTPUT_DIR/best/a.pt": b"one\n", "b.pt": b"two\n"}
+
+
 def test_orders_and_the_end_can_travel_as_files_alone(lone_keeper):
     process = lone_keeper.start("sleep 60")
     wait_until(lambda: lone_keeper.exists(contract.TRIAL_FILE))

@@ -12,6 +12,7 @@ import os
 import pwd
 import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 from trainingservice.errors import TemporaryError
 from trainingservice.local.environment import allowed_environment
+from trainingservice.output_folder import PYTHON_CODE
 
 #: Variables that say where the things of the server's own user are, or what it may do.
 _PERSONAL = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "DISPLAY", "PYTHONPATH",
@@ -36,6 +38,8 @@ _WRITE = """
 umask 077
 mkdir -p -- "${1%/*}" && cat > "$1.$$.new" && mv -f -- "$1.$$.new" "$1"
 """
+#: The server's own Python where the user may use it, else the machine's.
+_READ = 'if [ -x "$1" ]; then exec "$1" -I -c "$2"; fi; exec python3 -I -c "$2"'
 
 
 def is_root() -> bool:
@@ -83,6 +87,10 @@ class OsUser:
             raise CannotRunAs(f"As user {self.name} of this machine something failed (exit status {status}): "
                               f"{complaint or 'it said nothing'}")
         return output
+
+    def run_python(self, content: bytes) -> bytes:
+        """What the reader of folders (``output_folder.FolderElsewhere``) writes as the user. Raises CannotRunAs."""
+        return self.run(_READ, sys.executable, PYTHON_CODE, content=content)
 
     def prepare(self, folder: Path, private: Path | None) -> None:
         """Make the user's folder for trials, after a look at whether the user is kept out of ``private``, the server's

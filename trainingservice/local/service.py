@@ -26,6 +26,7 @@ from trainingservice.local.agents import LocalAgents
 from trainingservice.local.config import LocalClusterSettings, LocalConfigMetadata, LocalTrialOptions
 from trainingservice.local.environment import allowed_environment, interpreter_path
 from trainingservice.local.rehearsal import rehearse_local
+from trainingservice.output_folder import FolderElsewhere, FolderHere, OutputFolder
 from trainingservice.polling import MustWait, Observation, PollingTrainingService
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
@@ -203,6 +204,13 @@ class LocalTrainingService(PollingTrainingService):
         order: contract.Order = {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
                                  "text": parameters.value}
         self._client(job).deliver(str(self._folder(job)), [order])
+
+    def output_folder(self, job: TrialJobDetail) -> OutputFolder:
+        user_folder = self._agents.user_folder(self._os_user(job))
+        folder = f"trials/{job.form.experiment_id}/{job.id}/{contract.NNI_FOLDER}"
+        if user_folder is None:
+            return FolderHere(str(self.context.state_folder), folder)
+        return FolderElsewhere(str(user_folder.path), folder, user_folder.user.run_python)
 
     def job_ended(self, job: TrialJobDetail) -> None:
         self.context.gpu_book.free(job.id)

@@ -62,13 +62,18 @@ class Connection:
 
         Raises MachineProblem, and of its kinds SessionBroke where the command may have been run.
         """
+        status, output, errors = self.run_bytes(command, text.encode(), timeout)
+        return status, output.decode(errors="replace"), errors
+
+    def run_bytes(self, command: str, content: bytes, timeout: float) -> tuple[int, bytes, str]:
+        """As ``run``, with an input and an output that need not be text."""
         channel = self.channel(timeout)
         try:
             channel.settimeout(timeout)
             channel.exec_command(command)
-            channel.sendall(text.encode())
+            channel.sendall(content)
             channel.shutdown_write()
-            output = channel.makefile("rb").read().decode(errors="replace")
+            output = channel.makefile("rb").read()
             errors = channel.makefile_stderr("rb").read().decode(errors="replace")
             return channel.recv_exit_status(), output, errors
         except (paramiko.SSHException, OSError, EOFError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +16,17 @@ from trainingservice.agent_client import FolderState
 from trainingservice.attempt_states import observed_state, remove_folders
 from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError, Unsupported
 from trainingservice.gpu_slots import Impossible, Waits
 from trainingservice.keeper_bundle import KeeperBundle, build_keeper
+from trainingservice.output_folder import FolderElsewhere, NoSuchOutput, OutputFolder
 from trainingservice.polling import MustWait, Observation, PollingTrainingService
 from trainingservice.remote.code_copies import folders_in, remove_folder
 from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings, RemoteTrialOptions
+from trainingservice.remote.connection import Connection, connect
+from trainingservice.remote.first_contact import DEFAULT_FOLDER, look_at
 from trainingservice.remote.host_keys import HostKeyStore
+from trainingservice.remote.machine_output import OneConnection, run_reader
 from trainingservice.remote.machines import RemoteMachine
 from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
 from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
@@ -268,6 +273,40 @@ class RemoteTrainingService(PollingTrainingService):
     def job_ended(self, job: TrialJobDetail) -> None:
         self.context.gpu_book.free(job.id)
         self._forget(job.id)
+
+    def output_folder(self, job: TrialJobDetail) -> OutputFolder:
+        self._make_machines()
+        place = self._place_of(job)
+        if place is None:
+            raise NoSuchOutput("The trial has no machine yet.")
+        machine = self._machines.get(place)
+        if machine is None:
+            raise Unsupported(f"Its machine {place} is no longer in machineList; list it again to see its files.")
+        storage = self._settings.shared_storage
+        if storage is not None:
+            form = job.form
+            trusted = storage.remote_mount_point
+            folder = posixpath.relpath(storage.trial_folder(form.experiment_id, form.trial_job_id), trusted)
+        else:
+            trusted = machine.settings.working_folder or DEFAULT_FOLDER
+            folder = f"{self.cluster_folder}/{self._folder(job)}/{contract.NNI_FOLDER}"
+        if machine.is_connected:
+            return FolderElsewhere(trusted, folder, lambda content: self._read_on(machine, content))
+        own = OneConnection(lambda: self._look_at(machine))
+        return FolderElsewhere(trusted, folder, own.run, own.close)
+
+    @staticmethod
+    def _read_on(machine: RemoteMachine, content: bytes) -> bytes:
+        connection, facts = machine.connection()
+        return run_reader(connection, facts.python, content)
+
+    def _look_at(self, machine: RemoteMachine) -> tuple[Connection, str]:
+        connection = connect(machine.settings, self._keys)
+        try:
+            return connection, look_at(connection, machine.settings, self.keeper_bundle(), self.context.clock).python
+        except BaseException:
+            connection.close()
+            raise
 
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
         self._make_machines()

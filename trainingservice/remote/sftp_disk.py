@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from trainingservice.output_folder import FolderElsewhere, OutputFolder
 from trainingservice.remote.connection import Connection
+from trainingservice.remote.machine_output import run_reader
 from trainingservice.submit_host.disk import MOST_AT_ONCE
 
 _PIECE = 1024 * 1024
@@ -80,6 +82,10 @@ class SftpDisk:
 
     def free_bytes(self, path: Path) -> int | None:
         return None  # SFTP's own protocol does not say
+
+    def output(self, trusted: Path, folder: str) -> OutputFolder:
+        # by a program: SFTP follows links, and would need a question for each folder
+        return FolderElsewhere(str(trusted), folder, lambda content: run_reader(self._connected(), "python3", content))
 
 
 def _attributes(sftp: Any, path: Path) -> Any:

@@ -14,6 +14,8 @@ import uuid
 from pathlib import Path
 from typing import Protocol
 
+from trainingservice.output_folder import FolderHere, OutputFolder
+
 #: Bytes that are read in one go.
 MOST_AT_ONCE = 8 * 1024 * 1024
 
@@ -46,6 +48,9 @@ class Disk(Protocol):
 
     def free_bytes(self, path: Path) -> int | None:
         """Room on the disk of this folder; None where the machine does not tell."""
+
+    def output(self, trusted: Path, folder: str) -> OutputFolder:
+        """What a trial wrote into ``folder`` (relative to ``trusted``, which no trial can write to). Asks nothing."""
 
 
 #: How often a folder is removed into which somebody still writes, and the seconds in between.
@@ -106,6 +111,9 @@ class LocalDisk:
 
     def free_bytes(self, path: Path) -> int | None:
         return shutil.disk_usage(path).free
+
+    def output(self, trusted: Path, folder: str) -> OutputFolder:
+        return FolderHere(str(trusted), folder)
 
 
 def _partial(path: Path) -> Path:

@@ -20,11 +20,13 @@ from trainingservice.testing.bench import Bench, PlatformUnderTest
 from trainingservice.testing.cases.code import CodeCases
 from trainingservice.testing.cases.ending import EndingCases
 from trainingservice.testing.cases.metrics import MetricCases
+from trainingservice.testing.cases.output_files import OutputFileCases
 from trainingservice.testing.cases.returning import ReturningCases
 from trainingservice.testing.cases.submitting import SubmittingCases
 
 __all__ = ["Bench", "PlatformUnderTest", "TrainingServiceConformance"]
 
 
-class TrainingServiceConformance(SubmittingCases, CodeCases, MetricCases, EndingCases, ReturningCases):
+class TrainingServiceConformance(SubmittingCases, CodeCases, MetricCases, OutputFileCases, EndingCases,
+                                 ReturningCases):
     """Every case there is. See the module's text."""

@@ -100,8 +100,9 @@ class ExperimentDocument(SettingsModel):
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
         {}, description="Variables that each trial finds in its environment: names and texts. (Not in NNI.)")
     keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
-        [], max_length=100, description="Patterns, such as out/*.bin, of files in the trial's working directory that "
-                                        "the server keeps when the trial has ended. (Not in NNI.)")
+        [], max_length=100, description="Patterns, such as out/*.bin, of files in the trial's working directory, or "
+                                        "$NNI_OUTPUT_DIR/*.pt of those in its output folder, that the server keeps "
+                                        "when the trial has ended. (Not in NNI.)")
     retry: RetryDocument | None = Field(
         None, description="How often a trial that failed is tried again. (Not in NNI.)")
     failed_trials: FailedTrialsDocument | None = Field(

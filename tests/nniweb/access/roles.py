@@ -23,6 +23,7 @@ from nniweb.experiments.models import (
     Worker,
 )
 from nniweb.experiments.models.account import Role, Scope
+from nniweb.experiments.service_factory import state_folder
 
 #: Columns of the table. A stranger is a member whose groups have nothing to do with what is asked for.
 ROLES = ("anonymous", "stranger", "viewer", "member", "admin")
@@ -76,6 +77,8 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
     experiment.save()
     attempt.trial.experiment = experiment
     kept = TrialFile.objects.create(attempt=attempt, name="model.bin", size=1, storage_path="trials/nowhere")
+    output = state_folder(experiment.cluster) / "trials" / experiment.public_id / attempt.job_name / "nni"
+    output.mkdir(parents=True)
     ApiToken.make(admin)
     _, token = ApiToken.make_with_row(people["member"], "the member's", Scope.READ, None)  # type: ignore[arg-type]
     audit.record("sign-in", admin, admin)

@@ -47,7 +47,8 @@ def compare(found: dict[Call, Answers]) -> None:
 
 
 @pytest.fixture
-def world(make_experiment: Any, make_attempt: Any, admin: User) -> World:
+def world(make_experiment: Any, make_attempt: Any, admin: User, settings: Any, tmp_path: Path) -> World:
+    settings.DATA_FOLDER = tmp_path
     experiment = make_experiment()
     return make_world(experiment, make_attempt(experiment), admin)
 

@@ -40,7 +40,8 @@ EXAMPLES = 6
 
 
 @pytest.fixture
-def world(make_experiment: Any, make_attempt: Any, admin: User) -> World:
+def world(make_experiment: Any, make_attempt: Any, admin: User, settings: Any, tmp_path: Path) -> World:
+    settings.DATA_FOLDER = tmp_path
     experiment = make_experiment(name=MARK, notes=[MARK], tags=[MARK], trial_command=f"echo {MARK}")
     attempt = make_attempt(experiment, message=MARK, tags=[MARK])
     Metric.objects.create(attempt=attempt, n=1, kind="FINAL", sequence=0, value=f'"{MARK}"',

@@ -5,7 +5,9 @@ from typing import Any, ClassVar
 
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.output_folder import OutputFolder
 from trainingservice.testing.misbehaving import DocileSettings, DocileTrainingService
+from trainingservice.trial_job import TrialJobDetail
 
 
 class StuckSettings(DocileSettings):
@@ -30,6 +32,10 @@ class StuckTrainingService(DocileTrainingService):
 
     def set_cluster_metadata(self, key: str, value: str) -> None:
         self._do("metadata")
+
+    def output_folder(self, job: TrialJobDetail) -> OutputFolder:
+        self._do("output folder")
+        return super().output_folder(job)
 
     def _do(self, part: str) -> None:
         settings: Any = self.settings

@@ -18,8 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from trainingservice.errors import TrainingServiceError
 from trainingservice.local import os_user
 from trainingservice.local.config import LocalTrialOptions
+from trainingservice.output_folder import NoSuchOutput
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import machine
@@ -203,3 +205,25 @@ def test_the_agent_of_one_user_cannot_speak_for_the_trials_of_another(bench, use
     assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING
     service.cancel_trial_job(form.job_name)
     bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+
+
+def test_what_a_trial_of_a_user_wrote_is_read_as_that_user_so_a_link_never_leads_to_what_is_the_servers(
+        bench, user, key, form_as, way):
+    service = open_with_private_folder(bench)
+    form = form_as(f'cd "$NNI_OUTPUT_DIR"; echo mine > values; ln -s {key} link; chmod 700 .', user)
+    service.submit_trial_job(form)
+    detail = bench.wait_for_end(service, form)
+    with contextlib.closing(service.output_folder(detail)) as folder:
+        assert "values" in [file.name for file in folder.list_files().files]
+        assert folder.list_files().left_out == 1
+        assert folder.read("values", 0).content == b"mine\n"
+        with pytest.raises(NoSuchOutput):
+            folder.read("link", 0)
+        # even a trusted place that is a link leads nowhere the user could not go
+        nni = Path(user.pw_dir) / ".nniweb"
+        nni.rename(nni.with_name("moved"))
+        nni.symlink_to(key.parent)
+        with pytest.raises(TrainingServiceError):
+            folder.list_files()
+        nni.unlink()
+        nni.with_name("moved").rename(nni)

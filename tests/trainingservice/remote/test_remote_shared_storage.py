@@ -1,6 +1,7 @@
 """A share is mounted on each machine before its trials start; where it cannot be, trial and rehearsal say so."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,9 @@ def test_trials_write_to_the_share_which_is_mounted_once(bench, machine, share):
         below = Path("nni") / form.experiment_id / "trials" / form.trial_job_id / "nnioutput"
         assert (share / below / "result").read_text() == "done\n"
         assert bench.output(form).strip() == str(point / below)
+        with closing(service.output_folder(service.get_trial_job(form.job_name))) as folder:
+            assert [(file.name, folder.read(file.name, 0).content) for file in folder.list_files().files] \
+                == [("result", b"done\n")]
     assert (machine.folder / "mounts").read_text().count("nfs") == 1
     assert not os.path.ismount(point), "it is the machine's mount, not ours"
 
