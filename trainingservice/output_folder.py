@@ -82,7 +82,10 @@ class FolderElsewhere(OutputFolder):
 
     def list_files(self) -> Found:
         told, _ = self._ask("", {"most": folder_reader.MOST_FILES})
-        return Found([FoundFile(*file) for file in told["files"]], told["cut"], told["left_out"])
+        files = [FoundFile(*file) for file in told["files"]]
+        # what a machine tells may become paths of whoever asked
+        plain = [file for file in files if folder_reader.is_below(file.name)]
+        return Found(plain, told["cut"], told["left_out"] + len(files) - len(plain))
 
     def read(self, name: str, offset: int, size: int = MOST_BYTES) -> Piece:
         told, content = self._ask(name, {"name": name, "offset": offset, "size": min(size, MOST_BYTES)})

@@ -65,7 +65,7 @@ def list_folder(trusted: str, folder: str, most: int = MOST_FILES) -> Found:
 def read_piece(trusted: str, folder: str, name: str, offset: int, size: int) -> Piece:
     """At most ``size`` bytes of a file from ``offset`` on; none behind its end. Raises OSError."""
     parts = name.split("/")
-    if not name or any(part in ("", ".", "..") for part in parts) or "\0" in name:
+    if not is_below(name):
         raise FileNotFoundError(errno.ENOENT, "there is no such file", name)
     parent = _open_folder(trusted, "/".join([folder] + parts[:-1]))
     try:
@@ -81,6 +81,11 @@ def read_piece(trusted: str, folder: str, name: str, offset: int, size: int) -> 
             raise OSError(errno.EINVAL, "it is no plain file", name)
         file.seek(offset)
         return Piece(file.read(min(size, MOST_BYTES)) or b"", seen.st_size, seen.st_ino)
+
+
+def is_below(name: str) -> bool:
+    """Whether a name is a path that stays below the folder it is used in."""
+    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def _open_folder(trusted: str, folder: str) -> int:

@@ -152,6 +152,13 @@ def test_a_machine_that_answers_something_else_is_a_sentence(place) -> None:
             prints(answer).list_files()
 
 
+def test_names_that_a_machine_makes_up_to_lead_elsewhere_are_left_out() -> None:
+    names = ["plain", "../up", "/etc/passwd", "a//b", "a/./b", ""]
+    told = json.dumps({"files": [[name, 1, 2.0] for name in names], "cut": False, "left_out": 1}).encode() + b"\n"
+    found = FolderElsewhere("/", "x", lambda content: told).list_files()
+    assert ([file.name for file in found.files], found.left_out) == (["plain"], 6)
+
+
 def test_what_the_servers_user_may_not_read_says_who_can_change_that(place, nni) -> None:
     told = json.dumps({"errno": 13, "error": "Permission denied"}).encode() + b"\n"
     with pytest.raises(TemporaryError, match="keepFiles"):
