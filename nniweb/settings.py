@@ -38,6 +38,14 @@ def number(name: str, default: int) -> int:
         raise ImproperlyConfigured(f"{name} must be a whole number, not {value!r}.") from None
 
 
+def days(name: str) -> int | None:
+    """A number of days from 1; not set: no end."""
+    count = number(name, 0)
+    if count < 0 or count > 36_500:
+        raise ImproperlyConfigured(f"{name} must be a number of days from 1 to 36500, or 0 for ever, not {count}.")
+    return count or None
+
+
 def boolean(name: str, default: bool) -> bool:
     value = text(name, "1" if default else "0").lower()
     if value in ("1", "true", "yes", "on"):
@@ -78,6 +86,9 @@ WORKER_HOST = text("NNIWEB_WORKER_HOST", "127.0.0.1")
 WORKER_PORT = number("NNIWEB_WORKER_PORT", 0)
 DEMO = boolean("NNIWEB_DEMO", True)
 LOW_SPACE_BYTES = number("NNIWEB_LOW_SPACE_MB", 500) * 1_000_000
+# days that what is not a result is kept, where an experiment says nothing else; None: for ever
+KEEP_DAYS = {"output": days("NNIWEB_KEEP_OUTPUT_DAYS"), "readings": days("NNIWEB_KEEP_READINGS_DAYS"),
+             "files": days("NNIWEB_KEEP_FILES_DAYS"), "code": days("NNIWEB_KEEP_CODE_DAYS")}
 EXTRA_PLATFORMS = text("NNIWEB_EXTRA_PLATFORMS")
 # Where code folders may lie that people name over the web; who starts a command here may name any.
 CODE_ROOTS = tuple(Path(name).expanduser().absolute() for name in names(

@@ -10,6 +10,7 @@ from rest_framework import serializers
 
 from nniweb.api.fields import DurationField, StrictSerializer, TagsField
 from nniweb.api.own_group import OwnGroupField
+from nniweb.api.retention_fields import DaysKeptSerializer, RetentionField, RetentionSerializer
 from nniweb.api.times import time_text
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
@@ -17,6 +18,7 @@ from nniweb.experiments.explanation import explanations_of
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.progress import Progress, progress_of
+from nniweb.experiments.retention import KINDS, days_kept
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -130,6 +132,12 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     trial_gpu_number = serializers.IntegerField(allow_null=True)
     code_folder = serializers.CharField(help_text="On the server; \"\" where the code was uploaded.")
     code_sha256 = serializers.CharField(allow_null=True)
+    retention = RetentionSerializer(help_text="Its own; what is null is as the server has it for all.")
+    days_kept = DaysKeptSerializer(help_text="What is in force.")
+    code_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
+        "When retention removed the copy of its code; then it cannot go on, but be cloned."))
+    checkpoints_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
+        "When retention removed the checkpoints that its trials handed on; likewise."))
     config = serializers.DictField(help_text="What the config was resolved to, in NNI's v2 spelling.")
     config_text = serializers.CharField(help_text="The config as it was given, secrets struck out.")
 
@@ -139,7 +147,10 @@ class ExperimentSerializer(ExperimentSummarySerializer):
             "search_space": experiment.search_space, "tuner": experiment.tuner, "assessor": experiment.assessor,
             "seed": experiment.seed, "trial_command": experiment.trial_command,
             "trial_gpu_number": experiment.trial_gpu_number, "code_folder": experiment.code_folder,
-            "code_sha256": experiment.code.sha256 if experiment.code else None, "config": experiment.config,
+            "code_sha256": experiment.code.sha256 if experiment.code else None,
+            "retention": {kind: experiment.retention.get(kind) for kind in KINDS},
+            "days_kept": days_kept(experiment.retention), "code_removed_at": time_text(experiment.code_removed_at),
+            "checkpoints_removed_at": time_text(experiment.checkpoints_removed_at), "config": experiment.config,
             "config_text": experiment.config_text}
 
 
@@ -196,6 +207,9 @@ class ExperimentChangesSerializer(StrictSerializer):
     max_trial_number = serializers.IntegerField(min_value=1, max_value=LARGEST_COUNT, allow_null=True, required=False)
     max_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
     max_trial_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
+    retention = RetentionField(required=False, help_text=(
+        "For how long what is not a result is kept; replaces the experiment's own as a whole. null or left out: as "
+        "the server has it."))
     tuner = TunerSerializer(required=False, help_text=(
         "Another built-in tuner, or other arguments: it goes on from all results so far."))
     search_space = serializers.DictField(required=False)

@@ -10,10 +10,12 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import CommaListField, MetricField, Query
+from nniweb.api.times import time_text
 from nniweb.experiments.intermediate_series import Series, SeriesOfTrials, Which, series_of_these, series_of_which
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
 from nniweb.experiments.other_metrics import main_metric
+from nniweb.experiments.retention import removed_at
 
 #: Trials and points of each that one answer has at most, and unless told otherwise.
 MOST_TRIALS, USUAL_TRIALS = 100, 20
@@ -53,6 +55,7 @@ class SeriesSerializer(serializers.Serializer[Any]):
         "When each was reported, since its attempt began."))
     left_out = serializers.IntegerField(help_text=(
         "Points that are not here. Both ends are, and of each stretch the least and the greatest."))
+    removed_at = serializers.DateTimeField(allow_null=True, help_text="When retention removed them.")
 
 
 class SeriesOfTrialsSerializer(serializers.Serializer[Any]):
@@ -89,4 +92,5 @@ def _one(series: Series) -> dict[str, Any]:
     trial = series.trial
     return {"id": trial.public_id, "sequence_id": trial.sequence_id, "status": trial.status,
             "final": series.final, "steps": series.steps, "values": series.values,
-            "seconds": [round(seconds, 1) for seconds in series.seconds], "left_out": series.left_out}
+            "seconds": [round(seconds, 1) for seconds in series.seconds], "left_out": series.left_out,
+            "removed_at": time_text(removed_at(trial, "readings"))}

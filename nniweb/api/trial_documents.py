@@ -14,6 +14,7 @@ from nniweb.api.fields import StrictSerializer, TagsField
 from nniweb.api.times import time_text
 from nniweb.experiments.models import Attempt, Metric, MetricNumber, Trial, TrialEvent, TrialFile, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
+from nniweb.experiments.retention import OF_TRIALS, removed_at
 from nniweb.experiments.trial_advice import PLACES, advice_for
 
 ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",
@@ -39,6 +40,14 @@ class MetricNumberSerializer(serializers.Serializer[Any]):
 
     final = serializers.FloatField(allow_null=True, help_text="In its final result.")
     latest = serializers.FloatField(allow_null=True, help_text="In the latest intermediate result that has one.")
+
+
+class RemovedSerializer(serializers.Serializer[Any]):
+    """When retention removed what there was of a trial; null where it has not, or nothing was there."""
+
+    output = serializers.DateTimeField(allow_null=True, help_text="What it wrote.")
+    readings = serializers.DateTimeField(allow_null=True, help_text="Intermediate results, readings of its machine.")
+    files = serializers.DateTimeField(allow_null=True, help_text="Kept files.")
 
 
 class TrialSerializer(serializers.Serializer[Any]):
@@ -72,6 +81,7 @@ class TrialSerializer(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     duration = serializers.FloatField(allow_null=True, help_text="Seconds; of a running trial so far.")
+    removed = RemovedSerializer()
     revision = serializers.IntegerField(help_text="Of the experiment, when the trial was last changed.")
 
     def to_representation(self, trial: Trial) -> dict[str, Any]:
@@ -93,6 +103,7 @@ class TrialSerializer(serializers.Serializer[Any]):
             "url": attempt.url if attempt else "", "created_at": time_text(trial.created_at),
             "submitted_at": time_text(trial.submitted_at), "started_at": time_text(trial.started_at),
             "ended_at": time_text(trial.ended_at), "duration": duration_of(trial, self.context["now"]),
+            "removed": {kind: time_text(removed_at(trial, kind)) for kind in OF_TRIALS},
             "revision": trial.revision}
 
 

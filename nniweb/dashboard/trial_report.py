@@ -22,6 +22,7 @@ from nniweb.experiments.models import (
     TrialOutput,
     TrialParameters,
 )
+from nniweb.experiments.retention import removed_sentences
 from trialkeeper import contract
 
 #: Bytes of a stream that the page begins with; what is before can be downloaded.
@@ -75,6 +76,11 @@ class TrialReport:
     @cached_property
     def advice(self) -> list[dict[str, Any]]:
         return advice_documents(self._trial.pk)
+
+    @cached_property
+    def removed(self) -> dict[str, str]:
+        """For each kind of ``retention.OF_TRIALS`` the sentence that retention removed it, "" where it has not."""
+        return removed_sentences(self._trial)
 
     @cached_property
     def phases(self) -> list[TrialParameters]:
@@ -160,5 +166,5 @@ class TrialReport:
             "left_out": len(self.curve) - len(curve), "attempt": self.attempt.number if self.attempt else 0,
             "streams": {stream.name: {"begins": stream.before, "next": stream.next_offset} for stream in self.streams},
             "readings": self.readings, "run": self.run, "optimize_mode": self._experiment.optimize_mode,
-            "advice": self.advice, "files": TrialFileSerializer(self.files, many=True).data,
+            "advice": self.advice, "removed": self.removed, "files": TrialFileSerializer(self.files, many=True).data,
         }

@@ -1,4 +1,4 @@
-"""Changes an experiment that goes on (limits, search space, tuner, words), and takes such changes back.
+"""Changes an experiment that goes on (limits, retention, search space, tuner, words), and takes such changes back.
 
 As in ``intents``: each function is one transaction, says who asked, and raises ``Refused`` when the wish makes no sense
 now; then nothing is changed.
@@ -11,16 +11,20 @@ from django.utils import timezone
 
 from nniweb.experiments import audit
 from nniweb.experiments.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
-from nniweb.experiments.intents import Refused, limit_reached, locked, must_have_room, note
+from nniweb.experiments.intents import Refused, limit_reached, locked, must_be_able_to_go_on, note
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.retention import why_it_cannot_go_on
 from nniweb.experiments.transitions import move_experiment
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.uninterpreted_space import read_space
 
+#: Fields whose change asks an experiment that is DONE to go on; a word about it does not.
+_TAKES_UP = frozenset({"max_trial_number", "max_duration", "search_space", "tuner"})
+
 
 def change(experiment: Experiment, changes: dict[str, Any], actor: User | None = None) -> Experiment:
-    """Change concurrency, limits, search space and tuner (which is told) or the words about an experiment.
+    """Change concurrency, limits, retention, search space and tuner (which is told) or words about an experiment.
 
     ``changes``: keys of CHANGEABLE, values already checked for their type. Raising a limit takes a
     DONE experiment up again. Trials that exist are never ended by it.
@@ -77,6 +81,8 @@ def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None
     fields = dict(different)
     if "search_space" in different:
         fields["search_space_version"] = experiment.search_space_version + 1
+    if "retention" in different:
+        fields["look_after_at"] = None
     Experiment.objects.filter(pk=experiment.pk).update(**fields)
     for field, value in fields.items():
         setattr(experiment, field, value)
@@ -90,7 +96,8 @@ def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None
         audit.record("experiment.undo-change", experiment, actor, change=undoes, changed=described)
     resting = (ExperimentStatus.DONE, ExperimentStatus.NO_MORE_TRIAL)
     if experiment.status in resting and experiment.target == ExperimentTarget.RUN \
-            and not limit_reached(experiment, now):
-        must_have_room(experiment)
+            and not limit_reached(experiment, now) and not (
+                why_it_cannot_go_on(experiment) and different.keys().isdisjoint(_TAKES_UP)):
+        must_be_able_to_go_on(experiment)
         move_experiment(experiment, ExperimentStatus.RUNNING, now, message="", actor=actor)
     return experiment

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nniweb.experiments import retention
 from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.who_asks import asking
@@ -21,6 +22,7 @@ CHANGEABLE = {
     "max_trial_duration": "maxTrialDuration",
     "search_space": "searchSpace",
     "tuner": "tuner",
+    "retention": "retention",
     "name": "experimentName",
     "description": "description",
     "tags": "tags",
@@ -96,6 +98,11 @@ def _lines(field: str, before: Any, after: Any) -> Iterator[ChangedValue]:
     elif field == "tuner":
         yield from _parts(name, {"name": before.get("name"), **(before.get("class_args") or {})},
                           {"name": after.get("name"), **(after.get("class_args") or {})})
+    elif field == "retention":
+        words = retention.in_words
+        for kind in retention.KINDS:
+            if before.get(kind) != after.get(kind):
+                yield ChangedValue(f"{name}.{kind}", words(before.get(kind)), words(after.get(kind)))
     else:
         yield ChangedValue(name, _word(field, before), _word(field, after))
 

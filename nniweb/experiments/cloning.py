@@ -41,13 +41,18 @@ def clone_of(experiment: Experiment, user: User) -> Clone:
     notes: list[str] = []
     document = _current(experiment)
     # where the code is kept, or fetched from, it is not a folder
-    from_elsewhere = experiment.code is not None or experiment.code_git is not None
+    was_removed = experiment.code is None and experiment.code_removed_at is not None and experiment.code_git is None \
+        and not experiment.code_folder
+    from_elsewhere = experiment.code is not None or experiment.code_git is not None or was_removed
     if from_elsewhere:
         document.pop("trialCodeDirectory", None)
         base = ""
     else:
         base = experiment.code_folder if user.may_name_folders else ""
     _place(document, experiment, user, notes)
+    if was_removed:
+        notes.append(f"The copy of its code was removed by retention on {experiment.code_removed_at:%Y-%m-%d}; bring "
+                     "the code with you.")
     text = _own_text(experiment, document, base) or document_text(document)
     if experiment.code is None and experiment.code_folder and not user.may_name_folders:
         notes.append("Its code lies in a folder on the server, and to name it is a right that you do not have; bring "
@@ -66,7 +71,7 @@ def _current(experiment: Experiment) -> dict[str, Any]:
     now = {"experimentName": experiment.name, "description": experiment.description or None,
            "tags": list(experiment.tags) or None, "searchSpace": experiment.search_space,
            "trialConcurrency": experiment.trial_concurrency, "maxTrialNumber": experiment.max_trial_number,
-           **_other_tuner(experiment),
+           "retention": experiment.retention or None, **_other_tuner(experiment),
            **{key: None if value is None else format_duration(round(value)) for key, value in seconds.items()}}
     for key, value in now.items():
         if value is None:

@@ -21,6 +21,7 @@ from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialE
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.quotas import why_no_experiment_more
+from nniweb.experiments.retention import why_it_cannot_go_on
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.transitions import end_unsubmitted, move_experiment, want_of_trials
@@ -76,7 +77,7 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
         if experiment.is_finished and (reason := limit_reached(experiment, now)) \
                 and not Trial.objects.unfinished().filter(experiment=experiment).exists():
             raise Refused(f"{reason} Raise the limit, then the experiment goes on by itself.")
-        must_have_room(experiment)
+        must_be_able_to_go_on(experiment)
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
@@ -180,7 +181,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         _must_take_trials(experiment)
         if reason := limit_reached(experiment, now):
             raise Refused(f"{reason} Raise the limit before submitting another trial.")
-        must_have_room(experiment)
+        must_be_able_to_go_on(experiment)
         trial = Trial.objects.create(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
@@ -194,9 +195,10 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         return trial
 
 
-def must_have_room(experiment: Experiment) -> None:
-    """One that has ended goes on only where quotas allow one more."""
-    if experiment.is_finished and (reason := why_no_experiment_more(experiment.owner, experiment.group)):
+def must_be_able_to_go_on(experiment: Experiment) -> None:
+    """One that has ended goes on only where quotas allow one more, and where what it needs was not removed since."""
+    if experiment.is_finished and (reason := why_it_cannot_go_on(experiment) or why_no_experiment_more(
+            experiment.owner, experiment.group)):
         raise Refused(reason)
 
 
@@ -291,7 +293,7 @@ def rerun_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User |
 
 def _must_take_reruns(experiment: Experiment) -> None:
     _must_take_trials(experiment)
-    must_have_room(experiment)
+    must_be_able_to_go_on(experiment)
     now = timezone.now()
     if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
         raise Refused(f"{limit_reached(experiment, now)} Raise the limit before submitting another trial.")
@@ -338,6 +340,6 @@ def delete(experiment: Experiment, actor: User | None = None) -> None:
             raise Refused(f"The experiment is {experiment.status} and may have running trials; "
                           "stop it before deleting it.")
         now = timezone.now()
-        Experiment.objects.filter(pk=experiment.pk).update(deleted_at=now)
+        Experiment.objects.filter(pk=experiment.pk).update(deleted_at=now, look_after_at=None)
         note(experiment, now, "deleted", "", actor)
         audit.record("experiment.delete", experiment, actor)

@@ -186,7 +186,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         optimize_mode=settings.optimize_mode, objectives=list(settings.objectives),
         seed=settings.seed if settings.seed is not None else secrets.randbelow(2**31),
         trial_command=settings.trial_command, keep_files=list(settings.keep_files), retry=dict(settings.retry),
-        failed_trials=dict(settings.failed_trials),
+        failed_trials=dict(settings.failed_trials), retention=dict(settings.retention),
         trial_options=without_secrets(options),
         trial_gpu_number=settings.trial_gpu_number,
         gpus_of_a_trial=options.gpus_of_a_trial(settings.trial_gpu_number),

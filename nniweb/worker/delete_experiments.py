@@ -1,70 +1,73 @@
-"""Removes deleted experiments: first what they left on the platform, then their rows, in small steps."""
+"""Removes what deleted experiments left on the platform, when their rows are gone (``remove_rows``); then the last row.
+
+A platform that cannot do it is asked again after growing pauses, for about a week. Then what is left stays there, which
+the audit log says.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import logging
+from datetime import timedelta
 
-from django.core.files.storage import default_storage
+from django.db.models import Q
 
+from nniweb.experiments import audit
 from nniweb.experiments.checkpoint_folders import remove_checkpoints
-from nniweb.experiments.models import (
-    Attempt,
-    CodeArchive,
-    Experiment,
-    LogLine,
-    Metric,
-    ResourceReading,
-    Trial,
-    TrialFile,
-    TrialOutput,
-)
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.models import CodeArchive, Experiment
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
 
 logger = logging.getLogger(__name__)
 
-#: Rows removed in one transaction, so that no other writer waits long.
-CHUNK = 2000
+#: After each try in vain the seconds until the next; after the last one none follows.
+PAUSES = (10, 60, 300, 900, 3600, 6 * 3600, *[24 * 3600] * 6)
 
 
 def delete_some(work: ClusterWork) -> None:
     """One step for one deleted experiment of the cluster."""
     service = work.service
-    experiment = Experiment.objects.filter(cluster=work.cluster_pk, deleted_at__isnull=False).first()
-    if experiment is None or service is None or experiment.pk in work.cleaning:
+    if service is None or work.cleaning:
+        return
+    experiment = Experiment.objects.filter(
+        Q(cleanup_after=None) | Q(cleanup_after__lte=work.now()), cluster=work.cluster_pk, deleted_at__isnull=False,
+        rows_removed_at__isnull=False).select_related("cluster").first()
+    if experiment is None:
         return
 
     def cleaned(_: None) -> None:
         work.cleaning.discard(experiment.pk)
-        _delete_rows(work, experiment)
+        _remove_last_row(work, experiment)
 
     def failed(error: TrainingServiceError) -> None:
-        logger.warning("experiment %s cannot be cleaned up yet: %s", experiment.public_id, error)
         work.cleaning.discard(experiment.pk)
+        _failed(work, experiment, str(error))
 
     work.cleaning.add(experiment.pk)
     work.host.call(f"clean-up of experiment {experiment.public_id}",
                    lambda: service.clean_up_experiment(experiment.public_id), cleaned, failed)
 
 
-def _delete_rows(work: ClusterWork, experiment: Experiment) -> None:
-    attempts = Attempt.objects.filter(trial__experiment=experiment)
-    for file in TrialFile.objects.filter(attempt__in=attempts):
-        with contextlib.suppress(OSError):
-            default_storage.delete(file.storage_path)
+def _remove_last_row(work: ClusterWork, experiment: Experiment) -> None:
     remove_checkpoints(experiment)
-    for model in (Metric, TrialOutput, ResourceReading):
-        while pks := list(model.objects.filter(attempt__in=attempts).values_list("pk", flat=True)[:CHUNK]):
-            with work.lease.transaction():
-                model.objects.filter(pk__in=pks).delete()
-    while pks := list(Trial.objects.filter(experiment=experiment).values_list("pk", flat=True)[:CHUNK // 10]):
-        with work.lease.transaction():
-            Trial.objects.filter(pk__in=pks).delete()
-    while pks := list(LogLine.objects.filter(experiment=experiment).values_list("pk", flat=True)[:CHUNK]):
-        with work.lease.transaction():
-            LogLine.objects.filter(pk__in=pks).delete()
     with work.lease.transaction():
         if experiment.code_id is not None:
             CodeArchive.objects.filter(pk=experiment.code_id).update(last_used=work.now())
         experiment.delete()
+
+
+def _failed(work: ClusterWork, experiment: Experiment, why: str) -> None:
+    where = f"cluster {experiment.cluster.name}"
+    if experiment.cleanup_tries >= len(PAUSES):
+        logger.error("experiment %s: what it left on %s stays there, after %d tries: %s", experiment.public_id, where,
+                     experiment.cleanup_tries + 1, why)
+        audit.record("experiment.left-behind", experiment, cluster=experiment.cluster.name, why=printable(why))
+        _remove_last_row(work, experiment)
+        return
+    pause = PAUSES[experiment.cleanup_tries]
+    logger.warning("experiment %s: what it left on %s cannot be removed yet (tried again in %d s): %s",
+                   experiment.public_id, where, pause, why)
+    with work.lease.transaction():
+        Experiment.objects.filter(pk=experiment.pk).update(
+            cleanup_tries=experiment.cleanup_tries + 1, cleanup_after=work.now() + timedelta(seconds=pause),
+            message=printable(f"What it left on {where} cannot be removed yet: {why}"))

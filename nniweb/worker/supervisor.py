@@ -30,6 +30,7 @@ from nniweb.worker.lease import RENEW_SECONDS, Lease, LeaseLost
 from nniweb.worker.notification_sender import NotificationSender
 from nniweb.worker.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.worker.runner import ClusterRunner
+from nniweb.worker.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class Supervisor:
         self._renewal = threading.Thread(target=self._renew, name="leases", daemon=True)
         self._tuners = TunerClient()
         self._notifications = NotificationSender(self.worker_id)
+        self._upkeep = Upkeep()
         self._next_tidying = 0.0
         #: Cluster -> monotonic time since which it was seen without a worker.
         self._free_since: dict[int, float] = {}
@@ -79,6 +81,7 @@ class Supervisor:
     def _work(self) -> None:
         self._renewal.start()
         self._notifications.start()
+        self._upkeep.start()
         try:
             with doorbell.listening(rounds_only=True) as listener:
                 while not self._stopping.is_set():
@@ -94,9 +97,11 @@ class Supervisor:
                     self._wait(listener)
         finally:
             self._notifications.stop()
+            self._upkeep.stop()
             self._sign_off()  # first: nobody leaves a cluster to a worker that is ending
             self._close()
             self._notifications.join(timeout=3.0)
+            self._upkeep.join(timeout=3.0)
             self._renewing_over.set()
             self._renewal.join(timeout=10)
             connection.close()

@@ -35,7 +35,7 @@ let attempt = page.attempt;
 /** The address says which: a newer one does not take its place. */
 const pinned = new URLSearchParams(location.search).has("attempt");
 const chart = new MetricChart(/** @type {HTMLElement} */ (document.getElementById("metric-chart")), page.curve, page.left_out);
-const resources = new ResourceChart(page.readings, () => nothingRead(run()));
+const resources = new ResourceChart(page.readings, () => page.removed.readings || nothingRead(run()));
 const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".headline .tags")),
   (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
 const filesThere = document.getElementById("output-files");
@@ -172,7 +172,7 @@ function words(name, text) {
 function showFiles(files) {
   const section = /** @type {HTMLElement} */ (document.getElementById("files"));
   const list = /** @type {HTMLElement} */ (section.querySelector("ul"));
-  section.hidden = files.length === 0;
+  section.hidden = files.length === 0 && !page.removed.files;
   const written = JSON.stringify(files);
   if (section.dataset.written === written) return;
   section.dataset.written = written;

@@ -79,6 +79,25 @@ class FailedTrialsDocument(SettingsModel):
         None, ge=1, le=MOST, description="The experiment ends with ERROR after so many failed trials in a row.")
 
 
+#: Days; or the word that overrules the installation's own number of them.
+KeptDays = Annotated[int, Field(ge=1, le=36_500)] | Literal["forever"]
+
+
+class RetentionDocument(SettingsModel):
+    """How many days what is not a result is kept; see docs/retention.md."""
+
+    output: KeptDays | None = Field(
+        None, description="Days, or forever, for what a trial wrote, from its end. Left out: as the server has it for "
+                          "all; so for each of these.")
+    readings: KeptDays | None = Field(
+        None, description="... for intermediate results and for readings of the machine, from the trial's end.")
+    files: KeptDays | None = Field(
+        None, description="... for files that were kept (keepFiles), from the trial's end, and for checkpoints that "
+                          "trials handed on, from the experiment's end.")
+    code: KeptDays | None = Field(
+        None, description="... for the copy of the code, from the experiment's end.")
+
+
 class ExperimentDocument(SettingsModel):
     """The whole file, less the platform's own section."""
 
@@ -107,6 +126,9 @@ class ExperimentDocument(SettingsModel):
         None, description="How often a trial that failed is tried again. (Not in NNI.)")
     failed_trials: FailedTrialsDocument | None = Field(
         None, description="What the tuner is told of failed trials, and how many end the experiment. (Not in NNI.)")
+    retention: RetentionDocument | None = Field(
+        None, description="For how long output, readings, files and code are kept. Parameters, final results and "
+                          "histories always are. (Not in NNI.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. Left out: GPUs are not looked at; 0: it sees none.")

@@ -131,6 +131,7 @@ class _Reading:
             retry=document.retry.model_dump(by_alias=True, exclude_defaults=True) if document.retry else {},
             failed_trials=(document.failed_trials.model_dump(by_alias=True, exclude_defaults=True)
                            if document.failed_trials else {}),
+            retention=document.retention.model_dump(exclude_none=True) if document.retention else {},
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
             max_experiment_duration=document.max_experiment_duration,

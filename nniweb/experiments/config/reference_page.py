@@ -15,6 +15,7 @@ from nniweb.experiments.config.document import (
     ExperimentDocument,
     FailedTrialsDocument,
     ObjectiveDocument,
+    RetentionDocument,
     RetryDocument,
 )
 from nniweb.experiments.config.field_description import default_words, inner_models, keys_of, type_words
@@ -60,6 +61,7 @@ def render() -> str:
         "## objectives\n\n" + _table(ObjectiveDocument, {}, ""),
         "## retry\n\n" + _table(RetryDocument, {}, ""),
         "## failedTrials\n\n" + _table(FailedTrialsDocument, {}, ""),
+        "## retention\n\n" + _table(RetentionDocument, {}, ""),
         "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in keys_of(SharedStorage)}, ""),
         *(_platform(name, load_platform(name)) for name in sorted(BUILT_IN)),
         "## v1 fields without a counterpart\n\n| v1 | what it means here |\n| --- | --- |\n"

@@ -25,6 +25,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "keepFiles": list(settings.keep_files) or None,
         "retry": settings.retry or None,
         "failedTrials": settings.failed_trials or None,
+        "retention": settings.retention or None,
         "trialConcurrency": settings.trial_concurrency,
         "trialGpuNumber": settings.trial_gpu_number,
         "maxExperimentDuration": _duration(settings.max_experiment_duration),

@@ -48,6 +48,8 @@ class ExperimentSettings(BaseModel):
     retry: dict[str, int] = {}
     #: As ``Experiment.failed_trials`` has it; what is left as it is in NNI is left out.
     failed_trials: dict[str, Any] = {}
+    #: As ``Experiment.retention`` has it; what is as the installation has it is left out.
+    retention: dict[str, int | str] = {}
     trial_concurrency: int
     #: None: GPUs are not looked at; 0: the trial sees none.
     trial_gpu_number: int | None = None

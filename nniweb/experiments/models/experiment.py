@@ -71,6 +71,11 @@ class Experiment(models.Model):
     archived = models.BooleanField(default=False)
     #: Set when somebody deleted it: out of sight at once, removed by the worker.
     deleted_at = models.DateTimeField(null=True)
+    #: When the rows of a deleted one were gone; then what it left on its platform is removed, and last this row.
+    rows_removed_at = models.DateTimeField(null=True, editable=False)
+    #: How often the platform was asked to in vain, and the time before which it is not asked again.
+    cleanup_tries = models.PositiveIntegerField(default=0, editable=False)
+    cleanup_after = models.DateTimeField(null=True, editable=False)
 
     search_space = models.JSONField()
     #: Grows when the search space is changed while running.
@@ -108,6 +113,13 @@ class Experiment(models.Model):
     failures_in_row = models.PositiveIntegerField(default=0)
     #: Glob patterns of files to keep from each trial's working directory.
     keep_files = models.JSONField(default=list)
+    #: {"output" | "readings" | "files" | "code": days or "forever"}; what is left out is as in the settings.
+    retention = models.JSONField(default=dict, blank=True)
+    #: When the worker's upkeep looks again at what of it is to be removed; None: as soon as it can.
+    look_after_at = models.DateTimeField(null=True, editable=False)
+    #: When retention removed the copy of its code, and the checkpoints its trials handed on; None: not.
+    code_removed_at = models.DateTimeField(null=True, editable=False)
+    checkpoints_removed_at = models.DateTimeField(null=True, editable=False)
     #: The file as it was given (secrets struck out), and what it was resolved to.
     config_text = models.TextField(blank=True)
     config = models.JSONField(default=dict)
@@ -136,7 +148,10 @@ class Experiment(models.Model):
     objects = ExperimentQuerySet.as_manager()
 
     class Meta:
-        indexes = [models.Index(fields=["cluster", "status"]), models.Index(fields=["-created_at"])]
+        indexes = [models.Index(fields=["cluster", "status"]), models.Index(fields=["-created_at"]),
+                   models.Index(fields=["cluster", "look_after_at"], name="experiments_to_look_after"),
+                   models.Index(fields=["cluster"], name="experiments_deleted",
+                                condition=models.Q(deleted_at__isnull=False))]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.public_id})"
@@ -159,7 +174,7 @@ class Experiment(models.Model):
     @property
     def waits_for_code(self) -> bool:
         """Whether its code is still to be fetched: nothing of it can start before."""
-        return self.code_git is not None and self.code_id is None
+        return self.code_git is not None and self.code_id is None and self.code_removed_at is None
 
     @property
     def is_finished(self) -> bool:

@@ -71,6 +71,11 @@ class Trial(models.Model):
     #: No other trial is better in one objective and as good in all others; only with several objectives.
     on_front = models.BooleanField(default=False)
     revision = models.BigIntegerField(default=0)
+    #: When retention removed what it wrote, its intermediate results and readings, its kept files; None: not (yet).
+    #: ``retention.NOTHING_THERE`` where there was nothing.
+    output_removed_at = models.DateTimeField(null=True, editable=False)
+    readings_removed_at = models.DateTimeField(null=True, editable=False)
+    files_removed_at = models.DateTimeField(null=True, editable=False)
 
     objects = TrialQuerySet.as_manager()
 
@@ -87,6 +92,10 @@ class Trial(models.Model):
                          condition=Q(status__in=sorted(status.value for status in UNFINISHED))),
             models.Index(fields=["experiment"], name="trials_not_taught", condition=Q(taught=False)),
             models.Index(fields=["experiment"], name="trials_on_front", condition=Q(on_front=True)),
+            # what retention has not looked at yet, the oldest first
+            *(models.Index(fields=["experiment", "ended_at"], name=f"trials_with_{kind}",
+                           condition=Q((f"{kind}_removed_at", None), ended_at__isnull=False))
+              for kind in ("output", "readings", "files")),
         ]
 
     def __str__(self) -> str:

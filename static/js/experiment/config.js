@@ -6,7 +6,7 @@ import { refreshParts, rest } from "../rest.js";
 import { page, startHead } from "./head.js";
 
 /** The parts of the page that say what is so now. */
-const refresh = () => refreshParts(["changes", "search-space"]);
+const refresh = () => refreshParts(["changes", "kept", "search-space"]);
 
 document.addEventListener("click", async (event) => {
   const button = event.target instanceof Element ? event.target.closest("button[data-undo]") : null;
@@ -28,6 +28,29 @@ document.addEventListener("click", async (event) => {
     button.disabled = false;
   }
 });
+
+document.getElementById("retention-form")?.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  const button = /** @type {HTMLButtonElement} */ (form.querySelector("button"));
+  button.disabled = true;
+  showError(null);
+  try {
+    const retention = Object.fromEntries([...new FormData(form)].map(([kind, text]) => [kind, days(String(text).trim())]));
+    await rest("PATCH", `experiments/${page.experiment.id}/`, { retention });
+    await refresh();
+  } catch (error) {
+    showError(error);
+  } finally {
+    button.disabled = false;
+  }
+});
+
+/** What the server shall read; of what is no number of days it says what is wrong. @param {string} text */
+function days(text) {
+  if (!text) return null;
+  return /^\d+$/.test(text) ? Number(text) : text.toLowerCase();
+}
 
 startHead({
   told: () => refresh().catch(() => {}), // the light says that there is no connection; the next change asks again

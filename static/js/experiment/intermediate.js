@@ -58,6 +58,9 @@ function wantedTrials() {
   return input("trials").value.split(/[\s,]+/).filter(Boolean);
 }
 
+/** That retention removed what some of the trials had; "" where it did not. */
+let removedNote = "";
+
 /** Show the controls as they are, and the curves. */
 function draw() {
   const which = select("which").value;
@@ -73,7 +76,7 @@ function draw() {
   element("log-y-choice").hidden = !chart.canBeLogarithmic;
   const empty = chart.curves.length === 0;
   element("no-curves").hidden = !empty;
-  element("no-curves").textContent = NOTHING[which];
+  element("no-curves").textContent = removedNote || NOTHING[which];
   element("curve-chart").hidden = empty;
   element("curves").hidden = empty;
   const stopped = chart.curves.filter((curve) => curve.status === "EARLY_STOPPED").length;
@@ -94,6 +97,7 @@ async function load() {
   element("trials").removeAttribute("aria-invalid");
   if (which === "chosen" && trials.length === 0) {
     chart.curves = [];
+    removedNote = "";
     element("chart-note").textContent = "";
     draw();
     return;
@@ -113,7 +117,10 @@ async function load() {
   chart.curves = found.trials.filter((/** @type {any} */ trial) => trial.values.length > 0);
   const words = [];
   if (found.total > found.trials.length) words.push(`${found.trials.length} of ${found.total.toLocaleString()} trials.`);
-  const without = found.trials.length - chart.curves.length;
+  const removed = found.trials.filter((/** @type {any} */ trial) => trial.removed_at && trial.values.length === 0).length;
+  removedNote = removed ? `Of ${removed} of them intermediate results were removed by retention.` : "";
+  if (removed && chart.curves.length) words.push(removedNote);
+  const without = found.trials.length - chart.curves.length - removed;
   if (without && chart.curves.length) words.push(`${without} of them reported nothing on the way.`);
   const leftOut = chart.curves.reduce((sum, curve) => sum + curve.left_out, 0);
   if (leftOut) words.push(`${leftOut.toLocaleString()} points are left out; peaks are not.`);

@@ -48,7 +48,8 @@ def test_chosen_trials_come_in_the_order_they_were_asked_for(api: APIClient, fiv
     answer = series(api, five, trials=f"{second.public_id},{first.public_id},t00000000000,{second.public_id}")
     assert answer["trials"] == [
         {"id": trial.public_id, "sequence_id": trial.sequence_id, "status": "SUCCEEDED", "final": trial.final_number,
-         "steps": [0, 1], "values": [1.0, 0.5], "seconds": [0.0, 0.0], "left_out": 0} for trial in (second, first)]
+         "steps": [0, 1], "values": [1.0, 0.5], "seconds": [0.0, 0.0], "left_out": 0,
+             "removed_at": None} for trial in (second, first)]
     assert answer["total"] == 2
     by_number = series(api, five, trials=f"1,{first.public_id},0,77,9999999999")
     assert [trial["sequence_id"] for trial in by_number["trials"]] == [1, 0]

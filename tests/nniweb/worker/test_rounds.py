@@ -19,6 +19,7 @@ from nniweb.experiments.models import Attempt, ClusterMetadata, Experiment, LogL
 from nniweb.worker import fill_slots, observe_trials, teach_tuner
 from nniweb.worker import runner as runner_module
 from nniweb.worker.tally import tally
+from nniweb.worker.upkeep import Upkeep
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
@@ -392,6 +393,7 @@ def test_a_deleted_experiment_is_cleaned_up_on_the_platform_and_gone(rig: Rig) -
     rig.until(lambda: status_of(experiment) == "DONE")
     LogLine.objects.create(experiment=experiment, number=1, at=timezone.now(), level=20, source="worker", message="x")
     intents.delete(experiment)
+    assert Upkeep(sleep=lambda seconds: None).look()
     rig.until(lambda: not Experiment.objects.exists())
     assert "clean_up_experiment" in rig.service.calls
     assert not Trial.objects.exists()

@@ -1,0 +1,71 @@
+"""Removes the rows of a deleted experiment, a turn at a time. Its own row stays for what is left on its platform."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Model
+
+from nniweb.experiments.models import (
+    Attempt,
+    Experiment,
+    ExperimentChange,
+    ExperimentEvent,
+    LogLine,
+    Metric,
+    MetricName,
+    MetricNumber,
+    ResourceReading,
+    Trial,
+    TrialEvent,
+    TrialFile,
+    TrialOutput,
+    TrialParameters,
+    TunerEvent,
+)
+from nniweb.experiments.removal import MOST_BYTES, Pace, remove_file, remove_rows
+from trialkeeper import contract
+
+#: Trials whose rows are removed together, and what refers to them: first what refers to attempts, then attempts.
+TRIALS_AT_ONCE = 100
+#: Pieces of output in one transaction, if all are as large as they can be.
+_PIECES = MOST_BYTES // contract.MAX_OUTPUT_PIECE_BYTES
+_OF_ATTEMPTS: tuple[type[Model], ...] = (Metric, ResourceReading)
+_OF_TRIALS: tuple[type[Model], ...] = (Attempt, TrialEvent, TrialParameters, MetricNumber)
+_OF_EXPERIMENTS: tuple[type[Model], ...] = (TunerEvent, LogLine, ExperimentEvent, ExperimentChange, MetricName)
+
+
+def remove_rows_of(experiment: Experiment, now: datetime, pace: Pace, is_over: Callable[[], bool]) -> bool:
+    """Remove what there is; False where ``is_over`` came first. True: all is gone, and ``rows_removed_at`` says so."""
+    while trials := list(Trial.objects.filter(experiment=experiment).order_by("sequence_id")
+                         .values_list("pk", flat=True)[:TRIALS_AT_ONCE]):
+        if not _remove_trials(trials, pace, is_over):
+            return False
+    for model in _OF_EXPERIMENTS:
+        while remove_rows(model, pace, experiment=experiment):
+            if is_over():
+                return False
+    Experiment.objects.filter(pk=experiment.pk, rows_removed_at=None).update(rows_removed_at=now)
+    return True
+
+
+def _remove_trials(trials: list[int], pace: Pace, is_over: Callable[[], bool]) -> bool:
+    attempts = list(Attempt.objects.filter(trial__in=trials).values_list("pk", flat=True))
+    for path in TrialFile.objects.filter(attempt__in=attempts).values_list("storage_path", flat=True):
+        remove_file(path)
+    while remove_rows(TrialFile, pace, attempt__in=attempts):
+        if is_over():
+            return False
+    while remove_rows(TrialOutput, pace, most=_PIECES, attempt__in=attempts):
+        if is_over():
+            return False
+    rest: list[tuple[type[Model], dict[str, Any]]] = [
+        *((model, {"attempt__in": attempts}) for model in _OF_ATTEMPTS),
+        *((model, {"trial__in": trials}) for model in _OF_TRIALS), (Trial, {"pk__in": trials})]
+    for model, which in rest:
+        while remove_rows(model, pace, **which):
+            if is_over():
+                return False
+    return True

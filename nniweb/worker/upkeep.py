@@ -1,0 +1,149 @@
+"""Looks after experiments that need no platform for it: retention, and the rows of deleted ones.
+
+A thread of its own in each worker process. It takes one experiment at a time whose ``look_after_at`` has come, works on
+it for a few seconds at most, in short transactions with rests between them, and writes down when it is to be looked at
+again. Whatever it is interrupted at, the next look goes on: what is still there is what is still to be removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.db import DatabaseError, connection
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from nniweb.experiments.idle_connections import drop_connection, give_connection_back
+from nniweb.experiments.models import Cluster, Experiment
+from nniweb.experiments.removal import Pace
+from nniweb.observability.log_ids import log_ids
+from nniweb.outage_logs import first_line
+from nniweb.worker.keep_to_retention import Retention
+from nniweb.worker.process_identity import host_name
+from nniweb.worker.remove_rows import remove_rows_of
+
+logger = logging.getLogger(__name__)
+
+#: How often is looked whether an experiment is due, in seconds; the pause where the database gives nothing.
+LOOK_SECONDS, AWAY_SECONDS = 1.0, 5.0
+#: How long one experiment is worked on before another one gets its turn, in seconds.
+TURN_SECONDS = 5.0
+#: For how long an experiment is another worker's after it was taken: more than a turn ever takes.
+TAKEN = timedelta(minutes=10)
+#: When an experiment is looked at again: one that changes, and one that has been over for a day.
+SOON, LATER = timedelta(hours=1), timedelta(days=1)
+#: Columns it has no use for.
+_LEFT_OUT = ("config", "config_text", "notes", "description", "search_space", "trial_options")
+
+
+class Upkeep:
+    """``start`` begins, ``stop`` ends it after the transaction that is going on; both from any thread.
+
+    ``now`` and ``monotonic`` are the clocks; ``sleep`` takes the rests (by default ``stop`` cuts them short).
+    """
+
+    def __init__(self, now: Callable[[], datetime] = timezone.now, monotonic: Callable[[], float] = time.monotonic,
+                 sleep: Callable[[float], object] | None = None) -> None:
+        self._now = now
+        self._monotonic = monotonic
+        self._stopping = threading.Event()
+        self.pace = Pace(sleep or self._stopping.wait)
+        self._retention = Retention(self.pace)
+        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def join(self, timeout: float) -> None:
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        begun = False
+        try:
+            while not self._stopping.is_set():
+                pause = LOOK_SECONDS
+                try:
+                    if not begun:
+                        self.look_at_all_again()
+                        begun = True
+                    if self.look():
+                        pause = 0.02
+                    give_connection_back()
+                except DatabaseError as error:
+                    logger.warning("upkeep waits, the database says: %s", first_line(error))
+                    drop_connection()
+                    pause = AWAY_SECONDS
+                except Exception:
+                    logger.exception("upkeep failed; the next look tries again")
+                    pause = AWAY_SECONDS
+                self._stopping.wait(pause)
+        finally:
+            connection.close()
+
+    def look_at_all_again(self) -> None:
+        """Once at the start: what the settings say for all may be something else than before."""
+        now = self._now()
+        keys = list(Experiment.objects.filter(look_after_at__gt=now).values_list("pk", flat=True))
+        for start in range(0, len(keys), 500):
+            with self.pace.measured():
+                Experiment.objects.filter(pk__in=keys[start: start + 500], look_after_at__gt=now + timedelta(minutes=1)
+                                          ).update(look_after_at=now)
+
+    def look(self) -> bool:
+        """Work on one experiment that is due; False where none is."""
+        experiment = self._take()
+        if experiment is None:
+            return False
+        deadline = self._monotonic() + TURN_SECONDS
+
+        def is_over() -> bool:
+            return self._stopping.is_set() or self._monotonic() >= deadline
+
+        with log_ids(experiment=experiment.public_id):
+            now = self._now()
+            if experiment.deleted_at is not None:
+                is_done = remove_rows_of(experiment, now, self.pace, is_over)
+            else:
+                is_done = self._retention.apply(experiment, now, is_over)
+            again = now + LATER if experiment.is_finished and _has_been_over_for_long(experiment, now) else now + SOON
+            # not where somebody wants it to be looked at since (None)
+            Experiment.objects.filter(pk=experiment.pk, look_after_at=experiment.look_after_at).update(
+                look_after_at=again if is_done else now)
+        return True
+
+    def _take(self) -> Experiment | None:
+        """An experiment that is due, which no other worker takes for a while.
+
+        What it left may lie on the host that its cluster is tied to, so only a worker there takes it.
+        """
+        now = self._now()
+        for due in due_experiments(now):
+            for experiment in due.defer(*_LEFT_OUT)[:1]:
+                until = now + TAKEN
+                if Experiment.objects.filter(pk=experiment.pk, look_after_at=experiment.look_after_at).update(
+                        look_after_at=until):
+                    experiment.look_after_at = until
+                    return experiment
+        return None
+
+
+def due_experiments(now: datetime) -> list[QuerySet[Experiment]]:
+    """Those that this host's workers are to look at: never looked at, or again.
+
+    Asked for by the keys of clusters, and as two questions: otherwise SQLite would look at all experiments.
+    """
+    clusters = list(Cluster.objects.filter(pinned_host__in=["", host_name()]).values_list("pk", flat=True))
+    mine = Experiment.objects.filter(Q(deleted_at=None) | Q(rows_removed_at=None), cluster__in=clusters)
+    return [mine.filter(look_after_at=None), mine.filter(look_after_at__lte=now)]
+
+
+def _has_been_over_for_long(experiment: Experiment, now: datetime) -> bool:
+    return experiment.ended_at is None or experiment.ended_at < now - LATER
