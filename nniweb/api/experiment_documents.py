@@ -190,7 +190,12 @@ class TunerSerializer(StrictSerializer):
     """A built-in tuner."""
 
     name = serializers.CharField(max_length=100)
-    class_args = serializers.DictField(required=False)
+    class_args = serializers.DictField(required=False, help_text="May be spelled `classArgs`, as in config files.")
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, dict) and "classArgs" in data and "class_args" not in data:
+            data = {("class_args" if name == "classArgs" else name): value for name, value in data.items()}
+        return super().to_internal_value(data)
 
 
 class ExperimentChangesSerializer(StrictSerializer):

@@ -11,6 +11,7 @@ from nniweb.api.launch_check import check_document
 from nniweb.api.launch_code import CODE_FIELDS
 from nniweb.api.launch_request import checked_form, from_form
 from nniweb.api.platforms import section_fields
+from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone
 from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.launching import launch
@@ -95,8 +96,8 @@ class NewExperiment(View):
             "given": given, "errors": [_shown(error) for error in errors or []], "checked": checked, "start": start,
             "lines": [(number, number in wrong) for number in range(1, lines + 1)], "way": way, "ways": WAYS,
             "code_from": _code_from(given, user), "kept": kept, "templates": launch_templates().values(),
-            "earlier": _earlier(user), "clusters": _clusters(user), "tuners": _algorithms(TUNERS),
-            "assessors": _algorithms(ASSESSORS), "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
+            "earlier": _earlier(user), "clusters": _clusters(user), "tuners": choices(TUNERS),
+            "assessors": choices(ASSESSORS), "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
             "platforms": {name: section_fields(load_platform(name)) for name in platform_names()},
             "limits": {"files": MAX_FILES, "bytes": MAX_BYTES, "ignore": IGNORE_FILE}})
 
@@ -119,11 +120,6 @@ def _earlier(user: User) -> list[Experiment]:
         return []
     return list(visible_experiments(user).only("public_id", "name", "status", "created_at")
                 .order_by("-created_at")[:MOST_EARLIER])
-
-
-def _algorithms(algorithms: Any) -> list[dict[str, str]]:
-    return [{"name": each.name, "arguments": ", ".join(name for name in each.class_args.model_fields
-                                                        if name != "optimize_mode")} for each in algorithms]
 
 
 def _shown(error: ConfigError) -> dict[str, Any]:

@@ -46,8 +46,13 @@ def undo_change(experiment: Experiment, number: int, actor: User | None = None) 
         if found is None:
             raise Refused(f"The experiment has no change {number}.")
         if later := changed_since(experiment, found):
-            raise Refused(f"{' and '.join(later)} {'was' if len(later) == 1 else 'were'} changed again after change "
-                          f"{number}: undo what came later first, or set the value yourself.")
+            undone = ExperimentChange.objects.filter(experiment=experiment, undoes=number).order_by("number").last()
+            if undone is not None and not changed_since(experiment, undone):
+                raise Refused(f"Change {number} is undone already: by change {undone.number}. Undo that one to have it "
+                              "again.")
+            names = " and ".join(filter(None, [", ".join(later[:-1]), later[-1]]))
+            raise Refused(f"{names} {'was' if len(later) == 1 else 'were'} changed again after change {number}: undo "
+                          "what came later first, or set the value yourself.")
         before = values_before(found)
         _check_search(experiment, before)
         return _changed(experiment, before, actor, undoes=number)

@@ -13,6 +13,7 @@ from nniweb.experiments.who_asks import asking
 from nniweb.tuning import algorithms
 from nniweb.tuning.problem import InvalidInput, Problem
 from nniweb.tuning.search_space import SearchSpace
+from nniweb.tuning.uninterpreted_space import read_space
 
 #: Field of a change -> its spelling in experiment files.
 CHANGEABLE = {
@@ -91,6 +92,23 @@ def check_new_tuner(experiment: Experiment, tuner: Mapping[str, Any], space: Sea
         raise InvalidInput(problems)
 
 
+def tuners_that_can_go_on(experiment: Experiment) -> list[algorithms.Algorithm]:
+    """Those that could take its present tuner's place, that one among them; none where it cannot be exchanged."""
+    try:
+        space = read_space(experiment.search_space, is_uninterpreted=experiment.has_own_tuner)
+    except InvalidInput:
+        return []
+    return [one for one in algorithms.TUNERS if _can_go_on(experiment, one, space)]
+
+
+def _can_go_on(experiment: Experiment, algorithm: algorithms.Algorithm, space: SearchSpace) -> bool:
+    try:
+        check_new_tuner(experiment, {"name": algorithm.name}, space)
+    except InvalidInput:
+        return False
+    return True
+
+
 def _lines(field: str, before: Any, after: Any) -> Iterator[ChangedValue]:
     name = CHANGEABLE[field]
     if field == "search_space" and isinstance(before, dict) and isinstance(after, dict):
@@ -114,8 +132,10 @@ def _parts(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> It
 
 
 def _word(field: str, value: Any) -> str:
-    if value is None:
+    if value in (None, "", []):
         return "none"
+    if field == "tags":
+        return ", ".join(value)
     if field in _DURATIONS:
         return format_duration(round(value))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -110,8 +110,8 @@ def _missing(wanted: Sequence[str], chosen: Sequence[Trial]) -> list[str]:
 
 
 def _facts(experiment: Experiment) -> list[tuple[str, str]]:
-    front = {"front": "Front"} if experiment.has_several_objectives else {}
-    return list({**front, **FACTS, "result": result_title(experiment)}.items())
+    (status, *others) = {**FACTS, "result": result_title(experiment)}.items()
+    return [status, *([("front", "Front")] if experiment.has_several_objectives else []), *others]
 
 
 def _metric_rows(experiment: Experiment, trials: Sequence[dict[str, Any]]) -> list[MetricRow]:

@@ -8,8 +8,10 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 
 from nniweb.api.experiment_documents import NOT_IN_LISTS, document
+from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.page_query import PageQuery
+from nniweb.experiments.changes import tuners_that_can_go_on
 from nniweb.experiments.history import last_event
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.other_metrics import main_metric, names_of
@@ -57,6 +59,7 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
         "parameter_names": parameter_columns(experiment), "metrics": metrics, "main_title": result_title(experiment),
         "further_objectives": [one["metric"] for one in experiment.objectives[1:]],
         "sharing": sharing_choices(visitor, experiment) if steers else {},
+        "tuners": choices(tuners_that_can_go_on(experiment)) if steers else [],
         "space_text": json.dumps(experiment.search_space, indent=2, ensure_ascii=False) if steers else "",
         "for_script": for_script({
             "experiment": {key: value for key, value in shown.items() if key not in NOT_IN_LISTS},

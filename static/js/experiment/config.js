@@ -6,7 +6,7 @@ import { refreshParts, rest } from "../rest.js";
 import { page, startHead } from "./head.js";
 
 /** The parts of the page that say what is so now. */
-const refresh = () => refreshParts(["changes", "kept", "search-space"]);
+const refresh = () => refreshParts(["facts", "changes", "kept", "search-space"]);
 
 document.addEventListener("click", async (event) => {
   const button = event.target instanceof Element ? event.target.closest("button[data-undo]") : null;

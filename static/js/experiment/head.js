@@ -14,6 +14,7 @@ import { TagEditor } from "../tag_editor.js";
 import { digits, duration } from "../words.js";
 import { startShareDialog } from "./share_dialog.js";
 import { startSpaceDialog } from "./space_dialog.js";
+import { startTunerDialog } from "./tuner_dialog.js";
 
 /** Shortest pause between two looks at everything, when more changes than frames carry; in milliseconds. */
 const REFRESH_PAUSE = 3_000;
@@ -171,6 +172,8 @@ const tags = tagPlace instanceof HTMLElement
   ? new TagEditor(tagPlace, (wanted) => rest("PATCH", `experiments/${id}/`, { tags: wanted })) : null;
 startShareDialog(id);
 startSpaceDialog(async (text) => show(await rest("PATCH", `experiments/${id}/`, { search_space_text: text })), () => experiment.progress.trials);
+
+startTunerDialog(id, show);
 
 let refreshing = false;
 let refreshAgain = false;

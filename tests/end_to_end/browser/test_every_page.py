@@ -88,8 +88,11 @@ def stops_left(page: Any, count: int) -> set[int]:
     return left
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if "API" in name else ())
-                                  for name in PAGES])
+#: Thousands of places: minutes on a machine that does other things as well.
+LARGE = (pytest.mark.slow, pytest.mark.timeout(900))
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LARGE if "API" in name else ()) for name in PAGES])
 def test_a_page_can_be_read_and_used_by_everybody(server: RunningServer, open_page: Any, addresses: dict[str, str],
                                                   name: str) -> None:
     page = open_page(server, PAGES[name].format(**addresses), signed_in=name not in OF_STRANGERS)

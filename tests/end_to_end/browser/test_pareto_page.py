@@ -127,6 +127,36 @@ def test_a_click_on_the_front_leads_to_its_trial(
 
 
 @pytest.mark.slow
+def test_the_tuner_is_exchanged_on_the_page_and_that_undone(
+        server: RunningServer, open_page: Callable[..., Any], tmp_path: Path) -> None:
+    experiment = LedTrials(server, tmp_path).experiment
+    page = open_page(server, f"/experiments/{experiment}/config/", width=390)
+    page.allow("status of 400")
+    page.allow("status of 409")
+    expect(page.locator("#tuner-now")).to_have_text('Random {"seed": 1}')
+    page.get_by_role("button", name="Tuner…").click()
+    dialog = page.get_by_role("dialog", name="Tuner")
+    expect(dialog.get_by_label("Its arguments")).to_have_value('{"seed": 1}')
+    dialog.get_by_role("combobox").select_option("TPE")
+    expect(dialog.get_by_label("Its arguments")).to_have_value("")
+    expect(dialog).to_contain_text("constant_liar_type")
+    for wrong, words in (("{seed: 1}", "are no JSON object"), ('{"sead": 1}', 'Did you mean "seed"?')):
+        dialog.get_by_label("Its arguments").fill(wrong)
+        dialog.get_by_role("button", name="Save").click()
+        expect(dialog.get_by_role("alert")).to_contain_text(words)
+    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    dialog.get_by_label("Its arguments").fill('{"seed": 3}')
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#tuner-now")).to_have_text('TPE {"seed": 3}', timeout=30_000)
+    page.get_by_role("button", name="Undo change 1…").click()
+    page.get_by_role("button", name="Undo it").click()
+    expect(page.locator("#tuner-now")).to_have_text('Random {"seed": 1}', timeout=30_000)
+    page.get_by_role("button", name="Tuner…").click()
+    expect(dialog.get_by_role("combobox")).to_have_value("Random")
+
+
+@pytest.mark.slow
 def test_a_change_is_listed_and_undone(server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     server.patch(f"experiments/{experiment}/", {"description": "first"})
     page = open_page(server, f"/experiments/{experiment}/config/")

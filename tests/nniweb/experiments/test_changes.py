@@ -1,5 +1,6 @@
 """What is changed of an experiment is listed with who and when, from and to, and can be undone."""
 
+import re
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
@@ -60,6 +61,21 @@ def test_what_was_changed_again_since_is_not_undone(make_experiment: Callable[..
     assert experiment.trial_concurrency == 6
 
 
+def test_the_sentence_says_what_keeps_it_from_being_undone(
+        make_experiment: Callable[..., Experiment], admin: User) -> None:
+    experiment = make_experiment()
+    before = {"trial_concurrency": 5, "description": "one", "tags": ["a", "b"]}
+    change_and_undo.change(experiment, before, admin)
+    assert words(experiment, 1) == [("trialConcurrency", "2", "5"), ("description", "none", "one"),
+                                    ("tags", "none", "a, b")]
+    change_and_undo.undo_change(experiment, 1, admin)
+    with pytest.raises(Refused, match="Change 1 is undone already: by change 2. Undo that one to have it again."):
+        change_and_undo.undo_change(experiment, 1, admin)
+    change_and_undo.change(experiment, {"trial_concurrency": 6, "description": "two", "tags": ["c"]}, admin)
+    with pytest.raises(Refused, match="trialConcurrency, description and tags were changed again after change 1"):
+        change_and_undo.undo_change(experiment, 1, admin)
+
+
 def test_undoing_a_lower_limit_takes_a_done_experiment_up_again(
         make_experiment: Callable[..., Experiment], admin: User) -> None:
     experiment = make_experiment(next_sequence_id=5)
@@ -90,6 +106,32 @@ def test_a_tuner_that_cannot_go_on_from_what_there_is_is_refused(
         change_and_undo.change(experiment, {"tuner": tuner})
     assert any(field.startswith("tuner") and sentence in message for field, message in refused.value.errors)
     assert not ExperimentChange.objects.exists()
+
+
+def test_the_page_offers_the_tuners_that_can_go_on_and_none_where_none_can(
+        make_experiment: Callable[..., Experiment], admin: User, client: Any) -> None:
+    client.force_login(admin)
+
+    def offered(**fields: Any) -> list[str]:
+        text = client.get(f"/experiments/{make_experiment(**fields).public_id}/config/").content.decode()
+        assert ('data-open="tuner-dialog"' in text) == ('<dialog id="tuner-dialog"' in text)
+        dialog = text.partition('<dialog id="tuner-dialog"')[2].partition("</dialog>")[0]
+        return re.findall(r'<option data-arguments="[^"]*">(\w+)</option>', dialog)
+
+    assert {"TPE", "Random", "Anneal"} < set(offered())
+    assert not {"Hyperband", "PBT", "BatchTuner"} & set(offered())
+    two = [{"metric": name, "optimize_mode": "minimize"} for name in "ab"]
+    assert offered(objectives=two) == ["TPE", "NSGAII", "Random", "GridSearch"]
+    assert offered(tuner={"name": "Hyperband"}) == offered(tuner={"class_name": "a.B"}) == []
+
+
+def test_arguments_of_a_tuner_may_be_spelled_as_in_a_config_file(
+        make_experiment: Callable[..., Experiment], admin: User, client: Any) -> None:
+    experiment = make_experiment()
+    client.force_login(admin)
+    answer = client.patch(f"/api/v1/experiments/{experiment.public_id}/",
+                          {"tuner": {"name": "TPE", "classArgs": {"seed": 4}}}, content_type="application/json")
+    assert answer.json()["tuner"] == {"name": "TPE", "class_args": {"seed": 4}}
 
 
 def test_rest_lists_changes_and_undoes_them_for_who_may_steer(
@@ -133,5 +175,5 @@ def test_the_command_lists_and_undoes(make_experiment: Callable[..., Experiment]
     assert "   trialConcurrency: 2 -> 7\n" in said("changes", experiment.public_id)
     assert said("undo", experiment.public_id, 1) == f"Change 1 of {experiment} is undone.\n"
     assert "command experiments by" in said("changes", experiment.public_id)
-    with pytest.raises(CommandError, match="changed again after change 1"):
+    with pytest.raises(CommandError, match="Change 1 is undone already"):
         said("undo", experiment.public_id, 1)
