@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import django
@@ -17,6 +18,7 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402  # needs Django to b
 from channels.routing import URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
+from django.db import connection  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
 from nniweb.doors.body_size import not_too_large  # noqa: E402
@@ -27,7 +29,21 @@ from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
 from nniweb.live.signed_in import signed_in_only  # noqa: E402
 from nniweb.observability import probes  # noqa: E402
 from nniweb.one_thread_handler import OneThreadHandler  # noqa: E402
+from nniweb.upgrades.refusal import too_new_or_unknown  # noqa: E402
 from trialkeeper import contract  # noqa: E402
+
+
+def _too_new() -> str:
+    try:
+        return too_new_or_unknown()
+    finally:
+        connection.close()
+
+
+# in a thread: some web servers load their applications on an event loop
+with ThreadPoolExecutor(1) as _pool:
+    if _why_not := _pool.submit(_too_new).result():
+        sys.exit(_why_not)
 
 django_application: Any = OneThreadHandler()
 get_resolver().url_patterns  # noqa: B018  # loads the pages and REST now, not while the first visitor waits

@@ -5,7 +5,8 @@
 
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
+
+from nniweb import __version__
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -67,11 +68,8 @@ def _only_look(as_json: bool) -> None:
 
 
 def own_version() -> str:
-    """Such as ``nniweb 0.1.0``; a checkout that was not installed has none."""
-    try:
-        return f"nniweb {version('nniweb')}"
-    except PackageNotFoundError:
-        return "nniweb, a checkout"
+    """Such as ``nniweb 0.2.0``."""
+    return f"nniweb {__version__}"
 
 
 def is_about_another_server(arguments: list[str]) -> bool:

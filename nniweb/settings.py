@@ -85,6 +85,7 @@ PLAIN_HTTP = boolean("NNIWEB_PLAIN_HTTP", False)
 WORKER_HOST = text("NNIWEB_WORKER_HOST", "127.0.0.1")
 WORKER_PORT = number("NNIWEB_WORKER_PORT", 0)
 DEMO = boolean("NNIWEB_DEMO", True)
+UPGRADE_BACKUP = boolean("NNIWEB_UPGRADE_BACKUP", True)
 LOW_SPACE_BYTES = number("NNIWEB_LOW_SPACE_MB", 500) * 1_000_000
 # days that what is not a result is kept, where an experiment says nothing else; None: for ever
 KEEP_DAYS = {"output": days("NNIWEB_KEEP_OUTPUT_DAYS"), "readings": days("NNIWEB_KEEP_READINGS_DAYS"),

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-#: Grows when an older program could not read the file.
-FORMAT = 1
+#: Grows when an older program could not read the file. 2: it says what it holds, which need not be all; 1: all.
+FORMAT, READABLE = 2, (1, 2)
 MANIFEST = "manifest.json"
 _PIECE = 1024 * 1024
 
@@ -109,7 +109,7 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         raise NotABackup(f"{path} is not a backup, or only a part of one: {error}.") from None
     if manifest is None:
         raise NotABackup(f"{path} has no end: it is only a part of a backup.")
-    if manifest.get("format") != FORMAT:
+    if manifest.get("format") not in READABLE:
         raise NotABackup(f"{path} was made by a newer version of NNI Web (its format is {manifest.get('format')}, this "
                          f"program reads {FORMAT}). Restore it with that version.")
     wrong = sorted(name for name, sha256 in manifest["members"].items() if found.get(name) != sha256)

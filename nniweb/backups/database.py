@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,7 +17,11 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
+from nniweb.experiments.migrated import VERSIONS
+
 SQLITE, POSTGRESQL = "database.sqlite3", "database.dump"
+#: What the names of all tables of ours and of Django begin with.
+_OUR_TABLES = ("experiments_", "django_", "auth_")
 
 
 class CannotCopy(Exception):
@@ -44,9 +49,15 @@ def copy_to(path: Path) -> None:
 
 def put_back_postgresql(path: Path) -> None:
     """Replace what the PostgreSQL database holds, in one transaction. Raises CannotCopy."""
+    # tables that a newer version made are in no dump of an older one, and what refers to them would hold up the others
+    ours = sorted(name for name in connection.introspection.table_names() if name.startswith(_OUR_TABLES))
     connection.close()
-    _run("pg_restore", ["--clean", "--if-exists", "--no-owner", "--single-transaction", "--dbname",
-                        str(settings.DATABASES["default"]["NAME"]), str(path)])
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        script, drops = Path(scratch, "dump.sql"), Path(scratch, "drops.sql")
+        _run("pg_restore", ["--clean", "--if-exists", "--no-owner", "--file", str(script), str(path)])
+        drops.write_text("".join(f'DROP TABLE IF EXISTS "{name}" CASCADE;\n' for name in ours))
+        _run("psql", ["--no-psqlrc", "--quiet", "--single-transaction", "--set", "ON_ERROR_STOP=1",
+                      "--file", str(drops), "--file", str(script)])
 
 
 def check_sqlite(path: Path) -> None:
@@ -82,9 +93,32 @@ def holds_something() -> bool:
         raise CannotCopy(f"The database cannot be used: {error}") from None
 
 
+def is_used() -> bool:
+    """Whether there is anything in the present database that somebody could miss. Raises CannotCopy."""
+    try:
+        with connection.cursor() as cursor:
+            if "experiments_user" not in connection.introspection.table_names(cursor):
+                return False
+            cursor.execute("SELECT 1 FROM experiments_user LIMIT 1")
+            return cursor.fetchone() is not None
+    except DatabaseError as error:
+        raise CannotCopy(f"The database cannot be used: {error}") from None
+
+
+def size() -> int:
+    """Bytes that the present database takes. Raises DatabaseError, OSError."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_database_size(current_database())")
+            return int(cursor.fetchone()[0])
+    path = Path(settings.DATABASES["default"]["NAME"])
+    return sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists())
+
+
 def migrations() -> list[str]:
     """What was done to the present database, as ``app.name``."""
-    return sorted(f"{app}.{name}" for app, name in MigrationRecorder(connection).applied_migrations())
+    return sorted(f"{app}.{name}" for app, name in MigrationRecorder(connection).applied_migrations()
+                  if app != VERSIONS)
 
 
 def _run(program: str, options: Sequence[str]) -> None:

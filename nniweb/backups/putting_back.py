@@ -16,13 +16,10 @@ from django.db.migrations.loader import MigrationLoader
 
 from nniweb.backups import database
 from nniweb.backups.archive import plain_files, unpack
-from nniweb.backups.taking import FOLDERS, seal_key_marks
+from nniweb.backups.taking import CLUSTERS, FOLDERS, KEYS, seal_key_marks
 from nniweb.data_folder import ServerLock, prepare
 from nniweb.experiments.models import Worker
 from nniweb.experiments.worker_presence import alive_hosts
-
-#: Stays where it is even when the old installation is moved aside: there are running local trials in it.
-CLUSTERS = "clusters"
 
 
 class CannotRestore(Exception):
@@ -49,7 +46,9 @@ def put_back(path: Path, force: bool, now: datetime) -> tuple[dict[str, Any], Pa
             manifest = unpack(path, scratch)
             _check(manifest, scratch)
             aside = _aside(data_folder, now) if was_used else None
-            _replace(data_folder, scratch, aside)
+            if KEYS not in _parts(manifest):
+                _name_of(scratch).write_text(manifest["installation"])
+            _replace(data_folder, scratch, aside, _parts(manifest))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         return manifest, aside
@@ -73,12 +72,39 @@ def _check(manifest: dict[str, Any], scratch: Path) -> None:
                             "that version.")
     if manifest["database"] == database.SQLITE:
         database.check_sqlite(scratch / database.SQLITE)
-    if os.environ.get("NNIWEB_INSTALLATION") not in (None, manifest["installation"]):
+    if not _is_kept_here() and manifest["installation"] != settings.INSTALLATION_ID:
         raise CannotRestore(f"NNIWEB_INSTALLATION is set and is not that of the backup ({manifest['installation']}): "
                             "keepers of running trials would not obey the restored server.")
-    if not (scratch / "keys" / "seal_keys").exists() and not set(manifest["seal_keys"]) <= set(seal_key_marks()):
+    if KEYS in _parts(manifest) and not (scratch / KEYS / "seal_keys").exists() and not opens_secrets(manifest):
         raise CannotRestore("The secrets in the backup were sealed with keys that came from NNIWEB_SEAL_KEYS and are "
                             "not set here. Set them first, the same as there.")
+
+
+def _parts(manifest: dict[str, Any]) -> frozenset[str]:
+    """Which folders are in the backup; those of the first format held all."""
+    return frozenset(manifest.get("holds", FOLDERS))
+
+
+def _is_kept_here() -> bool:
+    """Whether the installation's name is the data folder's, and not the environment's."""
+    with contextlib.suppress(OSError):
+        return (Path(settings.DATA_FOLDER) / KEYS / "installation").read_text().strip() == settings.INSTALLATION_ID
+    return False
+
+
+def opens_secrets(manifest: dict[str, Any]) -> bool:
+    """Whether the keys of this installation open the secrets of the backup."""
+    return set(manifest["seal_keys"]) <= set(seal_key_marks())
+
+
+def has_own_keys(manifest: dict[str, Any]) -> bool:
+    """Whether the keys were in the backup."""
+    return KEYS in _parts(manifest)
+
+
+def _name_of(folder: Path) -> Path:
+    """Where the installation's name stands: not secret, and the keepers of its trials obey no other."""
+    return folder / "installation-name"
 
 
 def _aside(data_folder: Path, now: datetime) -> Path:
@@ -89,13 +115,13 @@ def _aside(data_folder: Path, now: datetime) -> Path:
     return aside
 
 
-def _replace(data_folder: Path, scratch: Path, aside: Path | None) -> None:
+def _replace(data_folder: Path, scratch: Path, aside: Path | None, parts: frozenset[str]) -> None:
     """Move the old things out and the new ones in, the database last; undone in reverse where something fails."""
     with tempfile.TemporaryDirectory(dir=data_folder, prefix=".restore-old-") as unwanted:
         moves = _Moves()
         try:
             # keys that were only just made, where there was no installation, are kept by nobody
-            _exchange(moves, data_folder, scratch, aside or Path(unwanted))
+            _exchange(moves, data_folder, scratch, aside or Path(unwanted), parts)
         except BaseException:
             moves.undo()
             if aside is not None:
@@ -122,14 +148,20 @@ class _Moves:
             os.rename(goal, source)
 
 
-def _exchange(moves: _Moves, data_folder: Path, scratch: Path, old: Path) -> None:
-    whole = [name for name in FOLDERS if name != CLUSTERS]
+def _exchange(moves: _Moves, data_folder: Path, scratch: Path, old: Path, parts: frozenset[str]) -> None:
+    # clusters stay where they are even when the old installation is moved aside: running local trials are in them
+    whole = [name for name in FOLDERS if name != CLUSTERS and name in parts]
     for name in whole:
         if (data_folder / name).exists():
             moves.move(data_folder / name, old / name)
     for name in whole:
         if (scratch / name).exists():
             moves.move(scratch / name, data_folder / name)
+    if KEYS not in parts and _is_kept_here() and _name_of(scratch).read_text() != settings.INSTALLATION_ID:
+        present = data_folder / KEYS / "installation"
+        if present.exists():
+            moves.move(present, old / KEYS / "installation")
+        moves.move(_name_of(scratch), present)
     for file in plain_files(scratch / CLUSTERS):
         goal = data_folder / file.relative_to(scratch)
         if not goal.exists():

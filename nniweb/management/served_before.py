@@ -9,6 +9,7 @@ from django.db import DatabaseError
 
 from nniweb.experiments.migrated import missing_migrations
 from nniweb.own_files import START
+from nniweb.upgrades.refusal import too_new
 
 
 def require_own_database(options: Mapping[str, Any], *more: str) -> None:
@@ -20,11 +21,13 @@ def require_own_database(options: Mapping[str, Any], *more: str) -> None:
 
 
 def require_served_before() -> None:
-    """Raise CommandError, with what to do, where the database is not there or older than this program."""
+    """Raise CommandError, with what to do, where the database is not there, older or newer than this program."""
     try:
-        missing = missing_migrations()
+        why_not, missing = too_new(), missing_migrations()
     except DatabaseError as error:
         raise CommandError(f"The database cannot be used: {error}") from None
+    if why_not:
+        raise CommandError(why_not)
     if missing:
         raise CommandError(
             f"The data folder {settings.DATA_FOLDER} holds no database of this version. Start the server once "

@@ -4,31 +4,38 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from nniweb.backups.database import CannotCopy
-from nniweb.backups.taking import take
+from nniweb.backups.taking import KEYS, USUALLY, take
 from nniweb.management.served_before import require_served_before
 
 
 class Command(BaseCommand):
-    help = "Write a backup of this installation, also while it runs. The file holds keys and secrets: keep it safe."
+    help = ("Write a backup of this installation, also while it runs: database, code archives, kept files, "
+            "checkpoints. Keys only with --with-keys; secrets are in it sealed with them.")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path, help="file to write, such as nniweb.tar.gz; an old one is replaced "
                                                     "when the new one is whole")
 
-    def handle(self, *args: Any, file: Path, **options: Any) -> None:
+        parser.add_argument("--with-keys", action="store_true",
+                            help="put the data folder's keys into it, too: whoever has the file can open all secrets")
+
+    def handle(self, *args: Any, file: Path, with_keys: bool, **options: Any) -> None:
         require_served_before()
         path = file.expanduser().absolute()
         try:
-            gone = take(path, timezone.now())
+            gone = take(path, timezone.now(), (*USUALLY, KEYS) if with_keys else USUALLY)
         except CannotCopy as error:
             raise CommandError(str(error)) from None
         except OSError as error:
             raise CommandError(f"The backup cannot be written to {path}: {error.strerror or error}.") from None
         for name in gone[:10]:
             self.stderr.write(f"{name} was removed while it was to be read, and is not in it.")
-        self.stdout.write(f"Written to {path} ({path.stat().st_size / 1e6:.1f} MB). It holds keys and secrets: keep it "
-                          "where only you can read it.")
+        about = ("It holds the keys, too, and so all secrets: keep it where only you can read it." if with_keys else
+                 f"It holds no keys. Keep a copy of {settings.DATA_FOLDER / KEYS} somewhere else: without them nobody "
+                 "opens the secrets in it. (--with-keys puts them into the file.)")
+        self.stdout.write(f"Written to {path} ({path.stat().st_size / 1e6:.1f} MB). {about}")

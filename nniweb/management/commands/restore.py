@@ -1,6 +1,7 @@
 """``python manage.py restore FILE``: bring an installation back from a backup, while no server runs."""
 
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from django.utils import timezone
 
 from nniweb.backups.archive import NotABackup
 from nniweb.backups.database import CannotCopy
-from nniweb.backups.putting_back import CannotRestore, put_back
+from nniweb.backups.putting_back import CannotRestore, has_own_keys, opens_secrets, put_back
+from nniweb.backups.taking import KEYS
 from nniweb.data_folder import DataFolderLocked
 from nniweb.own_files import COMMAND
 
@@ -33,5 +35,20 @@ class Command(BaseCommand):
             raise CommandError(f"The backup cannot be restored, and nothing was changed: {error}") from None
         if aside is not None:
             self.stdout.write(f"The old installation is in {aside}.")
+        for sentence in _about_keys(manifest):
+            self.stdout.write(sentence)
         self.stdout.write(f"{settings.DATA_FOLDER} is as it was at {manifest['taken_at']}. Start the server: running "
                           "trials that are in the backup are found again.")
+
+
+def _about_keys(manifest: dict[str, Any]) -> Iterator[str]:
+    """What a backup without keys leaves to be done."""
+    if has_own_keys(manifest):
+        return
+    if opens_secrets(manifest):
+        yield "The backup holds no keys; those that are here open its secrets."
+        return
+    secrets = "; ".join(manifest["secrets"]) or "there are none"
+    yield (f"The backup holds no keys, and those of {settings.DATA_FOLDER / KEYS} are others. People sign in anew. "
+           "Put the old file seal_keys there (or set NNIWEB_SEAL_KEYS to what it says) before you start the server: "
+           f"then all secrets open. Otherwise enter these anew: {secrets}.")

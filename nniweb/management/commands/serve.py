@@ -6,7 +6,6 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
@@ -14,6 +13,7 @@ from nniweb.data_folder import DataFolderLocked, ServerLock
 from nniweb.descriptors import raise_limit
 from nniweb.doors.clear_text import why_not_listen
 from nniweb.doors.free_port import why_no_port
+from nniweb.experiments.migrated import is_of_this_version
 from nniweb.own_files import COMMAND, START
 
 if TYPE_CHECKING:  # when running, loaded after the migration
@@ -47,7 +47,7 @@ class Command(BaseCommand):
             lock.release()
 
     def _serve(self, lock: ServerLock, host: str, port: int, nni_port: list[str]) -> None:
-        call_command("migrate", interactive=False, verbosity=0)
+        self._bring_up_to_date()
         nni_ports = _nni_ports(nni_port)
         from nniweb.worker.supervisor import Supervisor
 
@@ -101,6 +101,20 @@ class Command(BaseCommand):
         # not sys.exit: that waits for threads, and one may hang in a platform's call or a slow request;
         # everything of ours is committed, and the lock on the data folder goes with the process
         os._exit(0)
+
+    def _bring_up_to_date(self) -> None:
+        if is_of_this_version():
+            return
+        from nniweb.upgrades.bringing_up_to_date import CannotUpgrade, bring_up_to_date
+
+        try:
+            bring_up_to_date(self._say, is_server=True)
+        except CannotUpgrade as error:
+            raise CommandError(str(error)) from error
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
 
     def _launch_demo(self, user: Any) -> None:
         from nniweb.first_start import launch_demo

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from nniweb.observability.worker_port import WorkerPort
+from nniweb.upgrades.refusal import too_new_or_unknown
 from nniweb.worker.supervisor import Supervisor
 
 
@@ -15,6 +16,8 @@ class Command(BaseCommand):
     help = "Drive clusters: start trials, watch them, ask tuners. Several workers share the clusters by leases."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if why_not := too_new_or_unknown():
+            raise CommandError(why_not)
         supervisor = Supervisor()
         with ExitStack() as stack:
             port = None

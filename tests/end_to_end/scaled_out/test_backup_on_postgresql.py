@@ -25,7 +25,7 @@ def test_what_was_backed_up_comes_back_and_what_was_there_is_put_aside(
     server = make_server({"NNIWEB_DATABASE_URL": postgresql.new_database()}).start()
     add_cluster(server, "before")
     backup = tmp_path / "backup.tar.gz"
-    server.manage("backup", str(backup))
+    server.manage("backup", "--with-keys", str(backup))
     add_cluster(server, "after")
     server.stop()
     refused = server.manage("restore", str(backup), check=False)

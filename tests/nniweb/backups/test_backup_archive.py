@@ -61,7 +61,7 @@ def made_by_hand(folder: Path, members: dict[str, bytes], manifest: dict) -> Pat
     ({"keys/a": b"changed"}, {"format": 1, "members": {"keys/a": "00"}}, "is damaged: keys/a"),
     ({}, {"format": 1, "members": {"keys/a": "00"}}, "is damaged: keys/a"),
     ({"keys/a": b""}, {"format": 1, "members": {}}, "holds more than its manifest says"),
-    ({}, {"format": 2, "members": {}}, "newer version"),
+    ({}, {"format": 3, "members": {}}, "newer version"),
     ({"../a": b""}, {"format": 1, "members": {}}, "leads out of the data folder"),
     ({"/a": b""}, {"format": 1, "members": {}}, "leads out of the data folder"),
 ])

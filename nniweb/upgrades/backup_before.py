@@ -1,0 +1,84 @@
+"""The backup of the database that is made before it is changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+
+from nniweb import __version__
+from nniweb.backups import database
+from nniweb.backups.taking import DATABASE, take
+from nniweb.data_folder import prepare
+
+#: How many of these backups are kept.
+KEPT = 3
+#: How much room a backup takes while it is made (a copy, and the file that it is packed into), and the change after it,
+#: as multiples of the database's size.
+ROOM = 3.0
+_PATTERN = "before-*.tar.gz"
+_OWN_CHOICE = "or, if you have a backup of your own, set NNIWEB_UPGRADE_BACKUP=0 for this start"
+
+
+class NoBackup(Exception):
+    """It could not be made; the sentence says why, and what to do. The database must not be changed then."""
+
+
+def folder() -> Path:
+    return Path(settings.DATA_FOLDER) / "backups"
+
+
+def newest() -> Path | None:
+    """The newest one, None where there is none."""
+    found = _all()
+    return found[-1] if found else None
+
+
+def make(now: datetime, say: Callable[[str], None]) -> Path | None:
+    """Back the database up; None where it holds nothing or where NNIWEB_UPGRADE_BACKUP=0 says so. Raises NoBackup."""
+    if not database.is_used() or not settings.UPGRADE_BACKUP:
+        return None
+    try:
+        prepare(folder())
+        _need_room()
+        path = folder() / f"before-{__version__}-{now:%Y%m%d-%H%M%S}.tar.gz"
+        say(f"The database is of an older version. It is backed up to {path} first.")
+        take(path, now, [DATABASE])
+    except database.CannotCopy as error:
+        raise NoBackup(f"The database is to be changed, and cannot be backed up before that: {error} Put that right, "
+                       f"{_OWN_CHOICE}. Nothing was changed.") from None
+    except OSError as error:
+        raise NoBackup(f"The database is to be changed, and its backup cannot be written to {folder()}: "
+                       f"{error.strerror or error}. Put that right, {_OWN_CHOICE}. Nothing was changed.") from None
+    return path
+
+
+def remove_old_ones() -> None:
+    """Keep the newest ``KEPT``."""
+    for path in _all()[:-KEPT]:
+        path.unlink(missing_ok=True)
+
+
+def _all() -> list[Path]:
+    return sorted(folder().glob(_PATTERN), key=lambda path: path.name[-len("20270101-000000.tar.gz"):])
+
+
+def _need_room() -> None:
+    need, have = ROOM * database.size(), shutil.disk_usage(folder()).free
+    if have < need:
+        raise NoBackup(f"The database is to be changed and backed up before that, which takes {_megabytes(need)} at "
+                       f"{folder()}; {_megabytes(have)} are free there. Make room, {_OWN_CHOICE}. Nothing was changed.")
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
+def describe(path: Path | None) -> str:
+    """For a sentence about a change that failed."""
+    kind = "PostgreSQL's database" if connection.vendor == "postgresql" else "The database"
+    return f" {kind} as it was is in {path}, too." if path else ""

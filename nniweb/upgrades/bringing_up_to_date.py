@@ -1,0 +1,82 @@
+"""Brings the database to this program's version: backed up first, in one transaction, by one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.commands.migrate import Command as DjangosMigrate
+from django.db import connection, transaction
+from django.utils import timezone
+
+from nniweb import __version__
+from nniweb.backups import database
+from nniweb.data_folder import ServerLock, read_address_file
+from nniweb.experiments.migrated import is_of_this_version, note_this_version
+from nniweb.outage_logs import first_line
+from nniweb.upgrades import backup_before
+from nniweb.upgrades.one_at_a_time import one_at_a_time
+from nniweb.upgrades.refusal import too_new
+
+
+class CannotUpgrade(Exception):
+    """The database is as it was; the sentence says why, and what to do."""
+
+
+def bring_up_to_date(say: Callable[[str], None], *, is_server: bool, verbosity: int = 0) -> None:
+    """Make all changes that are missing. Raises CannotUpgrade, DatabaseError.
+
+    ``is_server``: this process holds the data folder's lock. ``say`` is told what takes long; ``verbosity`` is that of
+    Django's migrate. Waits where another process is at it.
+    """
+    if is_of_this_version():
+        return
+    with one_at_a_time(say):
+        if is_of_this_version():
+            return
+        if why_not := too_new():
+            raise CannotUpgrade(why_not)
+        if not is_server and database.member_name() == database.SQLITE:
+            _no_server_may_run()
+        try:
+            backup = backup_before.make(timezone.now(), say)
+        except backup_before.NoBackup as error:
+            raise CannotUpgrade(str(error)) from None
+        try:
+            _change(verbosity)
+        except Exception as error:
+            raise CannotUpgrade(
+                f"The database could not be brought to NNI Web {__version__} and is as it was: "
+                f"{type(error).__name__}: {first_line(error)}. Install the version that you had, which goes on with "
+                f"it, and report this as a defect.{backup_before.describe(backup)}") from error
+        backup_before.remove_old_ones()
+        if backup is not None:
+            say(f"The database is of NNI Web {__version__} now.")
+
+
+def _change(verbosity: int) -> None:
+    """All changes or, if one fails or the process ends, none."""
+    connection.ensure_connection()
+    try:
+        # SQLite: tables are made anew, and what refers to them must not mind. Not possible within a transaction
+        connection.disable_constraint_checking()
+        with transaction.atomic():
+            if connection.vendor == "postgresql":
+                with connection.cursor() as cursor:
+                    # a table cannot be changed while checks of its rows are put off until the end
+                    cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                    cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            call_command(DjangosMigrate(), interactive=False, verbosity=verbosity)
+            note_this_version()
+    finally:
+        connection.enable_constraint_checking()
+
+
+def _no_server_may_run() -> None:
+    lock = ServerLock(Path(settings.DATA_FOLDER))
+    if lock.is_held():
+        holder = read_address_file(lock.address_file).get("pid")
+        raise CannotUpgrade(f"A server of another version runs on {settings.DATA_FOLDER}"
+                            f"{f' (process {holder})' if holder else ''}. Stop it first; its trials go on.")

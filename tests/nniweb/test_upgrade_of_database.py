@@ -1,0 +1,167 @@
+"""A database is brought to the program's version whole or not at all, after a backup; a newer one is left alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from django.conf import LazySettings
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.utils import timezone
+
+from nniweb import __version__
+from nniweb.backups import database
+from nniweb.backups.archive import unpack
+from nniweb.experiments.migrated import (
+    is_of_this_version,
+    last_version,
+    missing_migrations,
+    note_this_version,
+    unknown_migrations,
+)
+from nniweb.experiments.models import User
+from nniweb.upgrades import backup_before
+from nniweb.upgrades.bringing_up_to_date import CannotUpgrade, bring_up_to_date
+from nniweb.upgrades.refusal import too_new_or_unknown
+
+LATEST = "SELECT name FROM django_migrations WHERE app = 'experiments' ORDER BY id DESC LIMIT 1"
+
+
+def made_by(app: str, name: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)",
+                       [app, name, timezone.now()])
+
+
+def forget_the_last_change() -> None:
+    """As an older version has it; the change itself is still there, so that making it again fails."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM django_migrations WHERE app = 'experiments' AND name = ({LATEST})")
+
+
+def changes() -> set[tuple[str, str]]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT app, name FROM django_migrations")
+        return set(cursor.fetchall())
+
+
+@pytest.fixture
+def data(tmp_path: Path, settings: LazySettings) -> Path:
+    settings.DATA_FOLDER = tmp_path / "data"
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def older(transactional_db: None, data: Path, admin: User) -> Iterator[None]:
+    """A database in use whose last change was not made, as its table says; as it was afterwards."""
+    before = changes()
+    forget_the_last_change()
+    yield
+    for app, name in before - changes():
+        made_by(app, name)
+
+
+def test_a_database_of_this_version_is_known_by_the_names_of_the_changes(db: None) -> None:
+    assert (is_of_this_version(), missing_migrations(), unknown_migrations()) == (True, 0, [])
+    forget_the_last_change()
+    assert (is_of_this_version(), missing_migrations(), unknown_migrations()) == (False, 1, [])
+
+
+def test_the_last_version_that_changed_the_database_is_noted_in_it(db: None) -> None:
+    for version in ("0.9.0", __version__, "0.10.0"):
+        made_by("nniweb", version)
+    assert last_version() == "0.10.0"
+    note_this_version()
+    assert last_version() == __version__
+    assert is_of_this_version(), "a note is no change"
+
+
+@pytest.mark.parametrize("command", [["migrate"], ["migrate", "--check"], ["migrate", "experiments", "0011"],
+                                     ["worker"], ["token", "ada"], ["backup", "file"],
+                                     ["experiments", "list"], ["rotate-keys"]])
+def test_a_newer_database_is_refused_with_the_version_that_made_it_and_what_to_do(
+        admin: User, data: Path, command: list[str]) -> None:
+    made_by("experiments", "9999_of_next_year")
+    made_by("nniweb", "7.1.0")
+    (data / "backups").mkdir(parents=True)
+    (data / "backups" / "before-7.1.0-20270101-000000.tar.gz").touch()
+    with pytest.raises(CommandError) as refused:
+        call_command(*command)
+    for words in ("NNI Web 7.1.0", "9999_of_next_year", "Nothing was touched", "Install NNI Web 7.1.0 again",
+                  "before-7.1.0-20270101-000000.tar.gz --force"):
+        assert words in str(refused.value)
+    assert too_new_or_unknown() == str(refused.value), "what a web process ends with"
+
+
+@pytest.mark.usefixtures("older")
+def test_a_change_that_fails_leaves_the_database_as_it_was_and_a_backup(data: Path, said: list[str],
+                                                                         tmp_path: Path) -> None:
+    before = changes()
+    with pytest.raises(CannotUpgrade, match="is as it was") as failed:
+        bring_up_to_date(said.append, is_server=False)
+    assert (changes(), last_version()) == (before, "")
+    [path] = (data / "backups").iterdir()
+    assert str(path) in str(failed.value)
+    assert path.name.startswith(f"before-{__version__}-")
+    assert "backed up" in said[0]
+    (tmp_path / "unpacked").mkdir()
+    manifest = unpack(path, tmp_path / "unpacked")
+    assert (manifest["holds"], set(manifest["members"])) == (["database"], {database.member_name()})
+
+
+def no_room(path: Path) -> SimpleNamespace:
+    return SimpleNamespace(free=1000)
+
+
+def no_program(path: Path) -> None:
+    raise database.CannotCopy("pg_dump is needed and was not found on PATH.")
+
+
+@pytest.mark.usefixtures("older")
+@pytest.mark.parametrize(("planted", "why"), [
+    (("shutil.disk_usage", no_room), "Make room"),
+    (("nniweb.backups.database.copy_to", no_program), "pg_dump is needed"),
+])
+def test_without_a_backup_nothing_is_changed_and_the_choice_is_named(
+        monkeypatch: pytest.MonkeyPatch, said: list[str], planted: tuple, why: str) -> None:
+    monkeypatch.setattr(*planted)
+    before = changes()
+    with pytest.raises(CannotUpgrade, match=why) as refused:
+        bring_up_to_date(said.append, is_server=False)
+    assert "NNIWEB_UPGRADE_BACKUP=0" in str(refused.value)
+    assert changes() == before
+
+
+@pytest.mark.usefixtures("older")
+def test_whoever_has_a_backup_of_his_own_says_so(data: Path, said: list[str], settings: LazySettings) -> None:
+    settings.UPGRADE_BACKUP = False
+    with pytest.raises(CannotUpgrade, match="is as it was") as failed:
+        bring_up_to_date(said.append, is_server=False)
+    assert "too" not in str(failed.value).rpartition("defect")[2]
+    assert not (data / "backups").exists()
+
+
+def test_a_database_that_nobody_used_is_not_backed_up(db: None, data: Path, said: list[str]) -> None:
+    assert backup_before.make(timezone.now(), said.append) is None
+    assert (said, data.exists()) == ([], False)
+
+
+def test_the_newest_backups_are_kept(data: Path) -> None:
+    (data / "backups").mkdir(parents=True)
+    names = [f"before-0.{number}.0-202701{number:02}-000000.tar.gz" for number in range(8, 12)]
+    for name in [*names, "monday.tar.gz"]:
+        (data / "backups" / name).touch()
+    backup_before.remove_old_ones()
+    assert sorted(path.name for path in (data / "backups").iterdir()) == sorted([*names[1:], "monday.tar.gz"])
+
+
+def test_every_change_can_be_made_within_one_transaction() -> None:
+    migrations = MigrationLoader(None).disk_migrations
+    assert [name for name, migration in migrations.items() if not migration.atomic] == []
