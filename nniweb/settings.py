@@ -77,6 +77,10 @@ INSTALLATION_ID = text("NNIWEB_INSTALLATION") or data_folder.installation_id(DAT
 HOST = text("NNIWEB_HOST", "127.0.0.1")
 PORT = number("NNIWEB_PORT", 8080)
 PUBLIC_URL = text("NNIWEB_PUBLIC_URL").rstrip("/")
+# the authority behind PUBLIC_URL's certificate, where trial machines do not know it
+CA_FILE = Path(text("NNIWEB_CA_FILE")).expanduser().absolute() if text("NNIWEB_CA_FILE") else None
+if CA_FILE is not None and not os.access(CA_FILE, os.R_OK):
+    raise ImproperlyConfigured(f"NNIWEB_CA_FILE names {CA_FILE}, which cannot be read.")
 try:
     TRUSTED_PROXIES = read_networks(names("NNIWEB_TRUSTED_PROXIES"))
 except ValueError as error:

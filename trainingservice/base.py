@@ -45,6 +45,8 @@ class ServiceContext:
     relay_urls: Callable[[], tuple[str, ...]] = lambda: ()
     #: Addresses that keepers on other machines are given, for rehearsals. () where only loopback is known.
     public_urls: Callable[[], tuple[str, ...]] = lambda: ()
+    #: PEM file with the authority behind the server's certificate, for rehearsals. None: one that machines know.
+    ca_file: Path | None = None
 
 
 @dataclass(frozen=True)

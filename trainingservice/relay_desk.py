@@ -18,6 +18,7 @@ from typing import IO, Any, Protocol
 
 import requests
 
+from trainingservice import own_authority
 from trainingservice.errors import TemporaryError
 from trialkeeper import contract
 
@@ -154,6 +155,9 @@ class ServerSession:
     def __init__(self) -> None:
         self._session = requests.Session()
         self._session.trust_env = False
+        authority = own_authority.trusted()
+        if authority is not None:
+            self._session.verify = str(authority)
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     def ask(self, method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:

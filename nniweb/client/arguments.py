@@ -32,6 +32,8 @@ def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False
                        "https://nni.example.org (NNIWEB_SERVER); with the token of NNIWEB_TOKEN, or of a file")
     group.add_argument("--token-file", type=Path, metavar="FILE", default=default, help="file with the token, which "
                        "only you may read (NNIWEB_TOKEN_FILE, else ~/.config/nniweb/token)")
+    group.add_argument("--ca-file", type=Path, metavar="FILE", default=default, help="PEM file with the authority "
+                       "behind its certificate, where that is one of your own (NNIWEB_CA_FILE)")
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:

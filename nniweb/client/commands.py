@@ -41,7 +41,7 @@ def run(arguments: list[str], *, out: TextIO | None = None, err: TextIO | None =
     out, err = out or sys.stdout, err or sys.stderr
     options = make_parser(arguments[0]).parse_args(arguments[1:])
     try:
-        commands = _Commands(Client(options.server, token_file=options.token_file), out, err)
+        commands = _Commands(Client(options.server, token_file=options.token_file, ca_file=options.ca_file), out, err)
         return commands.launch(options) if arguments[0] == "launch" else commands.experiments(options)
     except CannotReach as error:
         err.write(f"{error}\n")

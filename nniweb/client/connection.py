@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import ssl
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
 
 from nniweb.client.code_upload import FormBody, PreparedLaunch, Progress, prepare, read_config
-from nniweb.client.credentials import find_token, server_address
+from nniweb.client.credentials import authority_file, find_token, server_address
 from nniweb.client.errors import CannotReach, ClientError, FieldError, MayBeDone, Refused, refused
 from nniweb.client.experiment import Experiment, segment
 from nniweb.doors.clear_text import is_loopback
@@ -48,14 +49,18 @@ class Client:
     """One server, one token. May be used by one thread at a time; every call blocks.
 
     ``server``: its address (else NNIWEB_SERVER). ``token``: the secret itself (else that of ``token_file``,
-    NNIWEB_TOKEN, NNIWEB_TOKEN_FILE or ``~/.config/nniweb/token``). ``patience``: seconds for which a request that may
-    be repeated is tried again while the server is away. Raises TokenTrouble; every call raises ClientError.
+    NNIWEB_TOKEN, NNIWEB_TOKEN_FILE or ``~/.config/nniweb/token``). ``ca_file``: PEM file with the authority behind the
+    server's certificate, where that is one of your own (else NNIWEB_CA_FILE). ``patience``: seconds for which a
+    request that may be repeated is tried again while the server is away. Raises TokenTrouble; every call raises
+    ClientError.
     """
 
     def __init__(self, server: str | None = None, token: str | None = None, *,
-                 token_file: str | os.PathLike[str] | None = None, patience: float = 60.0) -> None:
+                 token_file: str | os.PathLike[str] | None = None, ca_file: str | os.PathLike[str] | None = None,
+                 patience: float = 60.0) -> None:
         self.server = server_address(server)
         self.patience = patience
+        self._authority = authority_file(ca_file)
         self._session = requests.Session()
         self._session.auth = _Token(token if token is not None else find_token(token_file))
         if is_loopback(urlsplit(self.server).hostname or ""):
@@ -144,9 +149,10 @@ class Client:
             sent = {**(headers or {}), **({"Content-Type": body.content_type} if body is not None else {})}
             try:
                 response = self._session.request(method, f"{self.server}/api/v1/{path}", allow_redirects=False,
-                                                 timeout=(CONNECT_TIMEOUT, timeout), data=body, headers=sent, **more)
+                                                 timeout=(CONNECT_TIMEOUT, timeout), data=body, headers=sent,
+                                                 verify=self._authority, **more)
             except requests.RequestException as error:
-                again, trouble = repeat or _never_left(error), self._no_answer(error, repeat)
+                again, trouble = _may_pass(error, repeat), self._no_answer(error, repeat)
                 asked = 0.0
             else:
                 if response.ok and not response.is_redirect:
@@ -183,6 +189,9 @@ class Client:
 
     def _no_answer(self, error: requests.RequestException, repeat: bool) -> CannotReach:
         reason = _innermost(error)
+        if _is_untrusted(error):
+            return CannotReach(f"{self.server} is not trusted: {reason}. Is the address right? Where its certificate "
+                               "is of an authority of your own, name the file of that: NNIWEB_CA_FILE, or --ca-file.")
         if repeat or _never_left(error):
             return CannotReach(f"{self.server} cannot be reached: {reason}. Is the address right, and does the server "
                                "run? What runs there goes on.")
@@ -242,10 +251,27 @@ def _never_left(error: requests.RequestException) -> bool:
     return isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError | ConnectTimeoutError)
 
 
-def _innermost(error: BaseException) -> str:
-    """The cause in few words: libraries wrap it several times."""
+def _may_pass(error: requests.RequestException, repeat: bool) -> bool:
+    """Whether to try again: not where a certificate is wrong, which it stays."""
+    return not _is_untrusted(error) and (repeat or _never_left(error))
+
+
+def _is_untrusted(error: requests.RequestException) -> bool:
+    return isinstance(_cause(error), ssl.SSLCertVerificationError)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What it began with: libraries wrap it several times."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
+    return error
+
+
+def _innermost(error: BaseException) -> str:
+    """The cause in few words."""
+    error = _cause(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error)[:200] or type(error).__name__

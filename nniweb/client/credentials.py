@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,6 +36,22 @@ def server_address(given: str | None) -> str:
         raise TokenTrouble(f"The token would cross the network to {host} in the clear. Use https://, or set "
                            "NNIWEB_PLAIN_HTTP=1 in a network that you trust with it.")
     return address
+
+
+def authority_file(given: str | os.PathLike[str] | None = None) -> str | None:
+    """The PEM file with the authority behind the server's certificate: what is given, else NNIWEB_CA_FILE; None: those
+    that everybody knows. Raises TokenTrouble where it is no such file.
+    """
+    named = given or os.environ.get("NNIWEB_CA_FILE")
+    if not named:
+        return None
+    path = Path(named).expanduser()
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError as error:
+        reason = "it holds no certificate in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
+        raise TokenTrouble(f"{path} cannot be used as the server's certificate authority: {reason}.") from None
+    return str(path)
 
 
 def default_token_file() -> Path:

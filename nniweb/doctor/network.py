@@ -76,14 +76,16 @@ def public_address() -> Iterator[Finding]:
     remedy = ("See that the server runs, that the name leads to the proxy, that its certificate is valid, and that it "
               "hands everything on to the server. From a network in which the name is not known, this may be no fault.")
     try:
-        answer = requests.get(f"{url}/healthz", timeout=PATIENCE, allow_redirects=False)
+        answer = requests.get(f"{url}/healthz", timeout=PATIENCE, allow_redirects=False,
+                              verify=str(settings.CA_FILE) if settings.CA_FILE else True)
         if answer.json() == {"alive": True}:
             yield well("public address", f"A server answers at {url}.")
             return
     except requests.exceptions.SSLError:
         yield warning("public address", f"The certificate at {url} is not one that this machine trusts.",
-                      "Renew the certificate of the proxy, or make its authority known to this machine. Keepers on "
-                      "other machines that do not trust it either cannot report.")
+                      "Renew the certificate of the proxy, or, where it is of an authority of your own, name that "
+                      "authority's file with NNIWEB_CA_FILE. Keepers on other machines that do not trust it cannot "
+                      "report.")
     except (requests.ConnectionError, requests.Timeout):
         yield warning("public address", f"Nobody answers at {url} (NNIWEB_PUBLIC_URL).", remedy)
     except (requests.RequestException, ValueError):

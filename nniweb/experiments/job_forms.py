@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from django.conf import settings
+
 from nniweb.experiments import addresses, code_archives
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
@@ -22,9 +24,10 @@ from trainingservice.trial_job_status import TrialJobStatus
 def keeper_access(experiment: Experiment, service: type[TrainingService], token: str) -> KeeperAccess:
     """How the keeper of a new submission calls home: on this machine by its file, elsewhere by public addresses."""
     if service.pinned_to_host:
-        return KeeperAccess(urls=addresses.server_urls(), token=token, url_file=addresses.address_file())
+        return KeeperAccess(urls=addresses.server_urls(), token=token, url_file=addresses.address_file(),
+                            ca_file=settings.CA_FILE)
     # never our loopback address: on another machine somebody else may listen there and would be sent the token
-    return KeeperAccess(urls=addresses.keeper_urls(experiment.callback_url), token=token)
+    return KeeperAccess(urls=addresses.keeper_urls(experiment.callback_url), token=token, ca_file=settings.CA_FILE)
 
 
 def first_parameters(trials: Collection[int]) -> dict[int, TrialParameters]:

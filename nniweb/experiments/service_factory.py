@@ -12,6 +12,7 @@ from nniweb.experiments.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Cluster
 from nniweb.experiments.sealing import unseal
 from nniweb.observability.masking import learn
+from trainingservice import own_authority
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.gpu_slots import GpuBook
 from trainingservice.platforms import load_platform
@@ -48,10 +49,11 @@ def service_builder(cluster: Cluster, on_change: Callable[[str], None] = lambda 
         learn(secret)
     section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)
     folder = prepare(state_folder(cluster))
+    own_authority.trust(settings.CA_FILE)
     context = ServiceContext(
         cluster_id=cluster.public_id, state_folder=folder, private_folder=Path(settings.DATA_FOLDER),
         installation=settings.INSTALLATION_ID, gpu_book=gpu_book or AttemptGpuBook(), on_change=on_change,
-        relay_urls=addresses.server_urls, public_urls=addresses.keeper_urls)
+        relay_urls=addresses.server_urls, public_urls=addresses.keeper_urls, ca_file=settings.CA_FILE)
 
     def build() -> TrainingService:
         service = platform(section.settings, context)

@@ -14,7 +14,7 @@ from nniweb.upgrades.refusal import too_new
 
 def require_own_database(options: Mapping[str, Any], *more: str) -> None:
     """Raise CommandError where an option was given that is for a server elsewhere, which needs none of this."""
-    given = [name for name in ("server", "token_file", *more) if options.get(name)]
+    given = [name for name in ("server", "token_file", "ca_file", *more) if options.get(name)]
     if given:
         raise CommandError(f"--{given[0].replace('_', '-')} is for a server elsewhere: give --server in full, or set "
                            "NNIWEB_SERVER.")

@@ -18,7 +18,7 @@ from trainingservice.kubernetes_base.belongings import login_of, remove
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
 from trainingservice.kubernetes_base.kind import Role
 from trainingservice.kubernetes_base.pod_template import resources_of
-from trainingservice.reach_probe import PROBE, PROBED_PATH
+from trainingservice.reach_probe import probe_arguments
 
 if TYPE_CHECKING:
     from trainingservice.kubernetes_base.service import KubernetesService
@@ -76,7 +76,7 @@ def _findings(service: KubernetesService, role: RoleSettings, options: Kubernete
     made: list[str] = []
     try:
         try:
-            spec = _spec(role, options, urls, runs_keeper)
+            spec = _spec(role, options, probe_arguments(urls, service.context.ca_file) if runs_keeper else None)
             if role.private_registry_auth_path is not None:  # a name of its own: a fixed one would keep an old login
                 _make_pull_secret(service, name, role)
                 made.append(name)
@@ -103,9 +103,10 @@ def _metadata(service: KubernetesService, name: str) -> Object:
     return {"name": name, "labels": {names.REHEARSAL: service.cluster}}
 
 
-def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, urls: Sequence[str], runs_keeper: bool) -> Object:
+def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, probe: list[str] | None) -> Object:
+    """``probe``: what the Python of the image is given; None: it need not have one."""
     container: Object = {"name": "probe", "image": role.docker_image,
-                         "command": [role.python, "-c", PROBE, PROBED_PATH, *urls] if runs_keeper else ["true"],
+                         "command": ["true"] if probe is None else [role.python, *probe],
                          "terminationMessagePolicy": "FallbackToLogsOnError"}
     # what trials ask for, because rules of the namespace look at it; but no GPU, which might be busy for long
     resources = resources_of(Role("probe", role, "", None, 0))

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainingservice.agent_client import AgentClient, AgentError
 from trainingservice.base import RehearsalFinding
@@ -16,7 +17,7 @@ from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
 from trainingservice.keeper_bundle import KeeperBundle
 from trainingservice.keeper_exit import observed_exit
-from trainingservice.reach_probe import PROBE, PROBED_PATH
+from trainingservice.reach_probe import probe_arguments
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
@@ -44,10 +45,13 @@ MOUNT_TIMEOUT = 40.0
 
 @dataclass(frozen=True)
 class ServerAddresses:
-    """Where the server is: for keepers on other machines, and for this process, which passes reports on."""
+    """Where the server is: for keepers on other machines, and for this process, which passes reports on; and the
+    authority behind its certificate, where machines do not know that.
+    """
 
     public: Callable[[], tuple[str, ...]]
     relay: Callable[[], tuple[str, ...]]
+    ca_file: Path | None = None
 
 
 def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeyStore, bundle: KeeperBundle,
@@ -185,7 +189,7 @@ def _way_home(connection: Connection, facts: MachineFacts, addresses: ServerAddr
     public, relay = addresses.public(), addresses.relay()
     reason = "no address of the server is known to other machines (NNIWEB_PUBLIC_URL)"
     if public:
-        program = shlex.join([facts.python, "-I", "-c", PROBE, PROBED_PATH, *public])
+        program = shlex.join([facts.python, "-I", *probe_arguments(public, addresses.ca_file)])
         status, output, errors = connection.run(program, timeout=REACH_TIMEOUT * len(public))
         if status == 0:
             return RehearsalFinding("way_home", True, f"Reports come straight: {name} {output.strip()}.", name)

@@ -164,7 +164,8 @@ class RemoteTrainingService(PollingTrainingService):
         except TemporaryError as error:
             return [RehearsalFinding("folder", False, str(error))]
         findings = rehearse_machines(self._settings.machine_list, self._keys, bundle, self.cluster_folder,
-                                     ServerAddresses(self.context.public_urls, self.context.relay_urls),
+                                     ServerAddresses(self.context.public_urls, self.context.relay_urls,
+                                                     self.context.ca_file),
                                      self.context.clock, self._settings.shared_storage,
                                      quick=quick)
         if self._settings.shared_storage is not None and not quick:

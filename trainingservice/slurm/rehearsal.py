@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
-from trainingservice.reach_probe import PROBE, PROBED_PATH
+from trainingservice.reach_probe import probe_arguments
 from trainingservice.shared_folder import TOP, SharedFolder
 from trainingservice.slurm.commands import NoProgram, SlurmCommands
 from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
@@ -28,16 +28,20 @@ _PYTHON, _REACHED, _UNREACHED = "nniweb-python ", "nniweb-reached ", "nniweb-unr
 
 
 def rehearse_cluster(slurm: SlurmCommands, settings: SlurmClusterSettings, storage: SharedFolder,
-                     options: SlurmTrialOptions | None, public_urls: Callable[[], tuple[str, ...]], *,
-                     quick: bool) -> list[RehearsalFinding]:
-    """All findings, good ones too. ``options``: of the experiment that is to be launched."""
+                     options: SlurmTrialOptions | None, public_urls: Callable[[], tuple[str, ...]],
+                     ca_file: Path | None = None, *, quick: bool) -> list[RehearsalFinding]:
+    """All findings, good ones too. ``options``: of the experiment that is to be launched. ``ca_file``: the authority
+    behind the certificate at ``public_urls``, where machines do not know it.
+    """
     findings: list[RehearsalFinding] = []
     try:
         for finding in _cluster(slurm, options or SlurmTrialOptions(), quick):
             findings.append(finding)  # noqa: PERF402  those before an error count
         findings += rehearse_storage(storage)
         if not quick and not any(finding.blocks for finding in findings):
-            findings += _with_a_job(slurm, settings, storage, options or SlurmTrialOptions(), public_urls())
+            urls = public_urls()
+            findings += _with_a_job(slurm, settings, storage, options or SlurmTrialOptions(),
+                                    probe_arguments(urls, ca_file) if urls else [])
     except TrainingServiceError as error:
         # of a login node: "login" or "host_key" where that is what fails, and whether somebody has to mend it
         check = str(getattr(error.__cause__, "check", "connection"))
@@ -71,12 +75,12 @@ def _cluster(slurm: SlurmCommands, options: SlurmTrialOptions, quick: bool) -> I
 
 
 def _with_a_job(slurm: SlurmCommands, settings: SlurmClusterSettings, storage: SharedFolder,
-                options: SlurmTrialOptions, urls: tuple[str, ...]) -> Iterator[RehearsalFinding]:
+                options: SlurmTrialOptions, probe: list[str]) -> Iterator[RehearsalFinding]:
     """Run a small job like a trial's, and look at what it left in the folder."""
     name = f"nniweb-rehearsal-{uuid.uuid4().hex[:8]}"
     output = Path(settings.working_folder) / TOP / f".{name}"
     job_id = slurm.submit([f"--job-name={name}", f"--output={output}", f"--chdir={output.parent}", "--no-requeue",
-                           *sbatch_options(options, None)], _script(options, urls))
+                           *sbatch_options(options, None)], _script(options, probe))
     try:
         yield from _outcome(slurm, storage, name, output)
     finally:
@@ -84,14 +88,15 @@ def _with_a_job(slurm: SlurmCommands, settings: SlurmClusterSettings, storage: S
         storage.remove(output)
 
 
-def _script(options: SlurmTrialOptions, urls: tuple[str, ...]) -> str:
-    probe = ""
-    if urls:
-        command = shlex.join(["-I", "-c", PROBE, PROBED_PATH, *urls])
-        probe = (f'nniweb_said=$("$nniweb_python" {command} 2>&1) && echo "{_REACHED}$nniweb_said" || '
-                 f'echo "{_UNREACHED}$(echo "$nniweb_said" | tail -n 1)"\n')
+def _script(options: SlurmTrialOptions, probe: list[str]) -> str:
+    """``probe``: what a Python is given to look for the server; none where no address is known."""
+    look = ""
+    if probe:
+        command = shlex.join(["-I", *probe])
+        look = (f'nniweb_said=$("$nniweb_python" {command} 2>&1) && echo "{_REACHED}$nniweb_said" || '
+                f'echo "{_UNREACHED}$(echo "$nniweb_said" | tail -n 1)"\n')
     end = f'echo "{_PYTHON}$nniweb_python on $(uname -n)"\n'
-    return f"#!/bin/sh\n{lines_of_options(options)}{prepared(options)}{probe}{end}"
+    return f"#!/bin/sh\n{lines_of_options(options)}{prepared(options)}{look}{end}"
 
 
 def _outcome(slurm: SlurmCommands, storage: SharedFolder, name: str, output: Path) -> Iterator[RehearsalFinding]:

@@ -85,7 +85,7 @@ class SlurmTrainingService(SharedFolderTrainingService):
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
         return rehearse_cluster(self._slurm, self._settings, self.storage, cast("SlurmTrialOptions | None", options),
-                                self.context.public_urls, quick=quick)
+                                self.context.public_urls, self.context.ca_file, quick=quick)
 
     # --- the four methods ------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """What the client tries again, and what becomes of answers that are none: against a scripted server on loopback."""
 
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 
 from nniweb.client import CannotReach, Client, Conflict, MayBeDone, NotFound, Refused
 from nniweb.client import connection as connection_module
+from nniweb.client.errors import TokenTrouble
 from tests.fakes.http_double import Answer, HttpDouble, Request
+from tests.fakes.tls_certificate import make_certificate
 
 EXPERIMENT = {"id": "abc123abc123", "name": "mice", "status": "RUNNING", "message": "", "revision": 3, "notes": []}
 
@@ -16,8 +19,8 @@ EXPERIMENT = {"id": "abc123abc123", "name": "mice", "status": "RUNNING", "messag
 class Server(HttpDouble):
     """Answers each request with the next of ``answers``, then with the experiment. None: hangs up without a word."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls)
         self.answers: list[Answer | None] = []
 
     def answer(self, request: Request) -> Answer:
@@ -48,6 +51,27 @@ def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Client:
 
 
 AWAY = Answer(503, {"errors": [{"field": "", "message": "The database cannot be reached."}]})
+
+
+def test_a_certificate_of_an_own_authority_is_trusted_where_its_file_is_named(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, authority = make_certificate(tmp_path)
+    server = Server(context)
+    server.start()
+    try:
+        with pytest.raises(CannotReach, match="is not trusted: self.signed.*NNIWEB_CA_FILE, or --ca-file"):
+            Client(server.address, "nniweb_secret", patience=0).experiment("abc123abc123")
+        assert server.requests == [], "nobody heard the token"
+        assert Client(server.address, "nniweb_secret", ca_file=authority).experiment("abc123abc123").name == "mice"
+        monkeypatch.setenv("NNIWEB_CA_FILE", str(authority))
+        assert Client(server.address, "nniweb_secret").experiment("abc123abc123").name == "mice"
+    finally:
+        server.close()
+    monkeypatch.setenv("NNIWEB_CA_FILE", str(tmp_path / "gone.pem"))
+    with pytest.raises(TokenTrouble, match="gone.pem cannot be used as .* authority: No such file"):
+        Client(server.address, "nniweb_secret")
+    with pytest.raises(TokenTrouble, match="holds no certificate in PEM form"):
+        Client(server.address, "nniweb_secret", ca_file=__file__)
 
 
 def test_the_token_is_sent_whatever_netrc_says(server: Server, client: Client, tmp_path: Path,

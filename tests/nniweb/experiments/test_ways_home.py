@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from nniweb.experiments import launching
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.models import Cluster
+from nniweb.experiments.job_forms import keeper_access
+from nniweb.experiments.models import Attempt, Cluster
 from trainingservice.platforms import load_platform
 
 
@@ -28,6 +30,17 @@ def test_pods_that_call_home_need_an_address(tmp_path: Path) -> None:
 
 def test_pods_whose_logs_are_read_need_none(tmp_path: Path) -> None:
     launching._way_home(load_platform("kubernetes"), settings_of(tmp_path, wayHome="log"), None)
+
+
+def test_keepers_are_given_the_authority_behind_the_servers_certificate(
+        make_attempt: Callable[..., Attempt], settings: Any) -> None:
+    experiment = make_attempt().trial.experiment
+    settings.PUBLIC_URL, settings.CA_FILE = "https://nni.example.org", Path("/etc/our-authority.pem")
+    for platform in ("local", "kubernetes"):
+        access = keeper_access(experiment, load_platform(platform), "secret")
+        assert (access.urls[-1], access.ca_file) == ("https://nni.example.org", Path("/etc/our-authority.pem"))
+    settings.CA_FILE = None
+    assert keeper_access(experiment, load_platform("kubernetes"), "secret").ca_file is None
 
 
 def test_what_a_cluster_of_the_server_says_counts(tmp_path: Path) -> None:
