@@ -23,7 +23,7 @@ from nniweb.experiments.models import Attempt, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.other_metrics import Numbers
 from nniweb.experiments.report_room import KeptEntries, within_limit
-from nniweb.experiments.report_rows import Overtaken, ReportRows, corrected, time_adapter
+from nniweb.experiments.report_rows import Overtaken, ReportRows, corrected, corrected_times, for_database
 from nniweb.experiments.reported_ends import end_as_reported
 from nniweb.experiments.reporting_attempts import ReportingAttempt, reporting_attempts
 from nniweb.experiments.retries import SUSPENDED, has_newer_attempt
@@ -194,7 +194,7 @@ def _take(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, revis
     new = report.after(attempt.accepted)
     kept = within_limit(new.entries, attempt, settings.TRIAL_BYTES)
     _tell_of_limit(kept, attempt)
-    rows.heard(attempt, accepted=new.accepted, now=time_adapter()(now), stored_bytes=kept.stored_bytes,
+    rows.heard(attempt, accepted=new.accepted, now=for_database(now), stored_bytes=kept.stored_bytes,
                journal_id=attempt.journal_id or (report.journal_id if new.accepted else ""),
                parameter_index=report.keeper["parameter_index"],
                awaited=_awaited_index(kept.entries, attempt.awaited_index))
@@ -225,10 +225,10 @@ def _tell_of_limit(kept: KeptEntries, attempt: ReportingAttempt) -> None:
 def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delivery: Delivery, rows: ReportRows,
             revision: int) -> None:
     now = delivery.received_at
-    adapted = time_adapter()
-    received_at = adapted(now)
+    received_at = for_database(now)
     # the trial machine's clock may be wrong: entries are moved by the difference seen on this report
     offset = now.timestamp() - delivery.report.sent_at if delivery.report.sent_at is not None else 0.0
+    recorded_at = corrected_times(offset, now)
     intermediate: list[float | None] = []
     final: tuple[str, float | None] | None = None
     latest_others: dict[str, float] = {}
@@ -247,7 +247,7 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
                 final, final_others = (value, number), others
             rows.metrics.append((
                 attempt.pk, entry["n"], metric, _id_text(entry["parameter_id"]), entry["sequence"], to_bytes(value),
-                number, adapted(corrected(entry["at"], offset, now)), received_at, revision))
+                number, recorded_at(entry["at"]), received_at, revision))
         elif kind == contract.OUTPUT:
             rows.output.append((attempt.pk, entry["stream"], entry["offset"], entry["data"].encode("latin-1"),
                                 entry["skipped"], revision))

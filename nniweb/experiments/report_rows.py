@@ -5,7 +5,9 @@ One statement for all reports, put together by hand: one for each report was mos
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import chain
 from typing import Any
 
 from django.db import connection
@@ -30,7 +32,10 @@ _FINAL = ("UPDATE experiments_trial SET revision = %s,"
           " final_number = CASE WHEN final_value IS NULL THEN %s ELSE final_number END,"
           " final_value = COALESCE(final_value, %s) WHERE id = %s")
 _METRIC = ("INSERT INTO experiments_metric (attempt_id, n, kind, parameter_id, sequence, value, number, recorded_at,"
-           " received_at, revision) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING")
+           " received_at, revision) VALUES {} ON CONFLICT DO NOTHING")
+_METRIC_PLACES = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+#: Metrics of one statement: a row costs a quarter less than in a statement of its own, and no less from here on.
+_METRICS_AT_ONCE = 50
 _OUTPUT = ('INSERT INTO experiments_trialoutput (attempt_id, stream, "offset", data, skipped, revision)'
            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING")
 
@@ -59,7 +64,7 @@ class ReportRows:
 
     def heard(self, attempt: ReportingAttempt, *, accepted: int, journal_id: str, parameter_index: int, awaited: int,
               stored_bytes: int, now: Any) -> None:
-        """How far the attempt's journal is; ``now`` as ``time_adapter`` makes it."""
+        """How far the attempt's journal is; ``now`` as ``for_database`` makes it."""
         self._heard.append((accepted, journal_id, now, parameter_index, awaited, stored_bytes,
                             attempt.pk, attempt.accepted, attempt.journal_id))
         attempt.accepted, attempt.journal_id = accepted, journal_id
@@ -96,7 +101,7 @@ class ReportRows:
             raise Overtaken
         self.write_trials()
         _write(_STARTED, self._started)
-        _write(_METRIC, self.metrics)
+        _write_metrics(self.metrics)
         _write(_OUTPUT, self.output)
         _write(_RESOURCES, self._resources)
         store_readings(self._readings)
@@ -111,11 +116,39 @@ def _write(statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
         return int(cursor.rowcount)
 
 
-def time_adapter() -> Callable[[datetime], Any]:
-    """Makes a time (UTC) what this database's driver wants; on SQLite what Django writes, in a tenth of the time."""
+def _write_metrics(rows: Sequence[tuple[Any, ...]]) -> None:
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), _METRICS_AT_ONCE):
+            chunk = rows[start: start + _METRICS_AT_ONCE]
+            cursor.execute(_metrics_statement(len(chunk)), list(chain.from_iterable(chunk)))
+
+
+@cache
+def _metrics_statement(count: int) -> str:
+    return _METRIC.format(", ".join([_METRIC_PLACES] * count))
+
+
+#: The first moment that Python has a date for, in seconds since the epoch.
+_FIRST_MOMENT = -62_135_596_800.0
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC
+
+
+def corrected_times(offset: float, now: datetime) -> Callable[[float], Any]:
+    """Makes entries' times (seconds since the epoch) what the database's driver wants: by the server's clock, never in
+    the future; what no date is becomes ``now``, which is in UTC. On SQLite as Django writes it, in a tenth of the time.
+    """
+    latest, last = now.timestamp(), for_database(now)
     if connection.vendor == "sqlite":
-        return lambda at: at.isoformat(" ")[:-6]  # less its +00:00
-    return connection.ops.adapt_datetimefield_value
+        return lambda at: ((_EPOCH + timedelta(seconds=at + offset)).isoformat(" ")
+                           if _FIRST_MOMENT <= at + offset < latest else last)
+    return lambda at: for_database(corrected(at, offset, now))
+
+
+def for_database(at: datetime) -> Any:
+    """A time (UTC) as the database's driver wants it."""
+    if connection.vendor == "sqlite":
+        return at.isoformat(" ")[:-6]  # less its +00:00
+    return connection.ops.adapt_datetimefield_value(at)
 
 
 def corrected(at: float, offset: float, now: datetime) -> datetime:

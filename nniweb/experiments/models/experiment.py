@@ -194,7 +194,7 @@ class ExperimentEvent(models.Model):
 class TunerEvent(models.Model):
     """What the tuner was asked and told, in order: from these it is rebuilt exactly. Append-only."""
 
-    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="tuner_events")
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="tuner_events", db_index=False)
     number = models.PositiveIntegerField()
     data = models.JSONField()
     at = models.DateTimeField()

@@ -23,7 +23,7 @@ class MetricName(models.Model):
 class MetricNumber(models.Model):
     """What a trial's last attempt reported of one metric, kept ready for tables and charts."""
 
-    trial = models.ForeignKey(Trial, models.CASCADE, related_name="metric_numbers")
+    trial = models.ForeignKey(Trial, models.CASCADE, related_name="metric_numbers", db_index=False)
     metric = models.ForeignKey(MetricName, models.CASCADE, related_name="numbers", db_index=False)
     #: In the final result.
     final = models.FloatField(null=True)

@@ -11,7 +11,7 @@ from .trial import Attempt
 class Metric(models.Model):
     """One metric entry of an attempt's journal. A repeated report changes nothing: (attempt, n) is unique."""
 
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="metrics")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="metrics", db_index=False)
     n = models.BigIntegerField()
     kind = models.CharField(max_length=20, choices=[(kind, kind) for kind in contract.METRIC_KINDS])
     #: JSON text of the parameter id as the trial gave it.
@@ -33,7 +33,7 @@ class Metric(models.Model):
 class TrialOutput(models.Model):
     """A piece of a stream of output, at most 64 KiB."""
 
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="output")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="output", db_index=False)
     stream = models.CharField(max_length=6)
     offset = models.BigIntegerField()
     data = models.BinaryField()

@@ -109,7 +109,7 @@ class Trial(models.Model):
 class TrialParameters(models.Model):
     """What the trial was given; more than one row for multi-phase trials."""
 
-    trial = models.ForeignKey(Trial, models.CASCADE, related_name="parameter_sets")
+    trial = models.ForeignKey(Trial, models.CASCADE, related_name="parameter_sets", db_index=False)
     index = models.PositiveIntegerField(default=0)
     #: JSON scalar: a number for ordinary tuners, text for some, null for hand-picked sets.
     parameter_id = models.JSONField(null=True)
