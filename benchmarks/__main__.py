@@ -48,6 +48,7 @@ PROGRAMS = {
     "tuner_suggestions": Program(10, ("--trials", "1000")),
     "live_latency": Program(10, ("20",)),
     "long_histories": Program(30, ("--trials", "2000", "--rounds", "1")),
+    "retention": Program(20, ("--trials", "300", "--seconds", "2")),
     "dashboard": Program(30, ("1000x10",)),
     "many_running": Program(15, ("--trials", "500", "--seconds", "20")),
     "kubernetes_scale": Program(40, ("--trials", "100", "1000")),

@@ -11,6 +11,7 @@ from nniweb.api import (
     audit_log,
     clone,
     clusters,
+    disk_usage,
     experiment_changes,
     experiment_chart,
     experiment_events,
@@ -122,6 +123,8 @@ urlpatterns = [
     path("quotas/", quotas.QuotasView.as_view()),
     path("quotas/<int:quota_id>/", quotas.QuotaView.as_view()),
     path("audit/", audit_log.AuditView.as_view()),
+    path("disk-usage/", disk_usage.DiskUsageView.as_view()),
+    path("disk-usage/data-folder/", disk_usage.InstallationUsageView.as_view()),
     path("workers/", workers.WorkersView.as_view()),
     re_path("", NothingHereView.as_view()),
 ]

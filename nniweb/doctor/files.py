@@ -62,7 +62,10 @@ def disk() -> Iterator[Finding]:
         return
     table = os.statvfs(settings.DATA_FOLDER)
     if said := little_room():
-        yield warning("disk", said, f"Make room. {_ROOM}")
+        never = "" if any(settings.KEEP_DAYS.values()) else (
+            " Nothing is ever removed here by itself: NNIWEB_KEEP_OUTPUT_DAYS and the like change that "
+            "(docs/retention.md).")
+        yield warning("disk", said, f"Make room. {_ROOM}{never}")
     elif table.f_files and table.f_favail < FEW_FILES:
         yield warning("disk", f"The file system of {settings.DATA_FOLDER} can hold only {table.f_favail} more files.",
                       f"Remove files there. {_ROOM}")

@@ -46,14 +46,19 @@ def with_checkpoint_folder(tuner: dict[str, Any], settings: ExperimentSettings, 
     return {**tuner, "class_args": {**tuner.get("class_args", {}), ARGUMENT: folder}}
 
 
+def checkpoint_folder(experiment: Experiment) -> Path:
+    """Where checkpoints of it are kept on this machine, in the data folder; there need be none."""
+    return _own_folder(experiment.public_id)
+
+
 def has_checkpoints(experiment: Experiment) -> bool:
     """Whether checkpoints of it are kept on this machine, in the data folder."""
-    return _own_folder(experiment.public_id).exists()
+    return checkpoint_folder(experiment).exists()
 
 
 def remove_checkpoints(experiment: Experiment) -> None:
     """Remove what is kept on this machine for the experiment. Harmless where there is nothing."""
-    shutil.rmtree(_own_folder(experiment.public_id), ignore_errors=True)
+    shutil.rmtree(checkpoint_folder(experiment), ignore_errors=True)
 
 
 def _wanted(settings: ExperimentSettings) -> bool:

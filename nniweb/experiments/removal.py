@@ -7,28 +7,30 @@ moment it is interrupted at, the same call goes on from there: what is still the
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 from django.core.files.storage import default_storage
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import Count, F, Model, Sum, Value
 from django.db.models.functions import Length
 
-from nniweb.experiments.models import Metric, ResourceReading, Trial, TrialFile, TrialOutput
+from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialFile, TrialOutput
 from nniweb.experiments.retention import NOTHING_THERE
 from trialkeeper import contract
 
-#: What one transaction shall take, in seconds, and the most of rows and of bytes it removes. On Debian SQLite
-#: overwrites what it removes, so bytes count.
-AIM_SECONDS, MOST_ROWS, MOST_BYTES = 0.010, 2000, 1_000_000
-#: Of the time, what pauses are of work: others that write get through in between.
-REST = 4.0
+#: What one transaction shall take, in seconds. The fewest and the most rows it removes: below the fewest it is the
+#: commit that takes the time, and more of them would hold others up longer. The most bytes of output: on Debian SQLite
+#: overwrites what it removes.
+AIM_SECONDS, FEWEST_ROWS, MOST_ROWS, MOST_BYTES = 0.015, 100, 2000, 1_000_000
+#: Of the time, what pauses are of work: others that write get through in between. The longest one, in seconds.
+REST, LONGEST_REST = 4.0, 0.1
 
 
 @dataclass
@@ -37,9 +39,7 @@ class Pace:
 
     #: Sleeps so many seconds, or less where it is told to end.
     sleep: Callable[[float], object] = time.sleep
-    rows: int = 50
-    #: The longest transaction so far, in seconds.
-    longest: float = 0.0
+    rows: int = FEWEST_ROWS
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:
@@ -49,12 +49,11 @@ class Pace:
             began = time.monotonic()
             yield
         took = time.monotonic() - began
-        self.longest = max(self.longest, took)
         if took > AIM_SECONDS:
-            self.rows = max(1, self.rows // 2)
+            self.rows = max(FEWEST_ROWS, self.rows // 2)
         elif took < AIM_SECONDS / 2:
             self.rows = min(MOST_ROWS, self.rows * 2)
-        self.sleep(max(0.001, REST * took))
+        self.sleep(min(LONGEST_REST, max(0.001, REST * took)))
 
 
 @dataclass
@@ -63,7 +62,7 @@ class Removed:
 
     trials: int = 0
     rows: int = 0
-    #: As stored; of intermediate results and readings not counted.
+    #: As stored; of intermediate results and readings not counted, nor of trials that were removed in parts.
     bytes: int = 0
 
     def __add__(self, other: Removed) -> Removed:
@@ -71,76 +70,98 @@ class Removed:
 
 
 @dataclass
-class _Gathered:
-    """Rows of one transaction."""
+class _Had:
+    """What a trial has of a kind."""
 
-    keys: dict[type[Model], list[int]] = field(default_factory=dict)
+    attempts: list[int] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
-    paths: list[str] = field(default_factory=list)
-    #: Trials of which nothing is left after it, and those that had nothing.
-    emptied: list[int] = field(default_factory=list)
-    empty: list[int] = field(default_factory=list)
 
 
-def remove_of_trials(kind: str, trials: Sequence[int], now: datetime, pace: Pace) -> Removed:
-    """One transaction's worth of what these trials (primary keys) have of a kind of ``retention.OF_TRIALS``.
+def remove_of_trials(kind: str, trials: Sequence[int], now: datetime, pace: Pace, is_over: Callable[[], bool]
+                     ) -> Removed:
+    """What these trials (primary keys) have of a kind of ``retention.OF_TRIALS``, until ``is_over`` says so.
 
-    Those of which nothing is left then are marked as looked at.
+    Those of which nothing is left are marked as looked at, in the transaction that removed the last of it.
     """
-    found = _gather(kind, trials, pace.rows)
-    for path in found.paths:  # first: a row without its file is removed the next time, a file without a row never
-        remove_file(path)
-    with pace.measured():
-        for model, keys in found.keys.items():
-            model._default_manager.filter(pk__in=keys).delete()
-        column = f"{kind}_removed_at"
-        if found.emptied:
-            Trial.objects.filter(pk__in=found.emptied).update(**{column: now})
-        if found.empty:
-            Trial.objects.filter(pk__in=found.empty).update(**{column: NOTHING_THERE})
-    return Removed(len(found.emptied), found.rows, found.bytes)
+    removed = Removed()
+    column = f"{kind}_removed_at"
+    most_bytes = MOST_BYTES if kind == "output" else sys.maxsize
+    had = _what_they_have(kind, trials)
+    if empty := [trial for trial in trials if not had[trial].rows]:
+        with pace.measured():
+            Trial.objects.filter(pk__in=empty).update(**{column: NOTHING_THERE})
+    waiting = deque(trial for trial in trials if had[trial].rows)
+    while waiting and not is_over():
+        first = had[waiting[0]]
+        if first.rows > pace.rows or first.bytes > most_bytes:
+            rows = _remove_a_part(kind, first, pace)
+            first.rows -= rows
+            removed += Removed(rows=rows)
+            if rows:
+                continue
+        group = _Had()
+        chosen: list[int] = []
+        while waiting and (not chosen or (group.rows + had[waiting[0]].rows <= pace.rows
+                                          and group.bytes + had[waiting[0]].bytes <= most_bytes)):
+            chosen.append(waiting.popleft())
+            one = had[chosen[-1]]
+            group.attempts += one.attempts
+            group.rows += one.rows
+            group.bytes += one.bytes
+        _remove_files(kind, group.attempts)
+        with pace.measured():
+            for model, which in _MODELS[kind]:
+                model._default_manager.filter(attempt__in=group.attempts, **which).delete()
+            Trial.objects.filter(pk__in=chosen).update(**{column: now})
+        removed += Removed(len(chosen), group.rows, group.bytes)
+    return removed
 
 
-def _gather(kind: str, trials: Sequence[int], most: int) -> _Gathered:
-    found = _Gathered()
-    for trial in trials:
-        rows = list(islice(_rows(kind, trial, most - found.rows + 1), most - found.rows + 1))
-        taken = 0
-        for model, key, size, path in rows:
-            if found.rows >= most or (kind == "output" and found.bytes >= MOST_BYTES):
-                break
-            found.keys.setdefault(model, []).append(key)
-            found.rows += 1
-            found.bytes += size
-            taken += 1
-            if path:
-                found.paths.append(path)
-        if taken < len(rows):
-            break
-        (found.emptied if rows else found.empty).append(trial)
-        if found.rows >= most:
-            break
+#: Kind -> the models of its rows, which belong to attempts, with what else they must be.
+_MODELS: dict[str, tuple[tuple[type[Model], dict[str, Any]], ...]] = {
+    "output": ((TrialOutput, {}),),
+    "readings": ((Metric, {"kind": contract.PERIODICAL}), (ResourceReading, {})),
+    "files": ((TrialFile, {}),)}
+#: Column with the bytes of a row, where they are told.
+_BYTES: dict[type[Model], Any] = {TrialOutput: Length("data"), TrialFile: F("size")}
+
+
+def _what_they_have(kind: str, trials: Sequence[int]) -> dict[int, _Had]:
+    found = {trial: _Had() for trial in trials}
+    trial_of = dict(Attempt.objects.filter(trial__in=trials).values_list("pk", "trial"))
+    for attempt, trial in trial_of.items():
+        found[trial].attempts.append(attempt)
+    for model, which in _MODELS[kind]:
+        counted = model._default_manager.filter(attempt__in=list(trial_of), **which).order_by().values_list("attempt")
+        for attempt, rows, size in counted.annotate(rows=Count("pk"), size=Sum(_BYTES.get(model, Value(0)))):
+            found[trial_of[attempt]].rows += rows
+            found[trial_of[attempt]].bytes += size or 0
     return found
 
 
-def _rows(kind: str, trial: int, most: int) -> Iterable[tuple[type[Model], int, int, str]]:
-    """Model, key, bytes and stored file of at most so many rows (of each model) of the trial."""
-    if kind == "output":
-        output = TrialOutput.objects.filter(attempt__trial=trial)
-        for key, size in output.values_list("pk", Length("data"))[:most]:
-            yield TrialOutput, key, size, ""
-    elif kind == "readings":
-        metrics = Metric.objects.filter(attempt__trial=trial, kind=contract.PERIODICAL)
-        for key in metrics.values_list("pk", flat=True)[:most]:
-            yield Metric, key, 0, ""
-        readings = ResourceReading.objects.filter(attempt__trial=trial)
-        for key in readings.values_list("pk", flat=True)[:most]:
-            yield ResourceReading, key, 0, ""
-    else:
-        files = TrialFile.objects.filter(attempt__trial=trial)
-        for key, size, path in files.values_list("pk", "size", "storage_path")[:most]:
-            yield TrialFile, key, size, path
+def _remove_a_part(kind: str, one: _Had, pace: Pace) -> int:
+    """Some rows of a trial that has too many for one transaction, but not the last ones; how many that were."""
+    most = min(pace.rows, max(1, MOST_BYTES // contract.MAX_OUTPUT_PIECE_BYTES) if kind == "output" else pace.rows)
+    for model, which in _MODELS[kind]:
+        rows = model._default_manager.filter(attempt__in=one.attempts, **which)
+        keys = list(rows.values_list("pk", flat=True)[:most + 1])
+        if len(keys) > most:
+            if model is TrialFile:
+                for path in TrialFile.objects.filter(pk__in=keys[:most]).values_list("storage_path", flat=True):
+                    remove_file(path)
+            with pace.measured():
+                model._default_manager.filter(pk__in=keys[:most]).delete()
+            one.bytes = one.bytes * max(0, one.rows - most) // max(1, one.rows)
+            return most
+    return 0
+
+
+def _remove_files(kind: str, attempts: Sequence[int]) -> None:
+    """First: a row without its file is removed the next time, a file without a row never."""
+    if kind == "files":
+        for path in TrialFile.objects.filter(attempt__in=attempts).values_list("storage_path", flat=True):
+            remove_file(path)
 
 
 def remove_file(storage_path: str) -> None:

@@ -29,6 +29,7 @@ class Retention:
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._so_far: dict[tuple[int, str], Removed] = {}
+        self._took_from: set[int] = set()
 
     def apply(self, experiment: Experiment, now: datetime, is_over: Callable[[], bool]) -> bool:
         """Remove what is due; False where ``is_over`` came first and there is more."""
@@ -46,6 +47,12 @@ class Retention:
             _code(experiment, experiment.code_id, now, days["code"])
         return True
 
+    def took_something(self, experiment: Experiment) -> bool:
+        """Whether it removed something since it was asked last."""
+        took = experiment.pk in self._took_from
+        self._took_from.discard(experiment.pk)
+        return took
+
     def _of_trials(self, experiment: Experiment, kind: str, now: datetime, days: int, is_over: Callable[[], bool]
                    ) -> bool:
         while True:
@@ -54,7 +61,7 @@ class Retention:
                 return True
             if is_over():
                 return False
-            removed = remove_of_trials(kind, trials, now, self._pace)
+            removed = remove_of_trials(kind, trials, now, self._pace, is_over)
             key = (experiment.pk, kind)
             self._so_far[key] = self._so_far.get(key, Removed()) + removed
 
@@ -62,6 +69,7 @@ class Retention:
         removed = self._so_far.pop((experiment.pk, kind), Removed())
         if not removed.trials:
             return
+        self._took_from.add(experiment.pk)
         size = f" ({removed.bytes / 1e6:.1f} MB)" if removed.bytes else ""
         said = f"{_WHAT[kind]} of {removed.trials} trial{'' if removed.trials == 1 else 's'}{size} removed after " \
                f"{in_days(days)}."

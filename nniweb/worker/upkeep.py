@@ -1,4 +1,4 @@
-"""Looks after experiments that need no platform for it: retention, and the rows of deleted ones.
+"""Looks after what needs no platform: retention, the rows of deleted experiments, and how much room things take.
 
 A thread of its own in each worker process. It takes one experiment at a time whose ``look_after_at`` has come, works on
 it for a few seconds at most, in short transactions with rests between them, and writes down when it is to be looked at
@@ -17,8 +17,9 @@ from django.db import DatabaseError, connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from nniweb.experiments.disk_usage import DATABASE, measure, measure_data_folder
 from nniweb.experiments.idle_connections import drop_connection, give_connection_back
-from nniweb.experiments.models import Cluster, Experiment
+from nniweb.experiments.models import Cluster, DiskUsage, Experiment, FolderUsage
 from nniweb.experiments.removal import Pace
 from nniweb.observability.log_ids import log_ids
 from nniweb.outage_logs import first_line
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 #: How often is looked whether an experiment is due, in seconds; the pause where the database gives nothing.
 LOOK_SECONDS, AWAY_SECONDS = 1.0, 5.0
+#: How often is looked whether the data folder is to be added up, in seconds.
+WALK_SECONDS = 60.0
 #: How long one experiment is worked on before another one gets its turn, in seconds.
 TURN_SECONDS = 5.0
 #: For how long an experiment is another worker's after it was taken: more than a turn ever takes.
@@ -66,7 +69,7 @@ class Upkeep:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        begun = False
+        begun, next_walk = False, 0.0
         try:
             while not self._stopping.is_set():
                 pause = LOOK_SECONDS
@@ -76,6 +79,9 @@ class Upkeep:
                         begun = True
                     if self.look():
                         pause = 0.02
+                    elif time.monotonic() >= next_walk:
+                        next_walk = time.monotonic() + WALK_SECONDS
+                        self.measure_data_folder()
                     give_connection_back()
                 except DatabaseError as error:
                     logger.warning("upkeep waits, the database says: %s", first_line(error))
@@ -113,10 +119,28 @@ class Upkeep:
                 is_done = remove_rows_of(experiment, now, self.pace, is_over)
             else:
                 is_done = self._retention.apply(experiment, now, is_over)
+                if is_done and self._must_be_measured(experiment):
+                    measure(experiment, now, self.pace.sleep)
             again = now + LATER if experiment.is_finished and _has_been_over_for_long(experiment, now) else now + SOON
             # not where somebody wants it to be looked at since (None)
             Experiment.objects.filter(pk=experiment.pk, look_after_at=experiment.look_after_at).update(
                 look_after_at=again if is_done else now)
+        return True
+
+    def _must_be_measured(self, experiment: Experiment) -> bool:
+        measured = DiskUsage.objects.filter(experiment=experiment).values_list("measured_at", flat=True).first()
+        return self._retention.took_something(experiment) or measured is None or (
+            experiment.changed_at is not None and experiment.changed_at >= measured)
+
+    def measure_data_folder(self) -> bool:
+        """Add up this host's data folder where it is due; False where not, or another worker here does it."""
+        now = self._now()
+        last = FolderUsage.objects.filter(host=host_name(), part=DATABASE)
+        if last.filter(measured_at__gt=now - SOON).exists():
+            return False
+        if not last.update(measured_at=now):
+            FolderUsage.objects.get_or_create(host=host_name(), part=DATABASE, defaults={"measured_at": now})
+        measure_data_folder(host_name(), now, self.pace.sleep)
         return True
 
     def _take(self) -> Experiment | None:

@@ -4,6 +4,7 @@ from .account import ApiToken, SignInLink, SingleSignOnIdentity, User
 from .audit import AuditEntry
 from .change import ExperimentChange
 from .cluster import Cluster, ClusterMetadata, Machine
+from .disk_usage import DiskUsage, FolderUsage
 from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
@@ -14,8 +15,9 @@ from .trial import Attempt, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
-    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "Experiment", "ExperimentChange",
-    "ExperimentEvent", "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NotificationDelivery",
-    "NotificationRule", "Quota", "ResourceReading", "SignInLink", "SingleSignOnIdentity", "Trial", "TrialEvent",
-    "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
+    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "DiskUsage", "Experiment",
+    "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine", "Metric", "MetricName",
+    "MetricNumber", "NotificationDelivery", "NotificationRule", "Quota", "ResourceReading", "SignInLink",
+    "SingleSignOnIdentity", "Trial", "TrialEvent", "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent",
+    "User", "Worker",
 ]

@@ -185,6 +185,7 @@ def test_a_trial_that_had_nothing_is_looked_at_once_and_not_said_to_have_lost_an
 def test_it_stops_after_any_transaction_and_goes_on_from_there(
         clock: Clock, make_experiment: Callable[..., Experiment], make_trial: Callable[..., Trial],
         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(removal, "FEWEST_ROWS", 1)
     monkeypatch.setattr(removal, "MOST_ROWS", 1)
     experiment = make_experiment(retention={"output": 1, "readings": 1, "files": 1})
     trials = [make_trial(experiment) for _ in range(3)]
@@ -302,6 +303,7 @@ def test_experiments_of_clusters_on_other_hosts_are_left_to_workers_there(
 def test_the_rows_of_a_deleted_experiment_go_in_pieces_and_its_own_stays_for_the_platform(
         clock: Clock, make_experiment: Callable[..., Experiment], make_trial: Callable[..., Trial],
         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(removal, "FEWEST_ROWS", 2)
     monkeypatch.setattr(removal, "MOST_ROWS", 2)
     experiment, other = make_experiment(status="DONE", ended_at=clock.now), make_experiment()
     trials = [make_trial(experiment) for _ in range(3)]
