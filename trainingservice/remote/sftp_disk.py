@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import stat
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from trainingservice.output_folder import FolderElsewhere, OutputFolder
 from trainingservice.remote.connection import Connection
 from trainingservice.remote.machine_output import run_reader
-from trainingservice.submit_host.disk import MOST_AT_ONCE
+from trainingservice.submit_host.disk import MOST_AT_ONCE, REMOVALS, REMOVE_AGAIN_AFTER
 
 _PIECE = 1024 * 1024
 
@@ -75,10 +76,15 @@ class SftpDisk:
             sftp.remove(str(path))
 
     def remove_folder(self, path: Path) -> list[str]:
-        problems: list[str] = []
-        with self._session() as sftp:
-            _remove(sftp, path, problems)
-        return problems
+        for _ in range(REMOVALS):
+            problems: list[str] = []
+            refilled: list[str] = []
+            with self._session() as sftp:
+                _remove(sftp, path, problems, refilled)
+            if problems or not refilled:
+                break
+            time.sleep(REMOVE_AGAIN_AFTER)  # a keeper that is about to end wrote something meanwhile
+        return problems + refilled
 
     def free_bytes(self, path: Path) -> int | None:
         return None  # SFTP's own protocol does not say
@@ -112,12 +118,14 @@ def _write(sftp: Any, path: Path, pieces: Iterator[bytes], size: int, mode: int)
         raise
 
 
-def _remove(sftp: Any, path: Path, problems: list[str]) -> None:
+def _remove(sftp: Any, path: Path, problems: list[str], refilled: list[str]) -> None:
+    """``problems``: what cannot be removed, and why. ``refilled``: folders into which something came meanwhile."""
+    known = len(problems)
     try:
         for entry in sftp.listdir_attr(str(path)):
             inner = path / entry.filename
             if stat.S_ISDIR(entry.st_mode or 0):
-                _remove(sftp, inner, problems)
+                _remove(sftp, inner, problems, refilled)
             else:
                 try:
                     sftp.remove(str(inner))
@@ -125,8 +133,16 @@ def _remove(sftp: Any, path: Path, problems: list[str]) -> None:
                     continue
                 except OSError as error:
                     problems.append(f"{inner} ({error.strerror or error})")
-        sftp.rmdir(str(path))
     except FileNotFoundError:
         return
     except OSError as error:
         problems.append(f"{path} ({error.strerror or error})")
+        return
+    try:
+        sftp.rmdir(str(path))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        # SFTP does not say why it failed
+        came = len(problems) == known and bool(sftp.listdir(str(path)))
+        (refilled if came else problems).append(f"{path} ({error.strerror or error})")

@@ -54,7 +54,7 @@ class Disk(Protocol):
 
 
 #: How often a folder is removed into which somebody still writes, and the seconds in between.
-_REMOVALS, _REMOVE_AGAIN_AFTER = 40, 0.05
+REMOVALS, REMOVE_AGAIN_AFTER = 40, 0.05
 
 
 class LocalDisk:
@@ -99,14 +99,14 @@ class LocalDisk:
         path.unlink(missing_ok=True)
 
     def remove_folder(self, path: Path) -> list[str]:
-        for _ in range(_REMOVALS):
+        for _ in range(REMOVALS):
             problems: list[OSError] = []
             shutil.rmtree(path, onerror=lambda _, name, error, problems=problems: problems.append(error[1]))  # type: ignore[misc]
             if not path.exists():
                 return []
             if any(problem.errno != errno.ENOTEMPTY for problem in problems):
                 break
-            time.sleep(_REMOVE_AGAIN_AFTER)  # a keeper that is about to end wrote something meanwhile
+            time.sleep(REMOVE_AGAIN_AFTER)  # a keeper that is about to end wrote something meanwhile
         return [f"{problem.filename} ({problem.strerror})" for problem in problems]
 
     def free_bytes(self, path: Path) -> int | None:

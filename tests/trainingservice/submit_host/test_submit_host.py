@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.fakes.ssh_machine import SshMachine
+from trainingservice.remote import sftp_disk
 from trainingservice.remote.login_node import LoginNode
 from trainingservice.submit_host.disk import MOST_AT_ONCE
 from trainingservice.submit_host.host import NotRun, ThisMachine, Unanswered, open_host
@@ -102,6 +103,31 @@ def test_files_are_written_whole_read_in_pieces_and_removed(host, tmp_path):
     assert disk.remove_folder(folder) == []
     assert not folder.exists()
     assert tmp_path.is_dir(), "a link is removed, not what it leads to"
+
+
+def test_a_folder_that_somebody_still_writes_into_is_removed_all_the_same(node, tmp_path):
+    host = open_host(node.settings(), tmp_path / "host_keys")
+    inner = tmp_path / "attempt" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "first").touch()
+    real, writes = sftp_disk._remove, [f"late {number}" for number in range(3)]
+
+    def written_meanwhile(sftp, path, *lists):
+        if path == inner and writes:  # between the look at what is there and the removal of the folder
+            real_rmdir = sftp.rmdir
+            sftp.rmdir = lambda name: ((inner / writes.pop()).touch(), setattr(sftp, "rmdir", real_rmdir),
+                                       real_rmdir(name))
+        real(sftp, path, *lists)
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sftp_disk, "_remove", written_meanwhile)
+            assert host.disk.remove_folder(tmp_path / "attempt") == []
+        assert writes == []
+        assert not (tmp_path / "attempt").exists()
+        assert host.disk.remove_folder(tmp_path / "attempt") == []
+    finally:
+        host.close()
 
 
 def test_a_large_file_is_brought_whole(host, tmp_path):
