@@ -15,14 +15,19 @@ def main(arguments: list[str] | None = None) -> None:
     if given[1:] == ["--version"]:
         print(own_version())  # noqa: T201  what was asked for
         return
+    if given[1:] in ([], ["help"], ["--help"], ["-h"]) and "_ARGCOMPLETE" not in os.environ:
+        from nniweb.overview import overview
+
+        print(overview(program_name(given)))  # noqa: T201  what was asked for
+        return
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what could come next
         from nniweb.completion import complete
 
         complete()
-    if given[1:2] == ["completion"]:
+    if given[1:2] == ["completion"] or given[1:3] == ["help", "completion"]:
         from nniweb.completion import script
 
-        sys.exit(script(given[2:]))
+        sys.exit(script(given[2:] if given[1] == "completion" else ["--help"]))
     if is_about_another_server(given[1:]):
         from nniweb.client.commands import run
 
@@ -65,6 +70,12 @@ def _only_look(as_json: bool) -> None:
         return
     print(findings.as_json([found]) if as_json else findings.as_text([found]))  # noqa: T201  what was asked for
     sys.exit(findings.exit_status([found]))
+
+
+def program_name(arguments: list[str]) -> str:
+    """As people call it."""
+    name = os.path.basename(arguments[0])
+    return "python -m nniweb" if name == "__main__.py" else name
 
 
 def own_version() -> str:

@@ -51,6 +51,23 @@ def test_a_script_for_each_shell_is_printed(shell: str) -> None:
         assert "argcomplete" in loaded.stdout
 
 
+#: What bash does when somebody presses Tab behind "nniweb experiments fol".
+PRESS_TAB = """
+eval "$(nniweb completion bash)"
+COMP_WORDS=(nniweb experiments fol) COMP_CWORD=2 COMP_LINE="nniweb experiments fol" COMP_POINT=22 COMP_TYPE=9
+_python_argcomplete nniweb fol experiments
+echo "${COMPREPLY[*]}"
+"""
+
+
+def test_bash_really_completes(tmp_path: Path) -> None:
+    (tmp_path / "nniweb").write_text(f'#!/bin/sh\nexec {sys.executable} -m nniweb "$@"\n')
+    (tmp_path / "nniweb").chmod(0o755)
+    done = subprocess.run(["bash", "-c", PRESS_TAB], text=True, capture_output=True, timeout=100, check=False, env={
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)})
+    assert done.stdout.strip() == "follow", done.stderr
+
+
 @pytest.mark.slow
 def test_another_shell_is_refused_with_those_there_are() -> None:
     done = program("completion", "tcsh")
