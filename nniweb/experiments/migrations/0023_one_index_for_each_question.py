@@ -37,7 +37,7 @@ def create(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0021_retention")]
+    dependencies = [("experiments", "0022_disk_usage")]
 
     operations = [
         migrations.SeparateDatabaseAndState(
