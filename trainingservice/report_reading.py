@@ -59,6 +59,17 @@ class RefusedReport(Exception):
         return {"installation": installation, "error": self.error, "message": str(self)}
 
 
+class UnspokenVersion(RefusedReport):
+    """The keeper's version of the wire is none of VERSIONS. Not the report's fault: it can be taken by another server.
+    """
+
+    def __init__(self, version: object) -> None:
+        super().__init__(400, contract.ERROR_UNREADABLE,
+                         f"keeper.version {str(version)[:20]} is not spoken here; "
+                         f"known: {', '.join(map(str, sorted(VERSIONS)))}")
+        self.version = version  #: as the keeper gave it
+
+
 class Gap(RefusedReport):
     """The report begins behind the number that must come next, or skips one."""
 
@@ -311,8 +322,7 @@ def _read_keeper(raw: Any) -> contract.KeeperDocument:
         raise _unreadable("keeper is missing or not an object")
     version = raw.get("version")
     if not _is_int(version) or version not in VERSIONS:
-        raise _unreadable(f"keeper.version {str(version)[:20]} is not spoken here; "
-                          f"known: {', '.join(map(str, sorted(VERSIONS)))}")
+        raise UnspokenVersion(version)
     try:
         replica = _integer(raw, "replica", 0, _INT32, optional=True) or 0
         journal_id = _text(raw, "journal_id", MAX_JOURNAL_ID)

@@ -19,9 +19,10 @@ from django.utils import timezone
 from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.exact_text import to_bytes
 from nniweb.experiments.idle_connections import drop_connection
-from nniweb.experiments.models import Attempt, TrialParameters
+from nniweb.experiments.models import Attempt, Trial, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.other_metrics import Numbers
+from nniweb.experiments.refused_keeper import is_sentence
 from nniweb.experiments.report_room import KeptEntries, within_limit
 from nniweb.experiments.report_rows import Overtaken, ReportRows, corrected, corrected_times, for_database
 from nniweb.experiments.reported_ends import end_as_reported
@@ -202,10 +203,14 @@ def _take(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, revis
         rows.reading(attempt.pk, now, report.resources)
 
     is_back = attempt.status == TrialJobStatus.UNKNOWN and attempt.has_started and attempt.stage != Attempt.Stage.ENDED
-    if new.entries or is_back:
+    is_refuted = is_sentence(attempt.message)  # that its keeper is not understood
+    if new.entries or is_back or is_refuted:
         revision = revisions.get(attempt.experiment_pk)
         if revision is None:
             revision = revisions[attempt.experiment_pk] = next_revision(attempt.experiment_pk, needs_round=False)
+        if is_refuted:
+            Trial.objects.filter(pk=attempt.trial_pk, message=attempt.message).update(message="", revision=revision)
+            attempt.message = ""
         if is_back:
             move_trial(attempt.trial_pk, TrialJobStatus.RUNNING, now, revision=revision, message="")
             attempt.status = TrialJobStatus.RUNNING

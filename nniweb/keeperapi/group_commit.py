@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import orjson
-from django.db import connection
+from django.db import DatabaseError, connection
 
-from nniweb.experiments import ingest
+from nniweb.experiments import ingest, unspoken_keepers
 from nniweb.experiments.idle_connections import give_connection_back
 from nniweb.observability import process_figures
-from trainingservice.report_reading import ReadReport, RefusedReport, read_report
+from nniweb.outage_logs import first_line
+from trainingservice.report_reading import ReadReport, RefusedReport, UnspokenVersion, read_report
 
 logger = logging.getLogger(__name__)
 
@@ -162,12 +163,25 @@ class GroupCommit:
     def _read(self, waiting: _Waiting) -> ReadReport | ingest.Answer:
         try:
             return read_report(waiting.body, waiting.content_encoding, loads=orjson.loads)
+        except UnspokenVersion as error:
+            return self._refuse_version(waiting, error)
         except RefusedReport as error:
             return ingest.Answer(error.status, error.document(self._installation))
         except Exception:  # a mistake of ours that one sender found: the others in the group must not hear of it
             logger.exception("a report of job %s cannot be read", waiting.job_name)
             return ingest.Answer(400, {"installation": self._installation, "error": "unreadable",
                                        "message": "The server failed to read this report."})
+
+    def _refuse_version(self, waiting: _Waiting, refused: UnspokenVersion) -> ingest.Answer:
+        answer: RefusedReport = refused
+        try:
+            unspoken_keepers.note(waiting.job_name, waiting.token_hash, refused)
+        except RefusedReport as error:  # somebody without the trial's token
+            answer = error
+        except DatabaseError as error:
+            logger.warning("that the keeper of job %s was refused is not noted: the database says %s",
+                           waiting.job_name, first_line(error))
+        return ingest.Answer(answer.status, answer.document(self._installation))
 
     @staticmethod
     def _answer(group: list[_Waiting], answers: list[ingest.Answer]) -> None:

@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
-from django.db import connection
 
 from nniweb import __version__
 from nniweb.backups import database
@@ -76,9 +75,3 @@ def _need_room() -> None:
 
 def _megabytes(count: float) -> str:
     return f"{count / 1e6:,.1f} MB"
-
-
-def describe(path: Path | None) -> str:
-    """For a sentence about a change that failed."""
-    kind = "PostgreSQL's database" if connection.vendor == "postgresql" else "The database"
-    return f" {kind} as it was is in {path}, too." if path else ""

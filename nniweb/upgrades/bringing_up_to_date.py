@@ -47,10 +47,12 @@ def bring_up_to_date(say: Callable[[str], None], *, is_server: bool, verbosity: 
         try:
             _change(verbosity)
         except Exception as error:
+            if backup is not None:  # of what is still there; whoever tries again and again shall not fill the disk
+                backup.unlink(missing_ok=True)
             raise CannotUpgrade(
                 f"The database could not be brought to NNI Web {__version__} and is as it was: "
                 f"{type(error).__name__}: {first_line(error)}. Install the version that you had, which goes on with "
-                f"it, and report this as a defect.{backup_before.describe(backup)}") from error
+                f"it, and report this as a defect.") from error
         backup_before.remove_old_ones()
         if backup is not None:
             say(f"The database is of NNI Web {__version__} now.")

@@ -181,3 +181,48 @@ def test_what_was_before_an_upgrade_comes_back(make_server: Callable[..., Runnin
     assert rows(database) == before
     assert (server.data_folder / "keys" / "seal_keys").read_text() == keys
     assert list(server.data_folder.glob("files/trials/*/*")), "only the database was exchanged"
+
+
+#: A server whose version of the keepers' protocol is another one, as a later release's.
+OF_ANOTHER_WIRE = """
+from trialkeeper import contract
+contract.PROTOCOL_VERSION = {version}
+from nniweb.command_line import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_keeper_that_ran_before_is_heard_by_the_next_protocol_and_waits_while_it_is_refused_by_the_one_after(
+        old_keeper: subprocess.Popen[bytes], make_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+    server = make_server()
+
+    def numbers() -> list[float]:
+        trial = trials_of(server, "many")[2]
+        return [row["number"] for row in server.get_all(f"trials/{trial['id']}/metrics/", kind="PERIODICAL")]
+
+    def message() -> str:
+        return str(trials_of(server, "many")[2]["message"])
+
+    tell(tmp_path / "many", 2, "metric 0.25")
+    server.start(program=("-c", OF_ANOTHER_WIRE.format(version=2)))
+    server.wait_until(lambda: numbers() == [0.25], what="the next version hears the keeper")
+    assert message() == ""
+    server.stop()
+    server.start(program=("-c", OF_ANOTHER_WIRE.format(version=3)))
+    server.wait_until(lambda: "this server understands 2 and 3" in message(), what="the trial's page says so")
+    (tmp_path / "many" / "orders" / "2-1").write_text("metric 0.5")
+    [journal] = [path for path in server.data_folder.glob("clusters/*/trials/*/*/journal.jsonl")
+                 if '"0.25"' in path.read_text()]
+    server.wait_until(lambda: '"0.5"' in journal.read_text(), what="the keeper has written it down")
+    assert numbers() == [0.25]
+    assert trials_of(server, "many")[2]["status"] == "RUNNING"
+    server.stop()
+    server.start()
+    server.wait_until(lambda: numbers() == [0.25, 0.5], what="what waited has come")
+    assert message() == ""
+    (tmp_path / "many" / "orders" / "2-2").write_text("final 0.75")
+    (tmp_path / "many" / "orders" / "2-3").write_text("end")
+    assert old_keeper.wait(120) == 0
+    server.wait_until(lambda: trials_of(server, "many")[2]["status"] == "SUCCEEDED")

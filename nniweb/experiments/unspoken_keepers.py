@@ -1,0 +1,40 @@
+"""Keepers whose version of the protocol this server does not understand: their trials' pages say so.
+
+A keeper that is refused takes the server for away. So its trial goes on, and what it reports waits in its journal for
+a server that understands it.
+"""
+
+import logging
+
+from django.db import transaction
+from django.utils import timezone
+
+from nniweb.experiments.exact_text import printable
+from nniweb.experiments.ingest import authenticate
+from nniweb.experiments.models import Trial
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.refused_keeper import sentence
+from nniweb.experiments.reporting_attempts import reporting_attempts
+from nniweb.experiments.revisions import next_revision
+from trainingservice.report_reading import UnspokenVersion
+
+logger = logging.getLogger(__name__)
+
+
+def note(job_name: str, token_hash: str, refused: UnspokenVersion) -> None:
+    """Say on the trial that its keeper was refused, once. Raises RefusedReport for a wrong token, DatabaseError."""
+    with transaction.atomic():
+        attempt = reporting_attempts({job_name}).get(job_name)
+        if attempt is None:
+            return
+        authenticate(attempt, token_hash, timezone.now())
+        message = printable(sentence(refused.version))
+        if attempt.message == message or attempt.target != TrialTarget.RUN:
+            return
+        revision = next_revision(attempt.experiment_pk, needs_round=False)
+        said = Trial.objects.unfinished().filter(pk=attempt.trial_pk, target=TrialTarget.RUN).update(
+            message=message, revision=revision)
+        if said:
+            trial = attempt.row().trial
+            logger.warning("job %s: %s", job_name, message,
+                           extra={"experiment": trial.experiment.public_id, "trial": trial.public_id})
