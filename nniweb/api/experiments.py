@@ -22,7 +22,7 @@ from nniweb.api.experiment_documents import (
     for_a_list,
     summaries,
 )
-from nniweb.api.fields import CommaListField, Query
+from nniweb.api.fields import CommaListField, OneOfField, Query
 from nniweb.api.launch_check import CheckedLaunchSerializer, check_document
 from nniweb.api.launch_request import (
     LAUNCH_KEY,
@@ -49,14 +49,14 @@ ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at",
 
 
 class ExperimentQuery(Query):
-    status = CommaListField(child=serializers.ChoiceField(choices=ExperimentStatus.choices), required=False,
+    status = CommaListField(child=OneOfField(choices=ExperimentStatus.choices), required=False,
                             help_text="One or several.")
     owner = serializers.CharField(required=False, help_text="User name.")
     cluster = serializers.CharField(required=False, help_text="Name of a cluster.")
     tag = serializers.CharField(required=False)
     q = serializers.CharField(required=False, help_text="Text in the name or description, or the start of the id.")
-    archived = serializers.ChoiceField(choices=["false", "true", "all"], default="false")
-    order = serializers.ChoiceField(choices=[*ORDERS, *(f"-{name}" for name in ORDERS)], default="-created")
+    archived = OneOfField(choices=["false", "true", "all"], default="false")
+    order = OneOfField(choices=[*ORDERS, *(f"-{name}" for name in ORDERS)], default="-created")
 
 
 class ExperimentView(generics.GenericAPIView[Experiment]):

@@ -43,6 +43,18 @@ class Query(StrictSerializer):
         return dict(query.validated_data)
 
 
+class OneOfField(serializers.ChoiceField):
+    """One of several words; a wrong one is told which there are."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        try:
+            return super().to_internal_value(data)
+        except serializers.ValidationError:
+            known = [str(choice) for choice in self.choices]
+            raise serializers.ValidationError(
+                f'"{data}" is none of {", ".join(known)}{nearest(str(data), known) or "."}') from None
+
+
 class CommaListField(serializers.ListField):
     """Several values: given several times, or with commas between."""
 
@@ -50,7 +62,13 @@ class CommaListField(serializers.ListField):
         texts = [data] if isinstance(data, str) else data
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise serializers.ValidationError("must be words with commas between, or a list of them.")
-        return super().to_internal_value([part for text in texts for part in text.split(",") if part])
+        try:
+            return super().to_internal_value([part for text in texts for part in text.split(",") if part])
+        except serializers.ValidationError as error:
+            if not isinstance(error.detail, dict):
+                raise
+            # by place in the list, which says nothing to whoever wrote words
+            raise serializers.ValidationError([said for found in error.detail.values() for said in found]) from None
 
 
 class RevisionField(serializers.IntegerField):

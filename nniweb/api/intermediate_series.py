@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
-from nniweb.api.fields import CommaListField, MetricField, Query
+from nniweb.api.fields import CommaListField, MetricField, OneOfField, Query
 from nniweb.api.times import time_text
 from nniweb.experiments.intermediate_series import Series, SeriesOfTrials, Which, series_of_these, series_of_which
 from nniweb.experiments.models import Experiment
@@ -25,7 +25,7 @@ MOST_POINTS, USUAL_POINTS = 2000, 200
 class SeriesQuery(Query):
     trials = CommaListField(child=serializers.CharField(max_length=12), required=False,
                             help_text=f"Ids of trials or their numbers, with commas between, at most {MOST_TRIALS}.")
-    which = serializers.ChoiceField(choices=[which.value for which in Which], required=False, help_text=(
+    which = OneOfField(choices=[which.value for which in Which], required=False, help_text=(
         "In place of ids: the best (`top`), those that run now, the newest that reported something (`latest`), "
         "those that the assessor stopped."))
     count = serializers.IntegerField(min_value=1, max_value=MOST_TRIALS, default=USUAL_TRIALS,

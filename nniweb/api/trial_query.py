@@ -8,7 +8,7 @@ from django.db.models.functions import Cast
 from django.utils import timezone
 from rest_framework import serializers
 
-from nniweb.api.fields import CommaListField, Query, RevisionField
+from nniweb.api.fields import CommaListField, OneOfField, Query, RevisionField
 from nniweb.api.tags import with_tag
 from nniweb.experiments.json_values import NumberAt, TextAt
 from nniweb.experiments.models import Attempt, Experiment, MetricNumber, Trial, TrialParameters
@@ -60,10 +60,10 @@ class TrialFilters(Query):
         "In words, such as `status = FAILED and lr < 0.01`: fields, parameters by name (nested ones with a dot) and "
         "times, compared by = != < <= > >= ~ (contains) or in (...), joined by and, or, not and brackets. "
         "docs/trial-filter.md has them all."))
-    status = CommaListField(child=serializers.ChoiceField(choices=TRIAL_STATUSES), required=False,
+    status = CommaListField(child=OneOfField(choices=TRIAL_STATUSES), required=False,
                             help_text="One or several.")
     source = CommaListField(  # type: ignore[assignment]  # fields are taken from the class before DRF's own name counts
-        child=serializers.ChoiceField(choices=TrialSource.choices), required=False)
+        child=OneOfField(choices=TrialSource.choices), required=False)
     tag = serializers.CharField(required=False)
     min_final_value = serializers.FloatField(required=False)
     max_final_value = serializers.FloatField(required=False)

@@ -109,3 +109,11 @@ def test_a_failure_of_the_server_shows_no_traceback_and_is_logged(api, monkeypat
     assert "Traceback" not in answer.content.decode()
     errors(answer)
     assert any("a secret detail" in str(record.exc_info) for record in caplog.records)
+
+
+def test_a_word_that_is_none_of_those_there_are_is_told_these(api: APIClient) -> None:
+    for path, field, words in (("experiments/?status=DONE,RUNING", "status", "did you mean RUNNING?"),
+                               ("experiments/?archived=maybe", "archived", '"maybe" is none of false, true, all.')):
+        [error] = api.get(f"/api/v1/{path}").json()["errors"]
+        assert error["field"] == field
+        assert words in error["message"]
