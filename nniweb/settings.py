@@ -102,6 +102,11 @@ GIT_PRIVATE_ADDRESSES = boolean("NNIWEB_GIT_PRIVATE_ADDRESSES", False)
 GIT_MAX_BYTES = number("NNIWEB_GIT_MAX_MB", 500) * 1_000_000
 GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300)
 
+# --- TensorBoard: how many at a time, when one ends that nobody looks at, what one copies of its trials
+TENSORBOARD_MOST = number("NNIWEB_TENSORBOARD_MOST", 5)
+TENSORBOARD_IDLE_MINUTES = number("NNIWEB_TENSORBOARD_IDLE_MINUTES", 30)
+TENSORBOARD_BYTES = number("NNIWEB_TENSORBOARD_MB", 1000) * 1_000_000
+
 # --- mail and webhooks -----------------------------------------------------------------------
 MAIL_URL = text("NNIWEB_MAIL_URL")
 try:

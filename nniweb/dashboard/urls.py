@@ -27,6 +27,7 @@ from nniweb.dashboard.experiment_tabs import (
     timeline,
     trials,
 )
+from nniweb.tensorboard import pages as tensorboard_pages
 
 EXPERIMENT = "experiments/<slug:public_id>"
 
@@ -43,6 +44,10 @@ urlpatterns = [
     path(f"{EXPERIMENT}/config/", config.config, name="experiment-config"),
     path(f"{EXPERIMENT}/events/", events.events, name="experiment-events"),
     path("trials/<slug:public_id>/", trial_page.trial, name="trial"),
+    path("tensorboard/<slug:public_id>/", tensorboard_pages.open_board, name="tensorboard"),
+    path("tensorboard/<slug:public_id>/<slug:ticket>/", tensorboard_pages.tensorboard_page, {"path": ""},
+         name="tensorboard-page"),
+    path("tensorboard/<slug:public_id>/<slug:ticket>/<path:path>", tensorboard_pages.tensorboard_page),
     path("sign-in/", sign_in.SignIn.as_view(), name="sign-in"),
     path("sign-in/single-sign-on/", single_sign_on.begin, name="single-sign-on"),
     path("sign-in/single-sign-on/back/", single_sign_on.come_back, name="single-sign-on-back"),

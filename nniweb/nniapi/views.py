@@ -168,7 +168,7 @@ class ImportDataView(NniView):
 
 
 class TensorboardView(NotHereView):
-    sentence = "TensorBoard is not started from here. The trial's page has its output and its kept files."
+    sentence = "TensorBoard is started on the pages of the experiment and of the trial, not from here."
 
 
 class ImportedDataView(NniView):

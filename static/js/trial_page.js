@@ -13,6 +13,7 @@ import { OutputView } from "./output_view.js";
 import { askForChanges } from "./rerun_form.js";
 import { ResourceChart } from "./resource_chart.js";
 import { refreshParts, rest } from "./rest.js";
+import { startTensorBoard } from "./tensorboard.js";
 import { isEnd, showStatus, showText } from "./status.js";
 import { TagEditor } from "./tag_editor.js";
 import { digits, duration, moment } from "./words.js";
@@ -40,6 +41,9 @@ const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".
   (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
 const filesThere = document.getElementById("output-files");
 if (filesThere) new OutputFiles(filesThere, id, () => attempt);
+document.querySelector("[data-tensorboard]")?.addEventListener("click", () => {
+  startTensorBoard(page.trial.experiment, [id]).then(() => showError(null), showError);
+});
 /** @type {Map<string, OutputView>} */
 const outputs = new Map();
 

@@ -12,7 +12,7 @@ from tests.end_to_end.running_server import ROOT
 
 #: What takes long to load, or much memory, and is of use to some experiments only.
 OF_SOME_EXPERIMENTS = {"kubernetes", "paramiko", "azure", "optuna", "numpy", "scipy", "sklearn", "sqlalchemy",
-                       "authlib", "redis", "pandas"}
+                       "authlib", "redis", "pandas", "tensorboard"}
 
 
 def test_a_server_starts_without_libraries_that_only_some_experiments_use(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from nniweb.experiments.models import Trial
 from nniweb.experiments.trial_filter import FilterInvalid
 from nniweb.experiments.trial_filter.conditions import FIELDS
 from nniweb.experiments.trial_filter.language import LONGEST
+from nniweb.tensorboard import boards
 
 #: Rows of a page that one may choose, and how many there are unless told otherwise.
 PAGE_SIZES, USUAL_SIZE = [25, 50, 100, 200], 50
@@ -50,6 +51,7 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
                   usual_columns=usual, usual_size=USUAL_SIZE)
     return render(request, "dashboard/experiment/trials.html", {
         **context, "page": page, "trials": rows, "query": query, "mistake": mistake, "longest_filter": LONGEST,
+        "tensorboards": boards.with_numbers(found),
         "counts": counts_by_status(public_id, context["experiment"]["progress"]["trials"], query),
         "columns": trial_columns.headings(query, columns), "shown": columns, "choices": choices,
         "shown_names": [column.name for column in columns], "fields": FIELDS.values(), "size": size,

@@ -11,6 +11,7 @@ from .notification import NotificationDelivery, NotificationRule
 from .other_metric import MetricName, MetricNumber
 from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
+from .tensorboard import TensorBoard, TensorBoardTicket
 from .trial import Attempt, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
@@ -18,6 +19,6 @@ __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "DiskUsage", "Experiment",
     "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine", "Metric", "MetricName",
     "MetricNumber", "NotificationDelivery", "NotificationRule", "Quota", "ResourceReading", "SignInLink",
-    "SingleSignOnIdentity", "Trial", "TrialEvent", "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent",
-    "User", "Worker",
+    "SingleSignOnIdentity", "TensorBoard", "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialOutput",
+    "TrialParameters", "TunerEvent", "User", "Worker",
 ]

@@ -1,11 +1,15 @@
 /** Chosen trials, also those on other pages of the table: compared, stopped, run again, tagged, exported. */
 
 import { showError } from "../action_error.js";
+import { refreshParts } from "../rest.js";
+import { startTensorBoard } from "../tensorboard.js";
 import { MOST_COMPARED } from "./compared_trials.js";
 import { runMany } from "./many_trials.js";
 
 /** Ids that fit into an address; the export of more asks for tags. */
 const MOST_IN_ADDRESS = 500;
+/** Trials of one TensorBoard. */
+const MOST_SHOWN = 50;
 
 export class TrialSelection {
   /**
@@ -112,7 +116,9 @@ export class TrialSelection {
     for (const button of document.querySelectorAll("[data-many]")) {
       if (!(button instanceof HTMLButtonElement)) continue;
       const compares = button.dataset.many === "compare";
-      button.disabled = count === 0 || (compares && (this.all || count < 2 || count > MOST_COMPARED));
+      const shows = button.dataset.many === "tensorboard";
+      button.disabled = count === 0 || (shows && (this.all || count > MOST_SHOWN)) || (compares && (this.all || count < 2 || count > MOST_COMPARED));
+      if (shows) button.title = count === 0 || !button.disabled ? "" : `At most ${MOST_SHOWN} trials, chosen one by one, can be shown.`;
       if (compares) button.title = count === 0 || !button.disabled ? "" : `From 2 to ${MOST_COMPARED} trials can be compared.`;
     }
     this.showExport();
@@ -149,6 +155,12 @@ export class TrialSelection {
     }
     button.disabled = true;
     try {
+      if (action === "tensorboard") {
+        await startTensorBoard(this.page.experiment.id, [...this.ids]);
+        await refreshParts(["tensorboards"]);
+        showError(null);
+        return;
+      }
       const chosen = this.all ? { fitting: this.page.filters } : { trials: [...this.ids] };
       if (await runMany(action, this.page.experiment.id, this.count, chosen)) await this.refresh();
       showError(null);

@@ -1,6 +1,7 @@
 /** The tab of all trials. */
 
 import { showError } from "../action_error.js";
+import { stopOnClick } from "../tensorboard.js";
 import { page, startHead } from "./head.js";
 import { TableAddress } from "./table_address.js";
 import { TrialSelection } from "./trial_selection.js";
@@ -78,4 +79,5 @@ document.addEventListener("click", (event) => {
   }
 });
 
+stopOnClick(page.experiment.id);
 startHead({ heard: (trials) => table.heard(trials), missed: () => address.refresh() });

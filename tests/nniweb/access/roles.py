@@ -18,6 +18,7 @@ from nniweb.experiments.models import (
     NotificationRule,
     Quota,
     SingleSignOnIdentity,
+    TensorBoard,
     TrialFile,
     User,
     Worker,
@@ -48,7 +49,8 @@ class World:
         values = dict(self.ids)
         trial = self.attempt.trial
         of_part = {"experiments": trial.experiment.public_id, "trials": trial.public_id,
-                   "clusters": trial.experiment.cluster.public_id, "notifications": values["rule_id"]}
+                   "clusters": trial.experiment.cluster.public_id, "notifications": values["rule_id"],
+                   "tensorboard": values["board_id"]}
         part = address.split("/")[1]
         if part in of_part:
             values["public_id"] = of_part[part]
@@ -89,6 +91,7 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
     rule = NotificationRule.objects.create(owner=people["member"], channel="webhook", created_at=now)
     message = NotificationDelivery.objects.create(rule=rule, occasion="test", body="{}", state="given_up", ended_at=now,
                                                   created_at=now, planned_at=now, due_at=now)
+    board = TensorBoard.objects.create(experiment=experiment, trials=[trial.public_id], created_at=now, used_at=now)
     quota = Quota.objects.create(user=people["member"], max_trials=5)
     return World(people, attempt, {
         "experiment_id": experiment.public_id, "trial_id": trial.public_id, "cluster_id": experiment.cluster.public_id,
@@ -96,6 +99,6 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
         "first": 0, "last": 1, "path": "nowhere", "task": "x",
         "app_label": "experiments", "url": "nowhere", "content_type_id": 1,
         "job": attempt.job_name, "rule_id": rule.public_id, "delivery_id": message.public_id,
-        "quota_id": quota.pk,
+        "quota_id": quota.pk, "board_id": board.public_id, "ticket": "of-no-session-at-all",
         "user_id": people["member"].pk, "group_id": ours.pk, "token_id": token.pk,  # type: ignore[union-attr]
         "uidb64": "nobody", "token": "used-up"})

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.test import Client
 
 from nniweb.experiments.models import User
+from nniweb.tensorboard import runner
 from tests.nniweb.access.asgi_client import cookie_of, status_of
 from tests.nniweb.access.every_address import Call, every_call, of_django, of_keepers, of_probes, of_websockets
 from tests.nniweb.access.roles import ROLES, World, make_world
@@ -47,8 +48,10 @@ def compare(found: dict[Call, Answers]) -> None:
 
 
 @pytest.fixture
-def world(make_experiment: Any, make_attempt: Any, admin: User, settings: Any, tmp_path: Path) -> World:
+def world(make_experiment: Any, make_attempt: Any, admin: User, settings: Any, tmp_path: Path,
+          monkeypatch: pytest.MonkeyPatch) -> World:
     settings.DATA_FOLDER = tmp_path
+    monkeypatch.setattr(runner, "_run_unless_it_runs", lambda board, folder: None)  # its page would start it
     experiment = make_experiment()
     return make_world(experiment, make_attempt(experiment), admin)
 

@@ -44,10 +44,7 @@ def address(attempt: Attempt, rest: str = "") -> str:
 def content(answer: Any) -> bytes:
     async def pieces() -> bytes:
         return b"".join([piece async for piece in answer.streaming_content])
-    try:
-        return async_to_sync(pieces)()
-    finally:
-        answer.close()
+    return async_to_sync(pieces)()
 
 
 def message(answer: Any) -> str:

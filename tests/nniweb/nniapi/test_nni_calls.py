@@ -170,8 +170,8 @@ def test_output_is_read_under_nnis_names(nni, admin, finished, experiment) -> No
 @pytest.mark.parametrize(("method", "path", "words"), [
     ("post", "experiment", "was started already"),
     ("put", "experiment/cluster-metadata", "when it is launched"),
-    ("post", "tensorboard", "not started from here"),
-    ("get", "tensorboard-tasks", "not started from here"),
+    ("post", "tensorboard", "started on the pages"),
+    ("get", "tensorboard-tasks", "started on the pages"),
 ])
 def test_what_is_done_otherwise_here_is_refused_with_how(nni, method, path, words) -> None:
     assert words in nni(method, path, {}, status=404)["error"]

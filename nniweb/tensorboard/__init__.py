@@ -1,0 +1,1 @@
+"""TensorBoard of chosen trials: a process of that package beside the web server, shown through it."""
