@@ -37,7 +37,7 @@ def made_by(app: str, name: str) -> None:
 
 
 def forget_the_last_change() -> None:
-    """As an older version has it; the change itself is still there, so that making it again fails."""
+    """As an older version has it."""
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM django_migrations WHERE app = 'experiments' AND name = ({LATEST})")
 
@@ -60,8 +60,12 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def older(transactional_db: None, data: Path, admin: User) -> Iterator[None]:
-    """A database in use whose last change was not made, as its table says; as it was afterwards."""
+def older(transactional_db: None, data: Path, admin: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A database in use whose last change was not made, as its table says, and fails at its end; then as it was."""
+    def fail() -> None:
+        raise RuntimeError("something failed after the changes")
+
+    monkeypatch.setattr("nniweb.upgrades.bringing_up_to_date.note_this_version", fail)
     before = changes()
     forget_the_last_change()
     yield
