@@ -53,8 +53,8 @@ def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY) -> list[str]
 def _files(data_folder: Path, parts: Sequence[str]) -> Iterator[Path]:
     for name in (name for name in FOLDERS if name in parts):
         for file in plain_files(data_folder / name):
-            parts = file.relative_to(data_folder).parts
-            if name != CLUSTERS or len(parts) < 3 or parts[2] not in NOT_OF_CLUSTERS:
+            names = file.relative_to(data_folder).parts
+            if name != CLUSTERS or len(names) < 3 or names[2] not in NOT_OF_CLUSTERS:
                 yield file
 
 

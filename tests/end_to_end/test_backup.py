@@ -118,3 +118,32 @@ def test_keepers_find_an_installation_that_was_restored_into_another_folder_at_t
     other.wait_for_experiment(leds.experiment)
     [trial] = trials_of(other, leds.experiment)
     assert (trial["status"], trial["final_number"], numbers(other, trial)) == ("SUCCEEDED", 0.3, [0.1, 0.2])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_without_keys_the_secrets_that_must_be_entered_anew_are_named_and_open_once_the_old_keys_are_back(
+        make_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+    server = make_server().start()
+    server.post("clusters/", {"name": "farm", "platform": "remote", "settings": {"machineList": [
+        {"host": "127.0.0.1", "port": 9, "user": "nobody", "password": SECRET}]}})
+    server.manage("backup", str(tmp_path / "usual.tar.gz"))
+    server.manage("backup", "--with-keys", str(tmp_path / "all.tar.gz"))
+    server.stop()
+    keys = server.data_folder / "keys"
+
+    other = make_server(name="another folder")
+    said = other.manage("restore", str(tmp_path / "usual.tar.gz")).stdout
+    assert "enter these anew: cluster farm: " in said
+    assert SECRET not in said
+    theirs = other.data_folder / "keys"
+    assert (theirs / "installation").read_text() == (keys / "installation").read_text(), "keepers obey no other name"
+    assert (theirs / "secret_key").read_text() != (keys / "secret_key").read_text()
+    assert SECRET not in other.manage("shell", "-c", READ_SECRET, check=False).stdout
+    (theirs / "seal_keys").write_text((keys / "seal_keys").read_text())
+    assert SECRET in other.manage("shell", "-c", READ_SECRET).stdout
+
+    third = make_server(name="a third folder")
+    said = third.manage("restore", str(tmp_path / "all.tar.gz")).stdout
+    assert "keys" not in said
+    assert SECRET in third.manage("shell", "-c", READ_SECRET).stdout

@@ -170,6 +170,29 @@ def test_of_processes_that_start_at_once_one_changes_the_database_and_the_others
 
 
 @pytest.mark.slow
+def test_an_upgrade_that_fails_after_several_changes_leaves_every_table_as_it_was(
+        make_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+    server = make_server()
+    database = unpack(RELEASES[0], tmp_path) / DATABASE
+    with closing(sqlite3.connect(database)) as opened, opened:  # the column of a later migration is there already
+        opened.execute("ALTER TABLE experiments_experiment ADD COLUMN launch_key TEXT")
+    before = schema(database)
+    for command in (("migrate",), ("serve",)):
+        failed = server.manage(*command, check=False)
+        assert (failed.returncode, "duplicate column name: launch_key" in failed.stderr) == (1, True), failed.stderr
+        assert "is as it was" in failed.stderr
+        assert "Traceback" not in failed.stderr
+    assert schema(database) == before
+    assert list((server.data_folder / "backups").iterdir()) == []
+
+
+def schema(database: Path) -> list[Any]:
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
+        return sorted(opened.execute("SELECT type, name, sql FROM sqlite_master"), key=repr) + sorted(
+            opened.execute("SELECT app, name FROM django_migrations"))
+
+
+@pytest.mark.slow
 def test_what_was_before_an_upgrade_comes_back(make_server: Callable[..., RunningServer], tmp_path: Path) -> None:
     server = make_server()
     database = unpack(RELEASES[0], tmp_path) / DATABASE
