@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,32 +26,12 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.ingest import NO_SHARES, Keepers  # noqa: E402
 from benchmarks.reporting import Report  # noqa: E402
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
-from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
+from tests.end_to_end.simulated_trials import SimulatedTrials, with_output_of_long_ago  # noqa: E402
 
 #: At most so many times the time that answers take with nothing else going on; milliseconds at most.
 RATIO_LIMIT, P99_LIMIT = 2.0, 150.0
 #: Seconds of one look at how long answers take; seconds until everything must be gone.
 WINDOW, PATIENCE = 3.0, 600.0
-
-OLDER = """
-import sys
-import django
-django.setup()
-from datetime import timedelta
-from django.db import transaction
-from django.db.models import F
-from nniweb.experiments.models import Attempt, Experiment, ResourceReading, Trial, TrialOutput
-experiment = Experiment.objects.get(public_id=sys.argv[1])
-keys = list(Attempt.objects.filter(trial__experiment=experiment).values_list("pk", "ended_at"))
-for start in range(0, len(keys), 1000):
-    with transaction.atomic():
-        TrialOutput.objects.bulk_create(
-            TrialOutput(attempt_id=key, stream="stdout", offset=0, data=b"a line of output " * 240)
-            for key, _ in keys[start: start + 1000])
-        ResourceReading.objects.bulk_create(ResourceReading(attempt_id=key, at=at, data={"cpu_percent": 99.0})
-                                            for key, at in keys[start: start + 1000] for _ in range(3))
-Trial.objects.filter(experiment=experiment).update(ended_at=F("ended_at") - timedelta(days=40))
-"""
 
 
 def is_there(database: Path, question: str, experiment: str) -> bool:
@@ -81,8 +60,7 @@ def main() -> int:
         server.start()
         database = Path(name) / "data" / "nniweb.sqlite3"
         many = SimulatedTrials(server, finished=options.trials, curve=options.metrics).experiment
-        subprocess.run([sys.executable, "-c", OLDER, many], cwd=ROOT, check=True,
-                       env={**server.environment, "DJANGO_SETTINGS_MODULE": "nniweb.settings", "PYTHONPATH": str(ROOT)})
+        with_output_of_long_ago(server, many)
         keepers = Keepers(server.port, SimulatedTrials(server, running=options.connections).running)
 
         def quiet() -> list[float]:

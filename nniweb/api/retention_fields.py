@@ -22,7 +22,8 @@ class DaysField(serializers.Field[Any, Any, Any, Any]):
     def to_internal_value(self, data: Any) -> int | str:
         if data == FOREVER or (type(data) is int and 1 <= data <= LONGEST_DAYS):
             return data  # type: ignore[no-any-return]
-        raise serializers.ValidationError(f"must be a whole number of days from 1 to {LONGEST_DAYS}, or {FOREVER!r}.")
+        raise serializers.ValidationError(
+            f"{self.field_name} must be a whole number of days from 1 to {LONGEST_DAYS}, or the word {FOREVER}.")
 
     def to_representation(self, value: Any) -> Any:
         return value

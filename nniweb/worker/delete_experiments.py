@@ -15,6 +15,7 @@ from nniweb.experiments import audit
 from nniweb.experiments.checkpoint_folders import remove_checkpoints
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import CodeArchive, Experiment
+from nniweb.experiments.who_asks import asked_by
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
 
@@ -61,7 +62,8 @@ def _failed(work: ClusterWork, experiment: Experiment, why: str) -> None:
     if experiment.cleanup_tries >= len(PAUSES):
         logger.error("experiment %s: what it left on %s stays there, after %d tries: %s", experiment.public_id, where,
                      experiment.cleanup_tries + 1, why)
-        audit.record("experiment.left-behind", experiment, cluster=experiment.cluster.name, why=printable(why))
+        with asked_by("worker"):
+            audit.record("experiment.left-behind", experiment, cluster=experiment.cluster.name, why=printable(why))
         _remove_last_row(work, experiment)
         return
     pause = PAUSES[experiment.cleanup_tries]

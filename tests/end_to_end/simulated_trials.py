@@ -82,6 +82,38 @@ for first in range(0, finished + running, 2000):
 print(json.dumps([experiment.public_id, made, ended[0]]))
 """
 
+OLDER = """
+import sys
+from datetime import timedelta
+from django.db import transaction
+from django.db.models import F
+from nniweb.experiments.models import Attempt, Experiment, ResourceReading, Trial, TrialOutput
+experiment = Experiment.objects.get(public_id=sys.argv[1])
+keys = list(Attempt.objects.filter(trial__experiment=experiment).values_list("pk", "ended_at"))
+for start in range(0, len(keys), 1000):
+    with transaction.atomic():
+        TrialOutput.objects.bulk_create(
+            TrialOutput(attempt_id=key, stream="stdout", offset=0, data=b"a line of output " * 240)
+            for key, _ in keys[start: start + 1000])
+        ResourceReading.objects.bulk_create(ResourceReading(attempt_id=key, at=at, data={"cpu_percent": 99.0})
+                                            for key, at in keys[start: start + 1000] for _ in range(3))
+Trial.objects.filter(experiment=experiment).update(ended_at=F("ended_at") - timedelta(days=40))
+"""
+
+
+def with_output_of_long_ago(server: RunningServer, experiment: str) -> None:
+    """Give each ended trial of the experiment 4 kB of output and three readings, and let it have ended 40 days ago."""
+    _run(server, OLDER, experiment)
+
+
+def _run(server: RunningServer, script: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import django; django.setup()\n{script}", *arguments], cwd=ROOT,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        env={**server.environment, "DJANGO_SETTINGS_MODULE": "nniweb.settings", "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
 
 class SimulatedTrials:
     """One experiment. ``running``: the job names of trials that wait for reports."""
@@ -93,16 +125,12 @@ class SimulatedTrials:
         ``into``: an experiment that gets them after the trials that it has; a new one unless it is given.
         """
         self._url = f"{server.url}/api/trialkeeper/v1/trials/"
-        made = subprocess.run(
-            [sys.executable, "-c", "import django; django.setup()\n" + FILL, str(finished), str(curve), str(running),
-             TOKEN, into], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            env={**server.environment, "DJANGO_SETTINGS_MODULE": "nniweb.settings", "PYTHONPATH": str(ROOT)})
-        assert made.returncode == 0, made.stderr
+        made = _run(server, FILL, str(finished), str(curve), str(running), TOKEN, into)
         self.experiment: str
         self.running: list[str]
         #: Id of a trial that has ended; "" where none has.
         self.one_finished: str
-        self.experiment, self.running, self.one_finished = json.loads(made.stdout)
+        self.experiment, self.running, self.one_finished = json.loads(made)
         self._entries: dict[str, int] = {}
 
     def report(self, job_name: str, values: list[float], session: requests.Session | None = None) -> None:

@@ -27,8 +27,8 @@ def _size(field: str, title: str) -> Any:
 
 @admin.register(DiskUsage)
 class DiskUsageAdmin(ToLookAt, admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ["name", "status", "trial_count", "row_count", "rows_size", "output_size", "files_size",
-                    "checkpoints_size", "code_size", "total_size", "kept", "measured_at"]
+    list_display = ["name", "status", "total_size", "rows_size", "output_size", "files_size", "checkpoints_size",
+                    "code_size", "trial_count", "row_count", "kept", "measured_at"]
     list_display_links = None
     list_select_related = ["experiment__owner"]
     search_fields = ["experiment__name", "=experiment__public_id", "=experiment__owner__username"]

@@ -118,7 +118,7 @@ async function load() {
   const words = [];
   if (found.total > found.trials.length) words.push(`${found.trials.length} of ${found.total.toLocaleString()} trials.`);
   const removed = found.trials.filter((/** @type {any} */ trial) => trial.removed_at && trial.values.length === 0).length;
-  removedNote = removed ? `Of ${removed} of them intermediate results were removed by retention.` : "";
+  removedNote = removed ? `Intermediate results of ${removed} of these trials were removed by retention.` : "";
   if (removed && chart.curves.length) words.push(removedNote);
   const without = found.trials.length - chart.curves.length - removed;
   if (without && chart.curves.length) words.push(`${without} of them reported nothing on the way.`);

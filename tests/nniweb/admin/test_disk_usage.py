@@ -93,7 +93,7 @@ def test_administrators_see_it_sorted_and_with_what_is_being_removed(
     assert page.index("quadratic</a>") < page.index(f"small ({small.public_id}, deleted)")
     assert "What it left cannot be removed yet: away" in page
     assert str(settings.DATA_FOLDER) in page
-    assert "Data folder on box" in page
+    assert "In the data folder on box" in page
     for column in range(1, 13):
         assert browser.get(f"/admin/experiments/diskusage/?o={column}").status_code == 200
     answer = browser.get("/api/v1/disk-usage/").json()["results"]

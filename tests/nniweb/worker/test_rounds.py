@@ -15,12 +15,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.experiments import change_and_undo, doorbell, intents
-from nniweb.experiments.models import Attempt, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
-from nniweb.worker import fill_slots, observe_trials, teach_tuner
+from nniweb.experiments.models import Attempt, AuditEntry, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
+from nniweb.worker import delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker import runner as runner_module
 from nniweb.worker.tally import tally
 from nniweb.worker.upkeep import Upkeep
 from tests.nniweb.worker.conftest import Rig, report
+from trainingservice.errors import TemporaryError
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -398,6 +399,35 @@ def test_a_deleted_experiment_is_cleaned_up_on_the_platform_and_gone(rig: Rig) -
     assert "clean_up_experiment" in rig.service.calls
     assert not Trial.objects.exists()
     assert not LogLine.objects.exists()
+
+
+def test_what_a_platform_cannot_remove_is_tried_again_and_given_up_after_a_week(
+        rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    report(rig.submitted(experiment, 1)[0], 0.1, 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    tries = []
+
+    def refuse(experiment_id: str) -> None:
+        tries.append(experiment_id)
+        raise TemporaryError("gpu7 does not answer")
+
+    monkeypatch.setattr(rig.service, "clean_up_experiment", refuse)
+    intents.delete(experiment)
+    assert Upkeep(sleep=lambda seconds: None).look()
+    for pause in delete_experiments.PAUSES:
+        before = len(tries)
+        rig.until(lambda before=before: Experiment.objects.get().cleanup_tries > before)
+        rig.rounds()
+        assert len(tries) == before + 1, "before the pause is over"
+        rig.skip(pause + 1)
+    assert Experiment.objects.get().message == \
+        f"What it left on cluster {rig.cluster.name} cannot be removed yet: gpu7 does not answer"
+    assert "tried again in 10 s" in caplog.text
+    rig.until(lambda: not Experiment.objects.exists())
+    assert len(tries) == len(delete_experiments.PAUSES) + 1
+    left = AuditEntry.objects.get(action="experiment.left-behind")
+    assert (left.target, left.details["why"]) == (experiment.public_id, "gpu7 does not answer")
 
 
 def test_a_rounds_work_does_not_grow_with_the_history(rig: Rig) -> None:
