@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
+from django.db import connection
 from django.db.models import Q
 
 from nniweb.experiments.exact_text import printable
@@ -94,9 +95,12 @@ def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
     by_name = {detail.id: detail for detail in details}
     # those that ended by their keeper's word, too, where the platform knows better why
     explained = [name for name, detail in by_name.items() if detail.cause]
+    names = {*_not_ended(list(by_name)), *explained}
+    if not names:
+        return  # what mostly is heard of is the end of a trial that its keeper has told
     attempts = list(Attempt.objects.filter(
         ~Q(stage=Attempt.Stage.ENDED) | Q(job_name__in=explained, observed_end__isnull=True),
-        job_name__in=by_name).select_related("trial").only(*_LOOKED_AT))
+        job_name__in=names).select_related("trial").only(*_LOOKED_AT))
     early = [attempt.job_name for attempt in attempts if attempt.pk in work.submitting]
     work.host.look_again_at(early)  # what their submission returns says it too, and is written down first
     due = [(attempt, by_name[attempt.job_name]) for attempt in attempts
@@ -112,6 +116,17 @@ def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
             revision = next_revision(experiment_pk, needs_round=ends)
             for attempt, detail in pairs:
                 _write(work, attempt, detail, revision)
+
+
+def _not_ended(job_names: Sequence[str]) -> list[str]:
+    """Those of these names whose attempts have not ended. By hand: each trial asks."""
+    if not job_names:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT job_name FROM {Attempt._meta.db_table} WHERE stage <> %s"
+                       f" AND job_name IN ({', '.join(['%s'] * len(job_names))})",
+                       [Attempt.Stage.ENDED.value, *job_names])
+        return [name for name, in cursor.fetchall()]
 
 
 def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
