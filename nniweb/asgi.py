@@ -24,6 +24,7 @@ from django.urls import get_resolver  # noqa: E402
 from nniweb.doors.body_size import not_too_large  # noqa: E402
 from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
 from nniweb.doors.proxies import behind_proxies  # noqa: E402
+from nniweb.doors.unhurried import unhurried  # noqa: E402
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
 from nniweb.live.signed_in import signed_in_only  # noqa: E402
@@ -74,4 +75,4 @@ async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awa
     if scope["type"] == "http" and scope["path"] in probes.PATHS:
         await probes.probe_application(scope, receive, send)
     else:
-        await _guarded(scope, receive, send)
+        await _guarded(scope, receive, unhurried(send) if scope["type"] == "http" else send)

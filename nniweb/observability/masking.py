@@ -12,6 +12,8 @@ SHORTEST = 6
 _PATTERNS = (
     (re.compile(r"nniweb_[A-Za-z0-9_-]{20,}"), MASK),
     (re.compile(r"(?i)\b(bearer|basic|token)\s+[A-Za-z0-9+/._~=-]{8,}"), rf"\1 {MASK}"),
+    # the ticket in the address of a TensorBoard
+    (re.compile(r"(/tensorboard/\w+/)[\w-]{20,60}"), rf"\1{MASK}"),
     # https://user:secret@host
     (re.compile(r"(://[^\s/:@]*:)[^\s/@]+@"), rf"\1{MASK}@"),
     # password=..., "secret_key": "..."

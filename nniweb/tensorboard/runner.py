@@ -99,6 +99,7 @@ class _Runner:
         """Until it is not wanted any more. The process is a child of this very thread, and dies with it."""
         try:
             empty(self._folder / "logs")
+            self._say("")  # what an earlier one had to say
             bringing = threading.Thread(target=self._bring, name=f"files of tensorboard {self._board}", daemon=True)
             bringing.start()
             failure = self._serve()

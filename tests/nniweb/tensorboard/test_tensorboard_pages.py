@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from nniweb.experiments.models import Attempt, Experiment, TensorBoard, TensorBoardTicket, User
+from nniweb.observability.masking import masked
 from nniweb.tensorboard import boards, runner
 from nniweb.tensorboard.runner import Address
 
@@ -187,11 +188,13 @@ def test_a_ticket_ends_with_the_account_and_with_its_password(
     assert Client().get(data)["Location"].startswith("/sign-in/")
 
 
-def test_the_word_of_a_ticket_is_nowhere_on_the_server(signed_in: Callable[[User], Client], alice: User,
+def test_the_word_of_a_ticket_is_nowhere_on_the_server_nor_in_its_logs(signed_in: Callable[[User], Client], alice: User,
                                                      board: TensorBoard, upstream: Upstream) -> None:
     word = opened(signed_in(alice), board).split("/")[-2]
     assert len(word) == 32
     assert word not in str(list(TensorBoardTicket.objects.values()))
+    assert masked(f"Not Found: /tensorboard/{board.public_id}/{word}/x") \
+        == f"Not Found: /tensorboard/{board.public_id}/***/x"
 
 
 def test_one_that_does_not_answer_is_a_sentence(signed_in: Callable[[User], Client], alice: User, board: TensorBoard,
