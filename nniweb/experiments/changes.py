@@ -63,8 +63,8 @@ def values_before(change: ExperimentChange) -> dict[str, Any]:
 
 def changed_since(experiment: Experiment, change: ExperimentChange) -> list[str]:
     """Fields of the change that are not any more what it made of them, as files spell them."""
-    return [CHANGEABLE[field] for field, values in change.fields.items()
-            if getattr(experiment, field) != values["after"]]
+    return [CHANGEABLE[field] for field in CHANGEABLE
+            if field in change.fields and getattr(experiment, field) != change.fields[field]["after"]]
 
 
 def in_words(change: ExperimentChange) -> list[ChangedValue]:
