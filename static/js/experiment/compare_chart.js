@@ -7,7 +7,7 @@ const LINES = ["solid", "dashed", "dotted"];
 /** With more points than this a curve has no marks. */
 const MOST_MARKS = 60;
 
-/** @typedef {{id: string, sequence_id: number, steps: number[], values: number[], left_out: number}} Series */
+/** @typedef {{id: string, sequence_id: number, steps: number[], values: number[], left_out: number, removed_at: string | null}} Series */
 
 export class CompareChart {
   /**
@@ -32,7 +32,10 @@ export class CompareChart {
     /** @type {HTMLElement} */ (document.getElementById("no-curves")).hidden = !empty;
     const leftOut = series.reduce((sum, one) => sum + one.left_out, 0);
     const note = document.getElementById("chart-note");
-    if (note) note.textContent = leftOut ? `${leftOut.toLocaleString()} of the points are left out; no peak is.` : "";
+    const words = leftOut ? [`${leftOut.toLocaleString()} of the points are left out; no peak is.`] : [];
+    const removed = series.filter((one) => one.removed_at && one.steps.length === 0).length;
+    if (removed) words.push(`Intermediate results of ${removed} of these trials were removed by retention.`);
+    if (note) note.textContent = words.join(" ");
     const choice = document.getElementById("log-choice");
     if (choice) choice.hidden = empty || series.some((one) => one.values.some((value) => value <= 0));
     if (choice?.hidden) this.logarithmic = false;

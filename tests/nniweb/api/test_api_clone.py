@@ -1,5 +1,7 @@
 """An earlier experiment is launched again: its config without secrets, its code as it was kept."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from nniweb.experiments import clusters
@@ -62,6 +64,17 @@ def test_uploaded_code_is_used_again_as_it_was(as_user, alice, vault_config) -> 
     other = client.post("/api/v1/experiments/check/", {"config": cloned["config"] + "trialCodeDirectory: nowhere\n",
                                                        "code_of": launched["id"]})
     assert [error["field"] for error in other.json()["errors"]] == ["trialCodeDirectory"]
+
+
+def test_code_that_retention_removed_is_not_part_of_the_clone_which_says_so(as_user, alice, vault_config) -> None:
+    client = as_user(alice)
+    launched = upload(client, vault_config, tar_of(**{"trial.py": "print(1)", "search_space.json": SPACE})).json()
+    Experiment.objects.update(code=None, code_removed_at=datetime(2030, 1, 2, tzinfo=UTC), retention={"output": 3})
+    cloned = clone(client, launched)
+    assert (cloned["code_of"], cloned["base_directory"]) == ("", "")
+    assert "trialCodeDirectory" not in cloned["config"]
+    assert "retention:" in cloned["config"]
+    assert "The copy of its code was removed by retention on 2030-01-02; bring the code with you." in cloned["notes"]
 
 
 def test_who_may_not_use_the_cluster_is_told_what_is_missing(as_user, alice, bob, vault_config) -> None:

@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from nniweb import data_folder
 from nniweb.data_folder import ServerLock
+from nniweb.doctor import files
 from nniweb.doctor.examination import examine
 from nniweb.doctor.findings import Finding, Verdict, exit_status
 from nniweb.experiments.models import Cluster, ClusterMetadata, Machine, Worker
@@ -225,6 +226,14 @@ def test_an_installation_that_is_well_has_no_faults(installation: Installation) 
     assert [each for each in found if each.verdict in (Verdict.WRONG, Verdict.WARNING)] == []
     assert exit_status(found) == 0
     assert {each.about for each in found} >= {"data folder", "keys", "disk", "database", "server", "workers", "clock"}
+
+
+def test_a_full_disk_where_nothing_is_ever_removed_names_retention(installation: Installation, settings: Any) -> None:
+    disk_is_nearly_full(installation)
+    remedies = [next(files.disk()).remedy]
+    settings.KEEP_DAYS = {**settings.KEEP_DAYS, "output": 30}
+    remedies.append(next(files.disk()).remedy)
+    assert ["docs/retention.md" in remedy for remedy in remedies] == [True, False]
 
 
 #: Each examination costs a third of a second; these are left to ``make test-all``.
