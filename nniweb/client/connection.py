@@ -20,7 +20,7 @@ from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnection
 
 from nniweb.client.code_upload import FormBody, PreparedLaunch, Progress, prepare, read_config
 from nniweb.client.credentials import authority_file, find_token, server_address
-from nniweb.client.errors import CannotReach, ClientError, FieldError, MayBeDone, Refused, refused
+from nniweb.client.errors import CannotReach, ClientError, FieldError, MayBeDone, NotFound, Refused, refused
 from nniweb.client.experiment import Experiment, segment
 from nniweb.doors.clear_text import is_loopback
 
@@ -66,6 +66,9 @@ class Client:
         if is_loopback(urlsplit(self.server).hostname or ""):
             self._session.trust_env = False  # a proxy of the network does not lead to this machine
 
+    def __repr__(self) -> str:
+        return f"<Client of {self.server}>"
+
     # --- what there is to do ---------------------------------------------------------------------------------
 
     def account(self) -> dict[str, Any]:
@@ -82,7 +85,12 @@ class Client:
 
     def experiment(self, experiment_id: str) -> Experiment:
         """One by its id. Raises NotFound."""
-        return Experiment(self, self.get(f"experiments/{segment(experiment_id)}/"))
+        path = f"experiments/{segment(experiment_id)}/"
+        try:
+            return Experiment(self, self.get(path))
+        except NotFound as error:
+            said = f"{self.server} has no experiment {experiment_id}, or it is not yours to see."
+            raise NotFound(error.status, [FieldError("", said)]) from None
 
     def launch(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
                code: str | os.PathLike[str] | None = None, cluster: str | None = None,

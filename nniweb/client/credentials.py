@@ -16,11 +16,12 @@ _LONGEST = 4096
 
 
 def server_address(given: str | None) -> str:
-    """The address without a slash at the end: what is given, else NNIWEB_SERVER. Raises TokenTrouble.
+    """The address without a slash at the end (and without REST's path): what is given, else NNIWEB_SERVER. Raises
+    TokenTrouble.
 
     Over http:// only this machine is spoken with, unless NNIWEB_PLAIN_HTTP=1 says that the network may hear the token.
     """
-    address = (given or os.environ.get("NNIWEB_SERVER", "")).strip().rstrip("/")
+    address = (given or os.environ.get("NNIWEB_SERVER", "")).strip().rstrip("/").removesuffix("/api/v1")
     if not address:
         raise TokenTrouble("Which server? Give its address, such as https://nni.example.org, or set NNIWEB_SERVER.")
     try:

@@ -156,7 +156,7 @@ def test_what_is_not_there_and_what_cannot_be_now_are_errors_of_their_own(server
                                                                          kind: type[Refused]) -> None:
     server.answers = [Answer(status, {"errors": [{"field": "", "message": "No."}]})]
     with pytest.raises(kind, match="No."):
-        client.experiment("abc123abc123")
+        client.get("experiments/abc123abc123/")
 
 
 @pytest.mark.parametrize("answer", [Answer(200, "<html>Log in", "text/html"), Answer(404, "<html>Not found"),
@@ -167,6 +167,14 @@ def test_an_answer_of_something_else_is_said_to_be_so_and_no_token_follows_a_red
     with pytest.raises(CannotReach, match=r"Does the address lead|give that server's address"):
         client.experiment("abc123abc123")
     assert server.asked("GET") == 1
+
+
+def test_an_experiment_that_is_not_there_is_named(server: Server, client: Client) -> None:
+    server.answers = [Answer(404, {"errors": [{"field": "", "message": "There is no such thing."}]})]
+    with pytest.raises(NotFound, match=f"{server.address} has no experiment abc123abc123, or it is not yours to see"):
+        client.experiment("abc123abc123")
+    assert repr(client) == f"<Client of {server.address}>"
+    assert Client(f"{server.address}/api/v1/", "nniweb_secret").server == server.address
 
 
 def test_an_id_that_is_none_is_not_asked_for(server: Server, client: Client) -> None:
