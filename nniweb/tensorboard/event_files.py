@@ -16,10 +16,13 @@ from django.core.files.storage import default_storage
 from nniweb.experiments.models import Attempt, Trial, TrialFile
 from nniweb.experiments.trial_output_folder import TrialOutputFolder
 from nniweb.tensorboard.run_names import is_event_file, run_path
-from trainingservice.errors import TrainingServiceError
+from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.output_folder import FoundFile
 
 logger = logging.getLogger(__name__)
+
+
+TOO_MUCH = "has more event files than a TensorBoard of this server copies (NNIWEB_TENSORBOARD_MB)"
 
 
 class TooMuch(Exception):
@@ -37,7 +40,7 @@ class TrialCopy:
         self._numbers: dict[Path, int] = {}
         #: Why its files could not be brought, or are not all there; "" where they are.
         self.problem = ""
-        #: It has ended and all of it is here.
+        #: It has ended, and no more of it will come.
         self.is_whole = False
         self.size = 0
         #: How people know the trial.
@@ -52,27 +55,31 @@ class TrialCopy:
             self.problem = "has not begun yet"
             return
         self.name = f"trial {found.sequence_id}"
+        folder = self._logs / f"trial-{found.sequence_id}"
         if attempt.pk != self._attempt:
             self.close()
+            shutil.rmtree(folder, ignore_errors=True)  # of the attempt before it
             self._attempt, self._numbers, self.size = attempt.pk, {}, 0
-        folder = self._logs / f"trial-{found.sequence_id}"
+        is_final = found.is_finished  # as it was before its files were looked at
         try:
-            is_from_machine = self._bring_from_machine(attempt, folder, most)
-            self.problem = "" if is_from_machine else "has written no event files (yet)"
+            self.problem = "" if self._bring_from_machine(attempt, folder, most) else "has written no event files"
         except TooMuch:
-            self.problem = "has more event files than a TensorBoard of this server copies (NNIWEB_TENSORBOARD_MB)"
+            self.problem = TOO_MUCH
         except TrainingServiceError as error:
-            is_from_machine = False
             self.problem = str(error)
+            is_final &= not isinstance(error, TemporaryError)
         except OSError as error:
             self.problem = f"could not be copied on the server: {error.strerror or error}"
             return
-        if found.is_finished:
-            if not self.size and self._bring_kept(attempt, folder, most):
-                self.problem = ""
-            if not self.problem or is_from_machine:
-                self.is_whole = True
-                self.close()
+        if found.is_finished and not self.size:
+            try:
+                if self._bring_kept(attempt, folder, most):
+                    self.problem, is_final = "", True
+            except TooMuch:
+                self.problem = TOO_MUCH
+        if is_final:
+            self.is_whole = True
+            self.close()
 
     def close(self) -> None:
         """Let go of the machine."""

@@ -11,6 +11,8 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 
 _PR_SET_PDEATHSIG = 1
 _LEFT_OUT = ("tensorboard.plugins.projector", "tensorboard.plugins.debugger_v2")
@@ -36,11 +38,19 @@ def main() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends (Linux; elsewhere the parent's own end must do)."""
+    """Have the kernel kill this process when its parent ends; where the kernel is not Linux's, look each second."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    else:
+        threading.Thread(target=_look_at, args=(parent,), daemon=True).start()
     if os.getppid() != parent:
         sys.exit("the server has ended meanwhile")
+
+
+def _look_at(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from django.core.files.storage import default_storage
 from nniweb.experiments.models import Attempt, TrialFile
 from nniweb.tensorboard.event_files import TrialCopy
 from nniweb.tensorboard.run_names import run_path
+from trainingservice.errors import TemporaryError
 from trainingservice.output_folder import FolderHere, Found, FoundFile
 
 EVENTS = "events.out.tfevents.1.host"
@@ -114,10 +115,10 @@ def test_of_an_ended_trial_whose_machine_is_gone_the_kept_files_are_shown(attemp
         "location": str(tmp_path / "files")}}}
     path = default_storage.save("trials/kept", ContentFile(b"kept"))
     TrialFile.objects.create(attempt=attempt, name=f"NNI_OUTPUT_DIR/tensorboard/{EVENTS}", size=4, storage_path=path)
-    attempt.trial.status = "SUCCEEDED"
-    attempt.trial.save()
+    ended(attempt)
     copy = brought(attempt, logs)
     assert (copied(logs), copy.problem, copy.is_whole) == ({f"trial-0/{EVENTS}": b"kept"}, "", True)
+    assert "NNIWEB_TENSORBOARD_MB" in brought(attempt, tmp_path / "others", 3).problem
 
 
 def test_a_trial_without_event_files_or_that_has_not_begun_says_so(attempt: Attempt, output: Path, logs: Path,
@@ -126,3 +127,40 @@ def test_a_trial_without_event_files_or_that_has_not_begun_says_so(attempt: Atte
     waiting = make_attempt()
     waiting.delete()
     assert "not begun" in brought(waiting, logs).problem
+
+
+def ended(attempt: Attempt) -> None:
+    attempt.trial.status = "SUCCEEDED"
+    attempt.trial.save()
+
+
+def test_an_ended_trial_is_looked_at_until_all_of_it_is_here_and_not_longer(
+        attempt: Attempt, output: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (output / EVENTS).write_bytes(b"x" * 100)
+    ended(attempt)
+    with monkeypatch.context() as machine:
+        machine.setattr(FolderHere, "list_files", lambda self: (_ for _ in ()).throw(TemporaryError("It is away.")))
+        copy = brought(attempt, logs)
+        assert (copy.problem, copy.is_whole) == ("It is away.", False)
+    copy.bring(PLENTY)
+    assert (copy.problem, copy.is_whole, copy.size) == ("", True, 100)
+    assert brought(attempt, logs, 99).is_whole, "there is no room for it, now or later"
+    (output / EVENTS).unlink()
+    copy = brought(attempt, logs)
+    assert ("no event files" in copy.problem, copy.is_whole) == (True, True)
+    output.rmdir()
+    copy = brought(attempt, logs)
+    assert ("files were removed" in copy.problem, copy.is_whole) == (True, True)
+
+
+def test_of_a_new_attempt_nothing_is_left_of_the_one_before(attempt: Attempt, output: Path, logs: Path,
+                                                           output_of: Callable[[Attempt], Path]) -> None:
+    (output / "old").mkdir()
+    (output / "old" / EVENTS).write_bytes(b"old")
+    copy = brought(attempt, logs)
+    again = Attempt.objects.create(trial=attempt.trial, number=2, job_name=f"{attempt.job_name}r2",
+                                   created_at=attempt.created_at)
+    (output_of(again) / EVENTS).write_bytes(b"new")
+    copy.bring(PLENTY)
+    assert (copied(logs), copy.size) == ({f"trial-0/{EVENTS}": b"new"}, 3)
+    copy.close()
