@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import requests
 
 from nniweb import __version__
 from tests.end_to_end.running_server import ANSWER_PATIENCE, RunningServer
+from tests.end_to_end.running_server import ROOT as ROOT_OF_CHECKOUT
 from tests.upgrade_assets.unpacked_asset import ASSETS, DATABASE, PASSWORD, RELEASES, SECRET, unpack
 
 #: What differs without being lost: the table of changes itself, and what Django derives from the models.
@@ -185,6 +187,33 @@ def test_an_upgrade_that_fails_after_several_changes_leaves_every_table_as_it_wa
         assert "Traceback" not in failed.stderr
     assert schema(database) == before
     assert list((server.data_folder / "backups").iterdir()) == []
+
+
+#: The process is killed when all changes are made and nothing is committed.
+KILLED_AT_ITS_END = """
+import os, signal
+from nniweb.experiments import migrated
+migrated.note_this_version = lambda: os.kill(os.getpid(), signal.SIGKILL)
+from nniweb.command_line import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_an_upgrade_that_is_killed_leaves_every_table_as_it_was_and_the_next_one_is_whole(
+        make_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+    server = make_server()
+    database = unpack(RELEASES[0], tmp_path) / DATABASE
+    before = schema(database)
+    killed = subprocess.run([sys.executable, "-c", KILLED_AT_ITS_END, "migrate"], cwd=ROOT_OF_CHECKOUT,
+                            env=server.environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
+                            check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with closing(sqlite3.connect(database)) as opened:  # as the next process does: what was not committed is dropped
+        opened.execute("SELECT 1 FROM django_migrations").fetchone()
+    assert schema(database) == before
+    server.manage("migrate")
+    assert ("nniweb", __version__) in schema(database)
 
 
 def schema(database: Path) -> list[Any]:
