@@ -3,11 +3,12 @@
 import socket
 import ssl
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from nniweb.client import CannotReach, Client, Conflict, MayBeDone, NotFound, Refused
+from nniweb.client import CannotReach, Client, Conflict, MayBeDone, NotFound, Refused, commands
 from nniweb.client import connection as connection_module
 from nniweb.client.errors import TokenTrouble
 from tests.fakes.http_double import Answer, HttpDouble, Request
@@ -167,6 +168,27 @@ def test_an_answer_of_something_else_is_said_to_be_so_and_no_token_follows_a_red
     with pytest.raises(CannotReach, match=r"Does the address lead|give that server's address"):
         client.experiment("abc123abc123")
     assert server.asked("GET") == 1
+
+
+def test_commands_end_with_4_where_no_server_is_and_with_130_after_ctrl_c(
+        server: Server, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNIWEB_TOKEN", "nniweb_secret")
+    monkeypatch.setattr(commands, "Client", lambda server, **_: Client(server, "nniweb_secret", patience=0))
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        said = StringIO()
+        assert commands.run(["experiments", "list", "--server", f"http://127.0.0.1:{nobody.getsockname()[1]}"],
+                            err=said) == 4
+    assert "cannot be reached: Connection refused" in said.getvalue()
+
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands.Follower, "follow", interrupted)
+    server.answers = [Answer(200, {"results": [EXPERIMENT], "next": None})]
+    out = StringIO()
+    assert commands.run(["experiments", "follow", "abc123abc123", "--server", server.address], out=out) == 130
+    assert "goes on" in out.getvalue()
 
 
 def test_an_experiment_that_is_not_there_is_named(server: Server, client: Client) -> None:
