@@ -105,6 +105,8 @@ class SubmittingCases(ConformanceFixtures):
         form = bench.form(f'echo start >> "{starts}"; until [ -e "{go}" ]; do sleep 0.05; done')
         service.submit_trial_job(form)
         bench.wait_for_file(starts)
+        # a keeper may begin before it is heard; then the attempt is its own
+        bench.wait("its keeper is heard", lambda: bench.entries(form, contract.STARTED))
         assert isinstance(bench.another_keeper(form).wait(timeout=30), int)
         bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
         go.touch()
