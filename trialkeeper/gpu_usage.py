@@ -14,11 +14,11 @@ class NoGpuReading(Exception):
     """The GPUs cannot be read. ``str(error)`` says why, for a person."""
 
 
-def read_gpus() -> List[Dict[str, Any]]:
+def read_gpus(count_processes: bool = True) -> List[Dict[str, Any]]:
     """One dict for each GPU: index, name, utilization (percent), memory_used and memory_total (bytes), processes.
 
     A field that the driver does not tell is None; ``processes`` is the number of compute processes that it
-    sees. Raises NoGpuReading. Blocks for as long as nvidia-smi takes.
+    sees, which is a question of its own (else 0). Raises NoGpuReading. Blocks for as long as nvidia-smi takes.
     """
     gpus: Dict[str, Dict[str, Any]] = {}
     for line in _ask("--query-gpu=" + _GPU_FIELDS).splitlines():
@@ -31,7 +31,7 @@ def read_gpus() -> List[Dict[str, Any]]:
         gpus[uuid] = {"index": index, "name": name, "utilization": utilization,
                       "memory_used": None if used is None else used * _MIB,
                       "memory_total": None if total is None else total * _MIB, "processes": 0}
-    if gpus:
+    if gpus and count_processes:
         for line in _ask("--query-compute-apps=gpu_uuid,pid").splitlines():
             uuid = line.split(",")[0].strip()
             if uuid in gpus:
@@ -83,7 +83,7 @@ class GpuWatch:
             try:
                 self._last = [{"index": gpu["index"], "utilization": gpu["utilization"],
                                "memory_bytes": gpu["memory_used"]}
-                              for gpu in read_gpus() if gpu["index"] in self._indices]
+                              for gpu in read_gpus(count_processes=False) if gpu["index"] in self._indices]
             except NoGpuReading:
                 self._last = []
             self._closed.wait(self._interval)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 FILE_VARIABLE = "NVIDIA_SMI_FAKE_FILE"
+PROCESSES = "--query-compute-apps="
 
 
 class FakeNvidiaSmi:
@@ -61,10 +62,10 @@ class FakeNvidiaSmi:
         self.state["failure"] = None
         self.write()
 
-    def calls(self) -> int:
-        """How often the program was run."""
+    def looks(self) -> int:
+        """How often somebody looked at all GPUs and what runs on them; keepers, who read the load of theirs, do not."""
         try:
-            return len(Path(f"{self.file}.calls").read_text().splitlines())
+            return Path(f"{self.file}.calls").read_text().count(PROCESSES)
         except FileNotFoundError:
             return 0
 

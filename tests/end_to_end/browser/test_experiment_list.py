@@ -65,7 +65,7 @@ def test_filters_and_order_stand_in_the_address(server: RunningServer, open_page
     page.wait_for_url(lambda address: "status=" not in address)
     page.set_viewport_size({"width": 390, "height": 844})
     expect(row(page, "apple").locator("[data-label='Last change']")).to_be_visible()
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
 
 
 def test_tags_are_put_on_and_taken_off_by_keyboard_and_others_see_it(server: RunningServer, open_page: Any,

@@ -103,7 +103,7 @@ def test_a_long_log_is_read_backwards_and_let_go_of(server: RunningServer, open_
     expect(follow).not_to_be_checked()
     follow.check()
     expect(page.page).not_to_have_url(re.compile("follow=0"))
-    page.wait_for_function(f"({at_end})(document.getElementById('log'))")
+    page.wait_for_function(f"() => ({at_end})(document.getElementById('log'))")
 
 
 MIDDLE_OF_A_RUNNING_BAR = """() => {
@@ -222,7 +222,7 @@ def test_on_a_phone_the_tiles_stand_two_in_a_row(server: RunningServer, open_pag
     expect(page.locator(".tiles > div").first).to_be_visible()
     tops = page.locator(".tiles > div").evaluate_all("tiles => tiles.map((tile) => tile.getBoundingClientRect().top)")
     assert [tops[index] == tops[index + 1] for index in range(0, len(tops) - 1, 2)] == [True] * (len(tops) // 2)
-    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_events_are_filtered_paged_and_live(server: RunningServer, open_page: Any, tmp_path: Path) -> None:

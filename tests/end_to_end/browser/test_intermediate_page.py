@@ -106,7 +106,7 @@ def test_smoothing_and_axes_stand_in_the_address(server: RunningServer, open_pag
     page.get_by_label("logarithmic up").check()
     wait_for_chart(page, "#curve-chart", lambda option: option["yAxis"][0]["type"] == "log")
     expect(page.page).to_have_url(re.compile(r"\?trials=20&smooth=0.95&x=time&logx=1&logy=1$"))
-    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
     page.reload()
     wait_for_chart(page, "#curve-chart", lambda option: option["yAxis"][0]["type"] == "log")
     expect(page.get_by_role("button", name="by time")).to_have_attribute("aria-pressed", "true")

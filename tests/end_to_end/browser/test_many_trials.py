@@ -209,4 +209,4 @@ def test_compared_trials_are_added_left_out_and_reduced_to_what_differs(server: 
     page.locator("#log-axis").check()
     expect(page.page).to_have_url(re.compile("log=1"))
     expect(page.locator("#compare-chart canvas")).to_be_visible()
-    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")

@@ -141,7 +141,7 @@ def test_ranges_are_chosen_without_a_mouse(server: RunningServer, open_page: Cal
     lr.get_by_label("to").fill("0.1")
     lr.get_by_label("to").press("Tab")
     expect(page.get_by_text("No trial lies in all of these ranges.")).to_be_visible()
-    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_the_tuner_is_exchanged_on_the_page_and_that_undone(
         dialog.get_by_label("Its arguments").fill(wrong)
         dialog.get_by_role("button", name="Save").click()
         expect(dialog.get_by_role("alert")).to_contain_text(words)
-    page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
     dialog.get_by_label("Its arguments").fill('{"seed": 3}')
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_be_hidden()

@@ -80,7 +80,7 @@ def test_files_on_the_machine_are_listed_and_downloaded_beside_those_that_were_k
     assert download.value.suggested_filename == f"{trial['id']}.tar"
     expect(page.locator("#files").get_by_role("link", name="NNI_OUTPUT_DIR/deep/model.html")).to_be_visible()
     page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
 
 
 @pytest.mark.slow

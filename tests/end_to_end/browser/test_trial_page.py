@@ -30,7 +30,7 @@ def open_trial(server: RunningServer, open_page: Any, trials: LedTrials, number:
 
 def assert_fits_on_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")  # charts follow a moment later
+    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")  # charts follow a moment later
     page.set_viewport_size({"width": 1440, "height": 900})
 
 

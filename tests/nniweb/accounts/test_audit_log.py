@@ -176,6 +176,7 @@ ACTIONS = {
     "experiments_delete": "experiment.delete", "experiments_pause": "experiment.pause",
     "experiments_resume": "experiment.resume", "experiments_stop": "experiment.stop",
     "experiments_rerun_failed": "trials.rerun", "experiments_import_data": "experiment.import-data",
+    "experiments_tensorboards_create": "tensorboard.start", "experiments_tensorboards_stop": "tensorboard.stop",
     "experiments_trials_create": "trial.submit", "experiments_trials_stop": "trials.cancel",
     "experiments_trials_rerun": "trials.rerun", "experiments_trials_tag": "trials.tag", "trials_change": "trial.tag",
     "trials_cancel": "trial.cancel",
@@ -197,7 +198,8 @@ def test_every_operation_that_changes_something_has_an_action_of_its_own(browser
     operations = {operation["operationId"] for path, methods in schema["paths"].items()
                   for method, operation in methods.items() if method != "get" and path.split("/")[3] in THINGS}
     assert operations - CHANGES_NOTHING == set(ACTIONS)
-    written = "".join(path.read_text() for path in (Path(__file__).parents[3] / "nniweb" / "experiments").glob("*.py"))
+    nniweb = Path(__file__).parents[3] / "nniweb"
+    written = "".join(path.read_text() for path in (*nniweb.glob("experiments/*.py"), *nniweb.glob("tensorboard/*.py")))
     assert {action for action in ACTIONS.values() if f'"{action}"' not in written} == set()
 
 

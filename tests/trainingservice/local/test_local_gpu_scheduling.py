@@ -129,10 +129,10 @@ def test_the_process_of_our_own_trial_that_was_seen_does_not_keep_its_gpu_busy(b
     assert service._gpus.look(max_age=-1).gpus[0]["processes"] == 1
     service.submit_trial_job(second)
     waits(bench, service, second, "is held by")
-    asked = nvidia_smi.calls()
+    asked = nvidia_smi.looks()
     let_end(first)
     assert runs(bench, service, second) == "0"
-    assert nvidia_smi.calls() == asked
+    assert nvidia_smi.looks() == asked
 
 
 def test_while_nvidia_smi_fails_trials_with_gpus_wait_and_others_run(bench, nvidia_smi, service, gpu_job):
@@ -219,10 +219,10 @@ def test_the_machine_and_its_gpus_are_listed(bench, nvidia_smi, service):
 
 def test_nvidia_smi_is_hardly_asked_while_no_trial_needs_gpus(bench, nvidia_smi, service):
     bench.wait("the GPUs were looked at once", lambda: service.list_machines()[0].gpus)
-    asked = nvidia_smi.calls()
+    asked = nvidia_smi.looks()
     for _ in range(5):
         form = bench.form("true")
         service.submit_trial_job(form)
         bench.wait_for_end(service, form)
         service.list_machines()
-    assert nvidia_smi.calls() == asked
+    assert nvidia_smi.looks() == asked
