@@ -90,9 +90,16 @@ def stops_left(page: Any, count: int) -> set[int]:
 
 #: Thousands of places: minutes on a machine that does other things as well.
 LARGE = (pytest.mark.slow, pytest.mark.timeout(900))
+#: Made of the same pieces as others.
+LIKE_OTHERS = ("sign-in by link", "experiments, none found", "new experiment, from a template", "experiment: Events",
+               "experiment: Timeline", "experiment: Log", "account")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LARGE if "API" in name else ()) for name in PAGES])
+def marks(name: str) -> Any:
+    return LARGE if "API" in name else pytest.mark.slow if name in LIKE_OTHERS else ()
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in PAGES])
 def test_a_page_can_be_read_and_used_by_everybody(server: RunningServer, open_page: Any, addresses: dict[str, str],
                                                   name: str) -> None:
     page = open_page(server, PAGES[name].format(**addresses), signed_in=name not in OF_STRANGERS)

@@ -110,6 +110,7 @@ def test_a_refused_tag_says_why_and_is_not_there(server: RunningServer, open_pag
     expect(apple.locator(".tag")).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_archive_bring_back_and_delete(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, experimentName="plum", maxTrialNumber=1)
     page, onlooker = open_page(server, "/?q=plum"), open_page(server, "/?q=plum&archived=all")

@@ -83,6 +83,7 @@ LogLine.objects.bulk_create(LogLine(experiment=experiment, number=last + index, 
 """
 
 
+@pytest.mark.slow
 def test_a_long_log_is_read_backwards_and_let_go_of(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
     server.post(f"experiments/{trials.experiment}/actions/stop/")
@@ -225,6 +226,7 @@ def test_on_a_phone_the_tiles_stand_two_in_a_row(server: RunningServer, open_pag
     page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_events_are_filtered_paged_and_live(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
     page = open_page(server, f"/experiments/{trials.experiment}/events/")

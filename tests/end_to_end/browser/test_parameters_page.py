@@ -166,6 +166,7 @@ def test_axes_the_scale_and_the_contours_pair_are_choices_of_the_address(
     expect(page.get_by_role("combobox", name="up")).to_have_value("lr")
 
 
+@pytest.mark.slow
 def test_the_first_results_appear_by_themselves(server: RunningServer, open_page: Callable[..., Any],
                                                 tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
