@@ -194,6 +194,7 @@ def read_entry(raw: Mapping[str, Any]) -> contract.Entry:
 
 
 _METRIC_FIELDS = itemgetter("n", "at", "type", "kind", "parameter_id", "sequence", "value")
+_METRIC, _KINDS, _TOO_LONG = contract.METRIC, frozenset(contract.METRIC_KINDS), contract.MAX_METRIC_BYTES
 
 
 def _usual_metric(raw: Any) -> contract.Entry | None:
@@ -205,10 +206,10 @@ def _usual_metric(raw: Any) -> contract.Entry | None:
     except KeyError:
         return None
     if (type(n) is int and 1 <= n <= _INT64 and type(at) is float and -1e300 <= at <= 1e300
-            and kind_of_entry == contract.METRIC and kind in contract.METRIC_KINDS
+            and kind_of_entry == _METRIC and type(kind) is str and kind in _KINDS
             and type(parameter_id) is int and -_INT64 <= parameter_id <= _INT64
             and type(sequence) is int and -_INT32 <= sequence <= _INT32
-            and type(value) is str and len(value) < contract.MAX_METRIC_BYTES and value.isascii()):
+            and type(value) is str and len(value) < _TOO_LONG and value.isascii()):
         return raw
     return None
 

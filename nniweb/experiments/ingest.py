@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 from django.conf import settings
@@ -45,6 +46,7 @@ TOKEN_GRACE = timedelta(hours=25)
 #: Seconds until a keeper shall report again though it has nothing to say; the second while its trial waits for
 #: parameters that nobody has given yet.
 NEXT_REPORT_WITHIN, NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE = 10.0, 0.2
+_METRIC_FIELDS = itemgetter("n", "at", "kind", "parameter_id", "sequence", "value")
 
 
 @dataclass
@@ -242,7 +244,7 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
     for entry in entries:
         kind = entry["type"]
         if kind == contract.METRIC:
-            value, metric = entry["value"], entry["kind"]
+            n, at, metric, parameter_id, sequence, value = _METRIC_FIELDS(entry)
             number, others = rows.others.read(value, attempt.experiment_pk)
             has_metrics = True
             if metric == contract.PERIODICAL:
@@ -251,8 +253,8 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
             elif metric == contract.FINAL and final is None:
                 final, final_others = (value, number), others
             rows.metrics.append((
-                attempt.pk, entry["n"], metric, _id_text(entry["parameter_id"]), entry["sequence"], to_bytes(value),
-                number, recorded_at(entry["at"]), received_at, revision))
+                attempt.pk, n, metric, str(parameter_id) if type(parameter_id) is int else json.dumps(parameter_id),
+                sequence, to_bytes(value), number, recorded_at(at), received_at, revision))
         elif kind == contract.OUTPUT:
             rows.output.append((attempt.pk, entry["stream"], entry["offset"], entry["data"].encode("latin-1"),
                                 entry["skipped"], revision))
@@ -274,11 +276,6 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
     if end is not None:  # after the metrics: whoever sees the end sees the final value
         rows.write_trials()
         end_as_reported(attempt, end, corrected(end["at"], offset, now), rows, revision)
-
-
-def _id_text(parameter_id: Any) -> str:
-    """JSON text of a parameter id, which is nearly always a number."""
-    return str(parameter_id) if type(parameter_id) is int else json.dumps(parameter_id)
 
 
 def _later_parameters(trial_pks: Sequence[int]) -> dict[int, list[contract.Order]]:

@@ -3,6 +3,7 @@
 One statement for all reports, put together by hand: one for each report was most of what a report cost.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -137,11 +138,22 @@ def corrected_times(offset: float, now: datetime) -> Callable[[float], Any]:
     """Makes entries' times (seconds since the epoch) what the database's driver wants: by the server's clock, never in
     the future; what no date is becomes ``now``, which is in UTC. On SQLite as Django writes it, in a tenth of the time.
     """
-    latest, last = now.timestamp(), for_database(now)
-    if connection.vendor == "sqlite":
-        return lambda at: ((_EPOCH + timedelta(seconds=at + offset)).isoformat(" ")
-                           if _FIRST_MOMENT <= at + offset < latest else last)
-    return lambda at: for_database(corrected(at, offset, now))
+    if connection.vendor != "sqlite":
+        return lambda at: for_database(corrected(at, offset, now))
+    latest, last = now.timestamp(), str(for_database(now))
+    second, written_second = -1, ""
+
+    def written(at: float) -> str:
+        nonlocal second, written_second
+        moment = at + offset
+        if not _FIRST_MOMENT <= moment < latest:
+            return last
+        whole = math.floor(moment)
+        if whole != second:  # many entries of a report are of the same second
+            second, written_second = whole, (_EPOCH + timedelta(seconds=whole)).isoformat(" ")
+        return f"{written_second}.{int((moment - whole) * 1_000_000):06d}"
+
+    return written
 
 
 def for_database(at: datetime) -> Any:
