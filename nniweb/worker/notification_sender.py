@@ -33,13 +33,12 @@ from nniweb.observability import process_figures
 from nniweb.outage_logs import first_line
 from nniweb.worker.call_threads import CallThreads
 from nniweb.worker.lease import is_dead_here
+from nniweb.worker.looking_again import LOOK_SECONDS, look_until
 from nniweb.worker.notification_mail import send_mail
 from nniweb.worker.webhook_call import CallFailed, post
 
 logger = logging.getLogger(__name__)
 
-#: How often the queue is looked at, in seconds; the pause where the database gives nothing.
-LOOK_SECONDS, AWAY_SECONDS = 1.0, 5.0
 #: Messages under way at the same time; of one receiver one.
 AT_ONCE = 4
 #: How often messages that ended long ago are removed, in seconds.
@@ -73,23 +72,12 @@ class NotificationSender:
         self._threads.join(max(0.1, deadline - time.monotonic()))
 
     def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                pause = LOOK_SECONDS
-                try:
-                    self.look()
-                    self._tidy()
-                    give_connection_back()
-                except DatabaseError as error:
-                    logger.warning("notifications wait, the database says: %s", first_line(error))
-                    drop_connection()
-                    pause = AWAY_SECONDS
-                except Exception:
-                    logger.exception("notifications wait; the next look tries again")
-                    pause = AWAY_SECONDS
-                self._stopping.wait(pause)
-        finally:
-            connection.close()
+        look_until(self._stopping, "notifications", self._look)
+
+    def _look(self) -> float:
+        self.look()
+        self._tidy()
+        return LOOK_SECONDS
 
     def look(self) -> int:
         """Claim what is due and hand it to the threads that send; how many that were."""

@@ -13,24 +13,20 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from django.db import DatabaseError, connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from nniweb.experiments.disk_usage import DATABASE, measure, measure_data_folder
-from nniweb.experiments.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.models import Cluster, DiskUsage, Experiment, FolderUsage
 from nniweb.experiments.removal import Pace
 from nniweb.observability.log_ids import log_ids
-from nniweb.outage_logs import first_line
 from nniweb.worker.keep_to_retention import Retention
+from nniweb.worker.looking_again import LOOK_SECONDS, look_until
 from nniweb.worker.process_identity import host_name
 from nniweb.worker.remove_rows import remove_rows_of
 
 logger = logging.getLogger(__name__)
 
-#: How often is looked whether an experiment is due, in seconds; the pause where the database gives nothing.
-LOOK_SECONDS, AWAY_SECONDS = 1.0, 5.0
 #: How often is looked whether the data folder is to be added up, in seconds.
 WALK_SECONDS = 60.0
 #: How long one experiment is worked on before another one gets its turn, in seconds.
@@ -56,6 +52,8 @@ class Upkeep:
         self._stopping = threading.Event()
         self.pace = Pace(sleep or self._stopping.wait)
         self._retention = Retention(self.pace)
+        self._has_begun = False
+        self._next_walk = 0.0
         self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:
@@ -69,30 +67,18 @@ class Upkeep:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        begun, next_walk = False, 0.0
-        try:
-            while not self._stopping.is_set():
-                pause = LOOK_SECONDS
-                try:
-                    if not begun:
-                        self.look_at_all_again()
-                        begun = True
-                    if self.look():
-                        pause = 0.02
-                    elif time.monotonic() >= next_walk:
-                        next_walk = time.monotonic() + WALK_SECONDS
-                        self.measure_data_folder()
-                    give_connection_back()
-                except DatabaseError as error:
-                    logger.warning("upkeep waits, the database says: %s", first_line(error))
-                    drop_connection()
-                    pause = AWAY_SECONDS
-                except Exception:
-                    logger.exception("upkeep failed; the next look tries again")
-                    pause = AWAY_SECONDS
-                self._stopping.wait(pause)
-        finally:
-            connection.close()
+        look_until(self._stopping, "upkeep", self._look)
+
+    def _look(self) -> float:
+        if not self._has_begun:
+            self.look_at_all_again()
+            self._has_begun = True
+        if self.look():
+            return 0.02
+        if time.monotonic() >= self._next_walk:
+            self._next_walk = time.monotonic() + WALK_SECONDS
+            self.measure_data_folder()
+        return LOOK_SECONDS
 
     def look_at_all_again(self) -> None:
         """Once at the start: what the settings say for all may be something else than before."""
