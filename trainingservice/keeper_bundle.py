@@ -19,8 +19,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-#: The `nni` module for trials lies in this folder of the bundle, which the keeper appends to PYTHONPATH.
-FOR_TRIALS = "for_trials"
+from trialkeeper.nni_for_trials import FOR_TRIALS
+
 #: Where that module lies in the source.
 NNI_SOURCE = "nni"
 

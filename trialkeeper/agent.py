@@ -38,6 +38,7 @@ from trialkeeper.attempt_folder import (
     write_file,
 )
 from trialkeeper.keeper import Keeper
+from trialkeeper.nni_for_trials import unpack_for_trials
 from trialkeeper.relay import Relay
 
 AGENT_VERSION = 1
@@ -90,6 +91,7 @@ class Agent:
             import ctypes  # noqa: F401
             import encodings.ascii
             import encodings.idna  # noqa: F401
+        unpack_for_trials()
         gc.freeze()  # what is here is for keepers to share, not for their collectors to touch
         self._send({"event": "hello", "version": AGENT_VERSION, "pid": os.getpid(),
                     "python": platform.python_version(), "machine_id": machine.machine_id(), "host": machine.host(),

@@ -27,7 +27,7 @@ class ChildProcess:
         """``stdout`` and ``stderr``: files that are appended to."""
         shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
         if not os.path.isdir(working_directory):
-            raise CannotStart("the folder %s, in which the command should run, does not exist on %s"
+            raise CannotStart("the folder %s does not exist on %s; the command should run in it"
                               % (working_directory, machine.host()))
         try:
             with open(stdout, "ab") as out, open(stderr, "ab") as err:

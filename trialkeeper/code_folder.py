@@ -19,6 +19,11 @@ if TYPE_CHECKING:  # loaded where it is used: most keepers never unpack anything
 _FETCHES = 3
 
 
+def runs_in_users_folder(job: contract.JobDocument) -> bool:
+    """Whether the trial runs in a folder that is there already, so that no code has to be prepared."""
+    return bool((job.get("code") or {}).get("folder"))
+
+
 def working_directory_of(job: contract.JobDocument, folder: str) -> str:
     """Where the trial will run: the user's own folder, or CODE_FOLDER in the attempt's folder."""
     code = job.get("code")
@@ -28,13 +33,9 @@ def working_directory_of(job: contract.JobDocument, folder: str) -> str:
 def prepare_code(job: contract.JobDocument, folder: str, connection: Optional[ServerConnection], *,
                  give_up_after: float, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
                  sleep: Callable[[float], None] = time.sleep) -> None:
-    """Have the code in the working directory. Blocks, also while the server is away. Raises CannotStart."""
+    """Have the code in CODE_FOLDER. Blocks, also while the server is away. Raises CannotStart."""
     code = job.get("code")
-    target = working_directory_of(job, folder)
-    if code and code.get("folder"):
-        if not os.path.isdir(target):
-            raise CannotStart("the code folder %s does not exist on %s" % (target, machine.host()))
-        return
+    target = os.path.join(folder, contract.CODE_FOLDER)
     if os.path.isdir(target):
         return  # unpacked by this attempt before
     try:

@@ -22,20 +22,21 @@ from trialkeeper import contract, machine
 from trialkeeper.access import Access, save_access
 from trialkeeper.attempt_folder import make_private_folder, read_object, write_file
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, TreeEnding
-from trialkeeper.code_folder import prepare_code, working_directory_of
+from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
 from trialkeeper.file_mode import file_mode
 from trialkeeper.gpu_usage import GpuWatch
 from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
 from trialkeeper.journal import Journal
 from trialkeeper.kept_files import find_kept_files
+from trialkeeper.nni_for_trials import folder_for_trials
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.recorder import Recorder
 from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
 from trialkeeper.server_connection import ServerConnection
 from trialkeeper.trial_end import TrialEnd, ended_entry, exit_status, explanation, trial_end
-from trialkeeper.trial_environment import folder_for_trials, trial_environment
+from trialkeeper.trial_environment import trial_environment
 from trialkeeper.wakeups import Wakeups
 
 #: Exit status of a keeper that had nothing to do: the attempt is another keeper's, or was cancelled before.
@@ -191,8 +192,10 @@ class Keeper:
             return self._end(contract.NOT_STARTED, "%s on %s cannot be written: is the disk full?"
                              % (self._path(contract.JOURNAL_FILE), machine.host()))
         self._wait_for_claim()
-        connection = ServerConnection(self._access) if self._access.has_server else None
-        if self._inbox.may_go_on:
+        if runs_in_users_folder(self._job):
+            self._inbox.results[_PREPARED] = None
+        elif self._inbox.may_go_on:
+            connection = ServerConnection(self._access) if self._access.has_server else None
             self._wakeups.in_background(_PREPARED, lambda: prepare_code(
                 self._job, self._folder, connection, log=self._log,
                 give_up_after=self._limits.get("give_up_after", 86400.0)))
@@ -212,9 +215,9 @@ class Keeper:
         return self._watch(child)
 
     def _wait_for_claim(self) -> None:
-        if self._reporter is None or self._replica:
-            return
         timeout = self._limits.get("claim_timeout", 2.0)
+        if self._reporter is None or self._replica or timeout == 0.0:
+            return
         until = None if timeout is None else self._clock() + timeout
         while not self._inbox.answered and self._inbox.may_go_on:
             left = 1.0 if until is None else until - self._clock()

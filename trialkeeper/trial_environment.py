@@ -7,7 +7,6 @@ prints on the real stdout while metrics go to the file; a sequence id must alway
 import os
 from typing import Dict, List, Mapping, Optional
 
-import trialkeeper
 from trialkeeper import contract
 from trialkeeper.process_tree import MARK_VARIABLE
 
@@ -50,23 +49,3 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else "-1"
     return environment
-
-
-def folder_for_trials(attempt_folder: str) -> Optional[str]:
-    """The folder for PYTHONPATH that holds our ``nni`` module and nothing else.
-
-    In a zipapp it is a folder of that file; from a source tree it is made in the attempt's folder, as a link. None
-    where neither can be had; a trial then needs the official package.
-    """
-    package = os.path.dirname(os.path.abspath(trialkeeper.__file__))
-    archive = os.path.dirname(package)
-    if os.path.isfile(archive):
-        return os.path.join(archive, "for_trials")
-    folder = os.path.join(attempt_folder, "for_trials")
-    try:
-        os.makedirs(folder, exist_ok=True)
-        if not os.path.islink(os.path.join(folder, "nni")):
-            os.symlink(os.path.join(package, "nni"), os.path.join(folder, "nni"))
-    except OSError:
-        return None
-    return folder
