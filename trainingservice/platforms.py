@@ -6,10 +6,12 @@ Nothing is imported before it is asked for, so a platform whose library is missi
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 import logging
 import os
+import sys
 import threading
 from importlib.metadata import entry_points
 
@@ -111,8 +113,7 @@ def load_platform(name: str) -> type[TrainingService]:
 
 def _targets() -> dict[str, str]:
     """name -> "module:Class". What is nearer to the person in charge wins: registered, setting, built in, packages."""
-    targets = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
-    targets.update(BUILT_IN)
+    targets = {**_of_packages(tuple(_changed_at(folder) for folder in sys.path)), **BUILT_IN}
     for piece in os.environ.get(EXTRA_PLATFORMS_VARIABLE, "").split(","):
         name, equals, target = piece.partition("=")
         if equals and name.strip() and target.strip():
@@ -123,6 +124,22 @@ def _targets() -> dict[str, str]:
     with _lock:
         targets.update(_registered)
     return targets
+
+
+@functools.lru_cache(maxsize=1)
+def _of_packages(state: tuple[int, ...]) -> dict[str, str]:  # noqa: ARG001  # what is kept is kept for it
+    """Those of installed packages. Kept for as long as nothing is installed: all packages' files are read for it.
+
+    ``state``: of the folders where packages are.
+    """
+    return {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _changed_at(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _warn_once(text: str) -> None:

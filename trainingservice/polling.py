@@ -358,13 +358,14 @@ class PollingTrainingService(PolledPlatform):
                     continue
                 record.stage = Stage.STARTING
             self._start(record)
+            self._announce([record])
             if record.stage is Stage.SUBMITTED:
                 turns.started(record.detail.form.experiment_id)
             if self._has_new_stops:  # a long queue does not hold back a cancel
                 self._carry_out_stops()
 
     def _start(self, record: JobRecord) -> TrainingServiceError | None:
-        """Hand one job over. Returns the error if it can never run (the job is FAILED then)."""
+        """Hand one job over; the host is not told. Returns the error if it can never run (the job is FAILED then)."""
         refusal: TrainingServiceError | None = None
         seen: Observation | None = None
         fault: TemporaryError | None = None
@@ -398,7 +399,6 @@ class PollingTrainingService(PolledPlatform):
                              self.context.clock())
             elif fault is not None:
                 self._put_back(record, fault, now)
-        self._announce([record])
         self._deliver_waiting(record)
         return refusal
 

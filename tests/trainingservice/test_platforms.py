@@ -79,7 +79,26 @@ def test_an_entry_point_of_another_package_is_found(write_module, monkeypatch):
     write_module("packaged_platform", WHOLE)
     point = EntryPoint("packaged", "packaged_platform:Platform", platforms.ENTRY_POINT_GROUP)
     monkeypatch.setattr(platforms, "entry_points", lambda group: [point] if group == point.group else [])
+    platforms._of_packages.cache_clear()
     assert "packaged" in platform_names()
+    platforms._of_packages.cache_clear()
+
+
+def test_a_package_that_is_installed_while_the_server_runs_is_found(write_module, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "later" not in platform_names()
+    write_module("later_platform", WHOLE)
+    made = tmp_path / "later-1.0.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: later\nVersion: 1.0\n")
+    (made / "entry_points.txt").write_text(f"[{platforms.ENTRY_POINT_GROUP}]\nlater = later_platform:Platform\n")
+    assert "later" in platform_names()
+
+
+def test_packages_are_not_read_again_while_nothing_is_installed(monkeypatch):
+    platform_names()
+    monkeypatch.setattr(platforms, "entry_points", lambda group: pytest.fail("the packages were read again"))
+    assert "local" in platform_names()
 
 
 def test_a_missing_library_is_answered_with_how_to_install_it(write_module):

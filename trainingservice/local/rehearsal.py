@@ -32,7 +32,8 @@ TRIAL_DEADLINE = 15.0
 
 def rehearse_local(folder: Path, agents: LocalAgents, os_user: str, request: GpuRequest, machine: str, *, quick: bool,
                    wants_gpus: bool) -> list[RehearsalFinding]:
-    """All findings, good ones too. ``folder`` is the service's state folder; ``quick`` leaves the no-op trial out.
+    """All findings, good ones too. ``folder`` is the service's state folder; ``quick`` leaves the no-op trial out, and
+    the agent where nothing is asked of it: the server's own is our program under our interpreter.
 
     ``os_user``: as whom trials will run, "" for the server's own user.
     ``request`` says which GPUs trials may use; GPUs are looked at where ``wants_gpus`` or not ``quick``.
@@ -50,6 +51,8 @@ def rehearse_local(folder: Path, agents: LocalAgents, os_user: str, request: Gpu
             return [*findings, RehearsalFinding("run_as", False, f"runAs: {error}", machine)]
         findings.append(RehearsalFinding("run_as", True, f"Programs can be started as user {os_user}, who is kept out "
                                                          "of the server's folder.", machine))
+    elif quick and not wants_gpus:
+        return findings
     try:
         client = agents.of(os_user).client()
         if wants_gpus or not quick:

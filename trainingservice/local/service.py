@@ -213,7 +213,8 @@ class LocalTrainingService(PollingTrainingService):
         return FolderElsewhere(str(user_folder.path), folder, user_folder.user.run_python)
 
     def job_ended(self, job: TrialJobDetail) -> None:
-        self.context.gpu_book.free(job.id)
+        if job.form.gpu_number:  # the book is shared, so that opening it costs something
+            self.context.gpu_book.free(job.id)
 
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
         for job in jobs:

@@ -272,7 +272,8 @@ class RemoteTrainingService(PollingTrainingService):
         machine.client().deliver(machine.path(facts, self._folder(job)), [order], timeout=10.0)
 
     def job_ended(self, job: TrialJobDetail) -> None:
-        self.context.gpu_book.free(job.id)
+        if job.form.gpu_number:  # the book is shared, so that opening it costs something
+            self.context.gpu_book.free(job.id)
         self._forget(job.id)
 
     def output_folder(self, job: TrialJobDetail) -> OutputFolder:

@@ -14,6 +14,7 @@ import pytest
 
 from trainingservice.errors import InvalidMetadata
 from trainingservice.local import rehearsal
+from trainingservice.local.agent_process import AgentProcess
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.local.service import LocalTrainingService
 from trainingservice.testing.processes import is_alive
@@ -255,11 +256,16 @@ def test_a_rehearsal_tries_everything_and_leaves_nothing_running(bench):
     assert list((bench.context().state_folder / "rehearsal").iterdir()) == []
 
 
-def test_a_quick_rehearsal_starts_no_trial(bench, service):
-    bench.wait("the agent runs", lambda: service._agent.pid)
-    findings = rehearse(service, quick=True)
-    assert set(findings) == {"interpreter", "folder", "disk", "connection"}
-    assert service._agent.pid is not None
+def test_a_quick_rehearsal_starts_nothing(bench, monkeypatch):
+    service = bench.platform.new_service(bench.context())
+    monkeypatch.setattr(AgentProcess, "client", lambda *_: pytest.fail("an agent was started"))
+    assert set(rehearse(service, quick=True)) == {"interpreter", "folder", "disk"}
+
+
+def test_a_quick_rehearsal_leaves_an_agent_that_runs_as_it_is(bench, service):
+    pid = bench.wait("the agent runs", lambda: service._agent.pid)
+    rehearse(service, quick=True)
+    assert service._agent.pid == pid
 
 
 def test_a_rehearsal_says_that_the_folder_cannot_be_written(bench, tmp_path):

@@ -143,7 +143,7 @@ def test_journals_are_collected_as_files_where_no_agent_can_be_had(bench, machin
     bench.wait("metrics come", lambda: metrics(bench, form) > 1)
     [attempt] = machine.home.glob(f"**/{form.job_name}")
     keepers = machine.home / ".nniweb" / "keepers"
-    keeper = next(keepers.iterdir())
+    [keeper] = keepers.glob("*.pyz")
     keepers.rename(keepers.with_name("elsewhere"))
     keepers.write_text("in the way: no keeper can be put here")
     os.kill(machine.agent_pids()[0], signal.SIGKILL)
