@@ -46,7 +46,8 @@ with ThreadPoolExecutor(1) as _pool:
     if _why_not := _pool.submit(_too_new).result():
         sys.exit(_why_not)
 
-django_application: Any = OneThreadHandler()
+_pages: Any = OneThreadHandler()
+django_application: Any = not_too_large(_pages)
 get_resolver().url_patterns  # noqa: B018  # loads the pages and REST now, not while the first visitor waits
 keeper_application = KeeperApplication()
 websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(signed_in_only(
@@ -56,17 +57,16 @@ websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(sig
 async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
                   send: Callable[[Any], Awaitable[None]]) -> None:
     if scope["type"] == "http" and scope["path"].startswith(contract.URL_PREFIX):
-        await keeper_application(scope, receive, send)
+        await keeper_application(scope, receive, send)  # its own limits are lower
     elif scope["type"] == "http":
-        await django_application(scope, receive, send)
+        await django_application(scope, receive, unhurried(send))
     elif scope["type"] == "websocket":
         await websocket_application(scope, receive, send)
     else:
         raise ValueError(f"nothing is served here for connections of type {scope['type']!r}")
 
 
-_guarded = not_in_the_clear(behind_proxies(not_too_large(_routed), settings.TRUSTED_PROXIES),
-                            allowed=settings.MAY_BE_REACHED)
+_guarded = not_in_the_clear(behind_proxies(_routed, settings.TRUSTED_PROXIES), allowed=settings.MAY_BE_REACHED)
 
 
 async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
@@ -75,4 +75,4 @@ async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awa
     if scope["type"] == "http" and scope["path"] in probes.PATHS:
         await probes.probe_application(scope, receive, send)
     else:
-        await _guarded(scope, receive, unhurried(send) if scope["type"] == "http" else send)
+        await _guarded(scope, receive, send)

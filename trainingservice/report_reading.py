@@ -110,6 +110,13 @@ class ReadReport:
     rejected: tuple[contract.Rejected, ...]
     #: The last reading of the machine, None where there is none.
     resources: dict[str, Any] | None
+    #: Whether all entries are results as nearly all are, of which none needs a closer look.
+    only_results: bool = False
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries were accepted."""
+        return len(self.lines) - len(self.rejected)
 
     @property
     def entries(self) -> list[contract.Entry]:
@@ -168,10 +175,12 @@ def read_report(body: bytes | Mapping[str, Any], content_encoding: str = "", *,
         raise _unreadable("entries is not a list")
     lines: list[tuple[int, contract.Entry | None]] = []
     rejected: list[contract.Rejected] = []
+    only_results = True
     for raw in raw_entries:
-        if (usual := _usual_metric(raw)) is not None:
+        if (usual := _usual_result(raw)) is not None:
             lines.append((usual["n"], usual))
             continue
+        only_results = False
         n = raw.get("n") if isinstance(raw, Mapping) else None
         if not _is_int(n) or not 1 <= n <= _INT64:
             raise _unreadable("an entry has no number n of 1 or more")
@@ -181,7 +190,7 @@ def read_report(body: bytes | Mapping[str, Any], content_encoding: str = "", *,
             lines.append((n, None))
             rejected.append({"n": n, "field": error.field, "message": str(error)})
     return ReadReport(keeper, _finite_or_none(document.get("sent_at")), tuple(lines), tuple(rejected),
-                      _read_resources(document.get("resources")))
+                      _read_resources(document.get("resources")), only_results)
 
 
 def read_entry(raw: Mapping[str, Any]) -> contract.Entry:
@@ -194,11 +203,11 @@ def read_entry(raw: Mapping[str, Any]) -> contract.Entry:
 
 
 _METRIC_FIELDS = itemgetter("n", "at", "type", "kind", "parameter_id", "sequence", "value")
-_METRIC, _KINDS, _TOO_LONG = contract.METRIC, frozenset(contract.METRIC_KINDS), contract.MAX_METRIC_BYTES
+_METRIC, _RESULTS, _TOO_LONG = contract.METRIC, {contract.PERIODICAL, contract.FINAL}, contract.MAX_METRIC_BYTES
 
 
-def _usual_metric(raw: Any) -> contract.Entry | None:
-    """A metric as nearly all are, in a tenth of the time; None for all else, which is then looked at field by field."""
+def _usual_result(raw: Any) -> contract.Entry | None:
+    """A result as nearly all are, in a tenth of the time; None for all else, which is then looked at field by field."""
     if type(raw) is not dict or len(raw) != 7:
         return None
     try:
@@ -206,7 +215,7 @@ def _usual_metric(raw: Any) -> contract.Entry | None:
     except KeyError:
         return None
     if (type(n) is int and 1 <= n <= _INT64 and type(at) is float and -1e300 <= at <= 1e300
-            and kind_of_entry == _METRIC and type(kind) is str and kind in _KINDS
+            and kind_of_entry == _METRIC and type(kind) is str and kind in _RESULTS
             and type(parameter_id) is int and -_INT64 <= parameter_id <= _INT64
             and type(sequence) is int and -_INT32 <= sequence <= _INT32
             and type(value) is str and len(value) < _TOO_LONG and value.isascii()):

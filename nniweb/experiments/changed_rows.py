@@ -13,6 +13,8 @@ from typing import Any
 
 from django.db import connection, models
 
+from nniweb.experiments.column_values import column_value
+
 
 @dataclass(frozen=True)
 class IfNone:
@@ -28,7 +30,7 @@ def update(model: type[models.Model], where: str, values: Sequence[Any], /, **ch
     kept.
     """
     fields = _fields(model)
-    prepared = [fields[name].get_db_prep_save(value.value if isinstance(value, IfNone) else value, connection)
+    prepared = [column_value(fields[name], value.value if isinstance(value, IfNone) else value)
                 for name, value in changes.items()]
     kept = frozenset(name for name, value in changes.items() if isinstance(value, IfNone))
     with connection.cursor() as cursor:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import isfinite
 from operator import itemgetter
 from typing import Any
 
@@ -46,6 +47,7 @@ TOKEN_GRACE = timedelta(hours=25)
 #: Seconds until a keeper shall report again though it has nothing to say; the second while its trial waits for
 #: parameters that nobody has given yet.
 NEXT_REPORT_WITHIN, NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE = 10.0, 0.2
+_NOTHING: Numbers = {}
 _METRIC_FIELDS = itemgetter("n", "at", "kind", "parameter_id", "sequence", "value")
 
 
@@ -200,7 +202,8 @@ def _take(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, revis
     rows.heard(attempt, accepted=new.accepted, now=for_database(now), stored_bytes=kept.stored_bytes,
                journal_id=attempt.journal_id or (report.journal_id if new.accepted else ""),
                parameter_index=report.keeper["parameter_index"],
-               awaited=_awaited_index(kept.entries, attempt.awaited_index))
+               awaited=attempt.awaited_index if report.only_results
+               else _awaited_index(kept.entries, attempt.awaited_index))
     if report.resources:
         rows.reading(attempt.pk, now, report.resources)
 
@@ -245,8 +248,12 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
         kind = entry["type"]
         if kind == contract.METRIC:
             n, at, metric, parameter_id, sequence, value = _METRIC_FIELDS(entry)
-            number, others = rows.others.read(value, attempt.experiment_pk)
             has_metrics = True
+            try:  # a number, as nearly always: without a call
+                plain = float(value)
+                number, others = plain if isfinite(plain) else None, _NOTHING
+            except ValueError:
+                number, others = rows.others.read(value, attempt.experiment_pk)
             if metric == contract.PERIODICAL:
                 intermediate.append(number)
                 latest_others |= others
@@ -262,7 +269,8 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, delive
             rows.started(attempt.pk, entry["host"], entry["working_directory"])
             attempt.has_started = True
             if attempt.stage != Attempt.Stage.ENDED:
-                attempt_started(attempt.row(), corrected(entry["at"], offset, now), revision=revision)
+                attempt_started(attempt.row(), corrected(entry["at"], offset, now), revision=revision,
+                                by_keeper=True)
         else:
             end = entry
     if has_metrics and not has_newer_attempt(attempt):

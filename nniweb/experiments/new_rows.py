@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from django.db import connection, models
 
+from nniweb.experiments.column_values import column_value
+
 M = TypeVar("M", bound=models.Model)
 
 #: Rows of one statement: below what a database takes as parameters, with the widest of our tables.
@@ -26,7 +28,7 @@ def insert(rows: Iterable[M]) -> list[M]:
     for start in range(0, len(stored), AT_ONCE):
         chunk = stored[start: start + AT_ONCE]
         fields = _fields(type(chunk[0]))
-        values: list[Any] = [field.get_db_prep_save(getattr(row, field.attname), connection)
+        values: list[Any] = [column_value(field, getattr(row, field.attname))
                              for row in chunk for field in fields]
         with connection.cursor() as cursor:
             cursor.execute(_statement(type(chunk[0]), len(chunk)), values)

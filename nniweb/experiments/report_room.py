@@ -22,7 +22,7 @@ def within_limit(entries: Sequence[contract.Entry], attempt: ReportingAttempt, l
 
     Beginning and end have room always, and so has the first final result: without it a trial has none.
     """
-    everything = attempt.stored_bytes + sum(map(_size, entries))
+    everything = attempt.stored_bytes + sum([_size(entry) for entry in entries])
     if not limit or everything <= limit:
         return KeptEntries(list(entries), [], everything)
     kept: list[contract.Entry] = []

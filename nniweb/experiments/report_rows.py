@@ -18,16 +18,27 @@ from nniweb.experiments.other_metrics import OtherMetrics
 from nniweb.experiments.readings import store_readings
 from nniweb.experiments.reporting_attempts import ReportingAttempt
 
-_HEARD = ("UPDATE experiments_attempt SET accepted = %s, journal_id = %s, heard_at = %s, unseen_since = NULL,"
-          " parameter_index = %s, awaited_index = %s, stored_bytes = %s"
-          " WHERE id = %s AND accepted = %s AND journal_id = %s")
 # the name by which the platform knows the machine is better than the one it has for itself
 _STARTED = ("UPDATE experiments_attempt SET machine_name = COALESCE(NULLIF(machine_name, ''), %s),"
             " working_directory = %s WHERE id = %s")
 _RESOURCES = "UPDATE experiments_attempt SET resources = %s WHERE id = %s"
-_REVISION = "UPDATE experiments_trial SET revision = %s WHERE id = %s"
-_PROGRESS = ("UPDATE experiments_trial SET revision = %s, intermediate_count = intermediate_count + %s,"
-             " latest_number = COALESCE(%s, latest_number) WHERE id = %s")
+# nearly all reports need these three: with ``new``, the rows of several, one statement changes all of them
+_HEARD = ("id, accepted, journal_id, heard_at, parameter_index, awaited_index, stored_bytes, was_accepted, was_of",
+          "UPDATE experiments_attempt SET accepted = new.accepted, journal_id = new.journal_id,"
+          " heard_at = new.heard_at, unseen_since = NULL, parameter_index = new.parameter_index,"
+          " awaited_index = new.awaited_index, stored_bytes = new.stored_bytes"
+          " FROM new WHERE experiments_attempt.id = new.id AND experiments_attempt.accepted = new.was_accepted"
+          " AND experiments_attempt.journal_id = new.was_of")
+_REVISION = ("id, revision",
+             "UPDATE experiments_trial SET revision = new.revision FROM new WHERE experiments_trial.id = new.id")
+_PROGRESS = ("id, revision, count, latest",
+             "UPDATE experiments_trial SET revision = new.revision,"
+             " intermediate_count = intermediate_count + new.count,"
+             # of nothing but NULLs PostgreSQL does not know what they would be
+             " latest_number = COALESCE(CAST(new.latest AS double precision), latest_number)"
+             " FROM new WHERE experiments_trial.id = new.id")
+#: Rows that one statement changes: each statement lets the threads that read reports go on, who then keep us waiting.
+_CHANGED_AT_ONCE = (32, 8, 1)
 # CASE looks at the row as it was, so the first final value stays, number and text together
 _FINAL = ("UPDATE experiments_trial SET revision = %s,"
           " final_number = CASE WHEN final_value IS NULL THEN %s ELSE final_number END,"
@@ -35,8 +46,8 @@ _FINAL = ("UPDATE experiments_trial SET revision = %s,"
 _METRIC = ("INSERT INTO experiments_metric (attempt_id, n, kind, parameter_id, sequence, value, number, recorded_at,"
            " received_at, revision) VALUES {} ON CONFLICT DO NOTHING")
 _METRIC_PLACES = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-#: Metrics of one statement: a row costs a quarter less than in a statement of its own, and no less from here on.
-_METRICS_AT_ONCE = 50
+#: Metrics of one statement: a row costs a quarter less than in a statement of its own; see also above.
+_METRICS_AT_ONCE = (250, 50)
 _OUTPUT = ('INSERT INTO experiments_trialoutput (attempt_id, stream, "offset", data, skipped, revision)'
            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING")
 
@@ -66,8 +77,8 @@ class ReportRows:
     def heard(self, attempt: ReportingAttempt, *, accepted: int, journal_id: str, parameter_index: int, awaited: int,
               stored_bytes: int, now: Any) -> None:
         """How far the attempt's journal is; ``now`` as ``for_database`` makes it."""
-        self._heard.append((accepted, journal_id, now, parameter_index, awaited, stored_bytes,
-                            attempt.pk, attempt.accepted, attempt.journal_id))
+        self._heard.append((attempt.pk, accepted, journal_id, now, parameter_index, awaited, stored_bytes,
+                            attempt.accepted, attempt.journal_id))
         attempt.accepted, attempt.journal_id = accepted, journal_id
         attempt.awaited_index, attempt.stored_bytes = awaited, stored_bytes
 
@@ -84,21 +95,23 @@ class ReportRows:
         """Keep the trial's row ready for tables: latest intermediate result, their count, the first final value."""
         if intermediate:
             latest = next((number for number in reversed(intermediate) if number is not None), None)
-            self._progress.append((revision, len(intermediate), latest, trial_pk))
+            self._progress.append((trial_pk, revision, len(intermediate), latest))
         elif final is None:
-            self._revisions.append((revision, trial_pk))
+            self._revisions.append((trial_pk, revision))
         if final is not None:
             self._finals.append((revision, final[1], to_bytes(final[0]), trial_pk))
 
     def write_trials(self) -> None:
         """Write what trials show now, before an end that looks at it."""
-        for statement, rows in ((_REVISION, self._revisions), (_PROGRESS, self._progress), (_FINAL, self._finals)):
-            _write(statement, rows)
+        _change(_REVISION, self._revisions)
+        _change(_PROGRESS, self._progress)
+        _write(_FINAL, self._finals)
+        for rows in (self._revisions, self._progress, self._finals):
             rows.clear()
 
     def write(self) -> None:
         """Write everything. Raises Overtaken."""
-        if _write(_HEARD, self._heard) != len(self._heard):
+        if _change(_HEARD, self._heard) != len(self._heard):
             raise Overtaken
         self.write_trials()
         _write(_STARTED, self._started)
@@ -108,20 +121,45 @@ class ReportRows:
         store_readings(self._readings)
 
 
-def _write(statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
-    """How many rows were changed."""
+def _write(statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.executemany(statement, rows)
+
+
+def _change(change: tuple[str, str], rows: Sequence[tuple[Any, ...]]) -> int:
+    """How many rows were changed; the first column of each is the key. A row that is named twice is changed twice."""
     if not rows:
         return 0
+    changed = start = 0
+    is_repeated = len({row[0] for row in rows}) < len(rows)
     with connection.cursor() as cursor:
-        cursor.executemany(statement, rows)
-        return int(cursor.rowcount)
+        while left := len(rows) - start:
+            count = 1 if is_repeated else next(size for size in _CHANGED_AT_ONCE if size <= left)
+            chunk = rows[start: start + count]
+            cursor.execute(_change_statement(change, count), list(chain.from_iterable(chunk)))
+            changed += cursor.rowcount
+            start += count
+    return changed
+
+
+@cache
+def _change_statement(change: tuple[str, str], count: int) -> str:
+    columns, statement = change
+    places = f"({', '.join(['%s'] * len(columns.split(',')))})"
+    # inside: of a statement that begins with WITH, Python does not say how many rows it changed
+    new = f"(WITH new ({columns}) AS (VALUES {', '.join([places] * count)}) SELECT * FROM new) AS new"
+    return statement.replace(" FROM new ", f" FROM {new} ")
 
 
 def _write_metrics(rows: Sequence[tuple[Any, ...]]) -> None:
+    start = 0
     with connection.cursor() as cursor:
-        for start in range(0, len(rows), _METRICS_AT_ONCE):
-            chunk = rows[start: start + _METRICS_AT_ONCE]
-            cursor.execute(_metrics_statement(len(chunk)), list(chain.from_iterable(chunk)))
+        while left := len(rows) - start:
+            count = next((size for size in _METRICS_AT_ONCE if size <= left), left)
+            chunk = rows[start: start + count]
+            cursor.execute(_metrics_statement(count), list(chain.from_iterable(chunk)))
+            start += count
 
 
 @cache

@@ -87,10 +87,15 @@ def want_of_trials(trials: Iterable[Trial], target: TrialTarget, at: datetime, *
     return [by_key[pk] for pk in changed]
 
 
-def attempt_started(attempt: Attempt, at: datetime, *, revision: int) -> None:
-    """The trial's command is running (or about to, within milliseconds)."""
-    update(Attempt, "id = %s AND started_at IS NULL", [attempt.pk], started_at=at)
-    move_trial(attempt.trial_id, TrialJobStatus.RUNNING, at, revision=revision, message="")
+def attempt_started(attempt: Attempt, at: datetime, *, revision: int, by_keeper: bool) -> None:
+    """The trial's command is running (or about to, within milliseconds).
+
+    ``by_keeper``: who started it says when. Before that counts when it was seen on the platform.
+    """
+    update(Attempt, "id = %s" if by_keeper else "id = %s AND started_at IS NULL", [attempt.pk], started_at=at)
+    moved = move_trial(attempt.trial_id, TrialJobStatus.RUNNING, at, revision=revision, message="")
+    if by_keeper and not moved:
+        update(Trial, "id = %s AND status = 'RUNNING'", [attempt.trial_id], started_at=at, revision=revision)
 
 
 def attempt_requeued(attempt: Attempt, at: datetime, *, revision: int, message: str) -> None:

@@ -15,6 +15,7 @@ import orjson
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
+from nniweb.doors.unhurried import unhurried
 from nniweb.experiments import ingest
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi import job_files
@@ -52,13 +53,13 @@ class KeeperApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"][len(contract.URL_PREFIX):]
-        known = [(method, match, name) for method, pattern, name in ROUTES if (match := pattern.fullmatch(path))]
-        found = [(match, name) for method, match, name in known if method == scope["method"]]
-        if not found:
-            status = 405 if known else 404
+        route = next(((method, match, name) for method, pattern, name in ROUTES if (match := pattern.fullmatch(path))),
+                     None)
+        if route is None or route[0] != scope["method"]:
+            status = 404 if route is None else 405
             await _send(send, status, _error("unknown", "There is no such address here."))
             return
-        match, name = found[0]
+        _, match, name = route
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
         try:
             scheme, _, token = headers.get(b"authorization", "").partition(" ")
@@ -70,7 +71,8 @@ class KeeperApplication:
                 process_figures.reports.labels("429").inc()
                 raise RefusedReport(429, contract.ERROR_BUSY, "This keeper sends more than its share; it is to come "
                                     f"again in {math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
-            counted = _Counting(receive, send)
+            # what is sent in pieces waits for who reads slowly; said here, where the web server's own send is at hand
+            counted = _Counting(receive, unhurried(send) if name == "code" else send)
             try:
                 await getattr(self, name)(match, token_hash, headers, counted.receive, counted.send)
             except RefusedReport as error:

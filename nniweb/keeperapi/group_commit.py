@@ -157,7 +157,7 @@ class GroupCommit:
             if deliveries:
                 process_figures.commit_seconds.observe(time.monotonic() - began)
                 process_figures.group_reports.observe(len(deliveries))
-        process_figures.entries.inc(sum(len(delivery.report.entries) for delivery in deliveries))
+        process_figures.entries.inc(sum(delivery.report.entry_count for delivery in deliveries))
         return [answer or next(stored) for answer in answers]
 
     def _read(self, waiting: _Waiting) -> ReadReport | ingest.Answer:

@@ -79,12 +79,17 @@ class Command(BaseCommand):
             worker.start()
             threading.Thread(target=self._launch_demo, args=[user], name="demo", daemon=True).start()
 
-        # ready() uses the database, which may not be called on the event loop's thread
-        routed = with_nni_ports(application, {opened.port: opened.experiment_id for opened in nni_ports})
+        def listens() -> None:
+            server.http_factory.log = lambda _: None  # Twisted writes a line for each request, which nobody gets to see
+            # ready() uses the database, which may not be called on the event loop's thread
+            threading.Thread(target=ready, name="ready").start()
+
+        ports = {opened.port: opened.experiment_id for opened in nni_ports}
+        routed = with_nni_ports(application, ports) if ports else application
         endpoints = [_endpoint(host, port), *(_endpoint("127.0.0.1", opened.port) for opened in nni_ports)]
         server = Server(application=routed, endpoints=endpoints, signal_handlers=True,
                         action_logger=None, http_timeout=None, server_name="NNI Web", verbosity=0,
-                        ready_callable=lambda: threading.Thread(target=ready, name="ready").start())
+                        ready_callable=listens)
         connection.close()
         server.run()
         self.stdout.write("\nStopping. Running trials go on and are found again at the next start "

@@ -161,6 +161,40 @@ def test_the_code_comes_with_its_hash(application, make_attempt, make_experiment
     assert call(application, "GET", path, if_none_match=headers["etag"])[0] == 304
 
 
+def test_code_waits_for_a_keeper_that_reads_slowly(application, make_attempt, make_experiment, tmp_path) -> None:
+    from functools import partial
+
+    from django.utils import timezone
+
+    from nniweb.experiments.code_archives import keep_folder
+    from tests.nniweb.doors.test_unhurried_answers import Request, handle_reply
+
+    (tmp_path / "train.py").write_text("print(1)")
+    experiment = make_experiment(code=keep_folder(tmp_path, timezone.now()))
+    make_attempt(experiment)
+
+    class FullConnection(Request):
+        def registerProducer(self, producer: Any, streaming: bool) -> None:
+            super().registerProducer(producer, streaming)
+            producer.pauseProducing()
+
+    async def download() -> None:
+        request = FullConnection()
+        answering = asyncio.ensure_future(application(
+            {"type": "http", "method": "GET", "path": f"{contract.URL_PREFIX}experiments/{experiment.public_id}/code",
+             "headers": [(b"authorization", b"Bearer token")]}, None, partial(handle_reply, request)))
+        async with asyncio.timeout(20):
+            while request.producer is None:
+                await asyncio.sleep(0.01)
+        await asyncio.wait([answering], timeout=0.2)
+        assert not answering.done()
+        request.producer.resumeProducing()
+        await answering
+        assert request.sent[-1]["body"] == b""
+
+    asyncio.run(download())
+
+
 def test_a_kept_file_is_stored_under_its_name_and_replaced_when_sent_again(application, make_attempt) -> None:
     from django.core.files.storage import default_storage
 
