@@ -44,7 +44,7 @@ class ClusterWork:
     #: Attempt whose submission is under way -> its experiment (primary keys).
     submitting: dict[int, int] = field(default_factory=dict)
     #: Submissions that the platform has taken and that are to be written down.
-    submitted: list[tuple[Attempt, TrialJobDetail]] = field(default_factory=list)
+    submitted: list[tuple[Attempt, TrialJobDetail, datetime]] = field(default_factory=list)
     #: Attempt -> monotonic time before which it is not submitted again.
     not_before: dict[int, float] = field(default_factory=dict)
     #: Submissions of an attempt that failed for the moment.

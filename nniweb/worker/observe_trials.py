@@ -10,14 +10,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
-from django.db import connection
 from django.db.models import Q
 
+from nniweb.experiments.changed_rows import update
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.outside_stops import completed, is_held
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.selected_rows import select
 from nniweb.experiments.transitions import (
     add_cause,
     attempt_requeued,
@@ -86,21 +87,14 @@ def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobD
 
 
 #: Of the many columns, those that each look needs.
-_LOOKED_AT = ("number", "job_name", "stage", "journal_id", "observed_end", "unseen_since", "url", "machine_name",
-              "working_directory", "platform_state", "heard_at", "trial__experiment", "trial__status", "trial__target",
-              "trial__message")
+_OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "journal_id", "observed_end", "unseen_since", "url",
+               "machine_name", "working_directory", "platform_state", "heard_at")
+_OF_TRIAL = ("id", "experiment", "status", "target", "message")
 
 
 def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
     by_name = {detail.id: detail for detail in details}
-    # those that ended by their keeper's word, too, where the platform knows better why
-    explained = [name for name, detail in by_name.items() if detail.cause]
-    names = {*_not_ended(list(by_name)), *explained}
-    if not names:
-        return  # what mostly is heard of is the end of a trial that its keeper has told
-    attempts = list(Attempt.objects.filter(
-        ~Q(stage=Attempt.Stage.ENDED) | Q(job_name__in=explained, observed_end__isnull=True),
-        job_name__in=names).select_related("trial").only(*_LOOKED_AT))
+    attempts = _looked_at(list(by_name), [name for name, detail in by_name.items() if detail.cause])
     early = [attempt.job_name for attempt in attempts if attempt.pk in work.submitting]
     work.host.look_again_at(early)  # what their submission returns says it too, and is written down first
     due = [(attempt, by_name[attempt.job_name]) for attempt in attempts
@@ -118,15 +112,29 @@ def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
                 _write(work, attempt, detail, revision)
 
 
-def _not_ended(job_names: Sequence[str]) -> list[str]:
-    """Those of these names whose attempts have not ended. By hand: each trial asks."""
+def _looked_at(job_names: Sequence[str], explained: Sequence[str]) -> list[Attempt]:
+    """Attempts of these names that have not ended, with their trials; what mostly is heard of is the end of a trial
+    that its keeper has told. By hand: each trial asks.
+
+    ``explained``: those that the platform knows better why they ended, even where they have by their keeper's word.
+    """
     if not job_names:
         return []
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT job_name FROM {Attempt._meta.db_table} WHERE stage <> %s"
-                       f" AND job_name IN ({', '.join(['%s'] * len(job_names))})",
-                       [Attempt.Stage.ENDED.value, *job_names])
-        return [name for name, in cursor.fetchall()]
+    condition, values = f"stage <> '{Attempt.Stage.ENDED.value}'", list(job_names)
+    if explained:
+        condition = f"({condition} OR observed_end IS NULL AND job_name IN ({_places(explained)}))"
+        values += explained
+    attempts = select(Attempt, _OF_ATTEMPT, f"WHERE job_name IN ({_places(job_names)}) AND {condition}", values)
+    if attempts:
+        keys = [attempt.trial_id for attempt in attempts]
+        trials = {trial.pk: trial for trial in select(Trial, _OF_TRIAL, f"WHERE id IN ({_places(keys)})", keys)}
+        for attempt in attempts:
+            attempt.trial = trials[attempt.trial_id]
+    return attempts
+
+
+def _places(values: Sequence[object]) -> str:
+    return ", ".join(["%s"] * len(values))
 
 
 def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
@@ -170,13 +178,12 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
     if status is TrialJobStatus.UNKNOWN:
         Attempt.objects.filter(pk=attempt.pk, unseen_since=None).update(unseen_since=now)
         return
-    Attempt.objects.filter(pk=attempt.pk).update(
-        unseen_since=None, platform_state=detail.platform_state, **facts(detail))
+    update(Attempt, "id = %s", [attempt.pk], unseen_since=None, platform_state=detail.platform_state, **facts(detail))
     if status.is_end:
         _note_end(work, attempt, detail, revision)
     elif status is TrialJobStatus.RUNNING:
         if attempt.trial.status != TrialJobStatus.RUNNING:
-            attempt_started(attempt, now, revision=revision)
+            attempt_started(attempt, now, revision=revision, by_keeper=False)
     elif _has_been_suspended(attempt, detail):
         now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.suspended:  # else its next run may have begun meanwhile

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import lru_cache
 
-from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
+from nniweb.experiments.selected_rows import select
 
 #: Columns that rounds have no use for, or seldom.
 _LEFT_OUT = ("config_text", "notes", "description", "tags", "code_git_token", "archived", "foreign_id")
+_READ = tuple(field.name for field in Experiment._meta.concrete_fields if field.name not in _LEFT_OUT)
 _CLUSTER_LEFT_OUT = ("settings", "rehearsal", "message")
 
 
@@ -39,7 +39,8 @@ class RoundExperiments:
         if not keys:
             return []
         # by hand, and a condition less: a round for the few that rang comes for each trial
-        found = Experiment.objects.raw(_by_keys(len(keys)), [self._cluster_pk, *keys])
+        found = select(Experiment, _READ, f"WHERE cluster_id = %s AND deleted_at IS NULL"
+                       f" AND id IN ({', '.join(['%s'] * len(keys))}) ORDER BY id", [self._cluster_pk, *keys])
         return self._completed(
             experiment for experiment in found
             if not experiment.is_finished or Trial.objects.unfinished().filter(experiment=experiment).exists())
@@ -58,12 +59,3 @@ class RoundExperiments:
             experiment.cluster = self._cluster
             experiment.code = self._code.get(experiment.code_id) if experiment.code_id is not None else None
         return found
-
-
-@lru_cache
-def _by_keys(count: int) -> str:
-    quoted = connection.ops.quote_name
-    columns = ", ".join(quoted(str(field.column)) for field in Experiment._meta.concrete_fields
-                        if field.name not in _LEFT_OUT)
-    return (f"SELECT {columns} FROM {Experiment._meta.db_table} WHERE cluster_id = %s AND deleted_at IS NULL"
-            f" AND id IN ({', '.join(['%s'] * count)}) ORDER BY id")

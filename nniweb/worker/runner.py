@@ -31,6 +31,7 @@ from nniweb.worker import (
     submissions,
     teach_tuner,
 )
+from nniweb.worker.alarm import Alarm
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.fetch_code import CodeFetches, code_is_there
@@ -47,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 #: The longest pause between two rounds, in seconds.
 ROUND_SECONDS = 1.0
+#: So long, in seconds, a round waits for the tuners that it asked: those that answer at once need no round more.
+ANSWERED_AT_ONCE = 0.003
 
 
 class ClusterRunner:
@@ -57,11 +60,11 @@ class ClusterRunner:
         self.settings_revision = cluster.settings_revision
         self.lease = lease
         self._name = cluster.name
-        self._wake = threading.Event()
+        self._wake = Alarm()
         self._stopping = threading.Event()
-        host = ServiceHost(cluster.name, self._build, self._resume, self._wake.set)
-        tuners = TunerDesk(tuner_client, self._wake.set, self._fail_experiment, self._stop_early)
-        self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.set))
+        host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring)
+        tuners = TunerDesk(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early)
+        self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.ring))
         self._experiments = RoundExperiments(cluster.pk)
         #: Whether the round that is going on takes in what has happened, before the steps of experiments.
         self._is_gathering = False
@@ -75,7 +78,7 @@ class ClusterRunner:
     def stop(self) -> None:
         """Finish the round, close the service, give the lease back."""
         self._stopping.set()
-        self._wake.set()
+        self._wake.ring()
 
     def join(self, timeout: float) -> None:
         self._thread.join(timeout)
@@ -96,11 +99,11 @@ class ClusterRunner:
             with doorbell.listening(self._hear, rounds_only=True) as bell:
                 while not self._stopping.is_set() and not self.lease.is_lost:
                     now = time.monotonic()
-                    self._wake.clear()
+                    gathers = self._wake.clear()
                     is_full = now >= next_full_round
                     if is_full:
                         next_full_round = now + ROUND_SECONDS
-                    self._guarded_round(bell, is_full)
+                    self._guarded_round(bell, is_full, gathers or is_full)
                     give_connection_back()
                     self._wake.wait(max(0.0, next_full_round - time.monotonic()))
         except LeaseLost:
@@ -113,14 +116,14 @@ class ClusterRunner:
     def _hear(self, experiment_pk: int) -> None:
         """Called in the ringing thread. What this round itself changed before its steps, its steps will see."""
         if not (self._is_gathering and threading.current_thread() is self._thread):
-            self._wake.set()
+            self._wake.ring()
 
-    def _guarded_round(self, bell: doorbell.Listener | None, is_full: bool = True) -> bool:
+    def _guarded_round(self, bell: doorbell.Listener | None, is_full: bool = True, gathers: bool = True) -> bool:
         try:
             if not self.lease.is_good:
                 self.lease.renew()  # it is ours until another epoch has begun; where nobody can say so, nothing is done
             with process_figures.round_seconds.labels(self._name).time():
-                self.round(bell, is_full)
+                self.round(bell, is_full, gathers)
             return True
         except LeaseLost:
             raise
@@ -136,11 +139,14 @@ class ClusterRunner:
         self._stopping.wait(ROUND_SECONDS)
         return False
 
-    def round(self, bell: doorbell.Listener | None = None, is_full: bool = True) -> None:
-        """One round over the cluster's experiments, or over those only that have rung at the bell."""
+    def round(self, bell: doorbell.Listener | None = None, is_full: bool = True, gathers: bool = True) -> None:
+        """One round over the cluster's experiments, or over those only that have rung at the bell.
+
+        ``gathers``: whether it takes in what the platform took over and says of its jobs, which may wait a little.
+        """
         self._round_began = time.monotonic()
         try:
-            self._one_round(bell, is_full)
+            self._one_round(bell, is_full, gathers)
         finally:
             self._round_began = None
             self._is_gathering = False
@@ -151,16 +157,18 @@ class ClusterRunner:
         if began is not None and time.monotonic() - began > SLOW_CALL_SECONDS:
             cluster_health.show_hanging(self.work)
 
-    def _one_round(self, bell: doorbell.Listener | None, is_full: bool) -> None:
+    def _one_round(self, bell: doorbell.Listener | None, is_full: bool, gathers: bool) -> None:
         work = self.work
         work.shares = None
         self._is_gathering = True
         work.host.look_after()
         work.host.collect()
-        submissions.note_submitted(work)
+        if gathers:
+            submissions.note_submitted(work)
         work.tuners.collect()
         work.fetches.collect()
-        observe_trials.observe_trials(work)
+        if gathers:
+            observe_trials.observe_trials(work)
         self._is_gathering = False
         rung = set() if bell is None else bell.take()
         try:
@@ -168,6 +176,7 @@ class ClusterRunner:
             found = tally([experiment.pk for experiment in experiments])
             for experiment in experiments:
                 self._steps(experiment, found[experiment.pk])
+            work.tuners.collect(ANSWERED_AT_ONCE)
         except BaseException:
             for pk in rung:
                 doorbell.ring(pk)  # of what it was rung for nothing may have been done

@@ -28,6 +28,9 @@ T = TypeVar("T")
 PARALLEL_CALLS = 4
 #: A call that takes longer marks the cluster.
 SLOW_CALL_SECONDS = 60.0
+#: What came of a call, and what a platform says of a job, may wait so long, in seconds, for more of it: what frees
+#: slots and shows results is the keepers' word, which rings for itself.
+NOT_URGENT = 0.1
 #: Pauses before a service that failed is built again, in seconds.
 REBUILD_PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
 
@@ -36,8 +39,9 @@ class ServiceHost:
     """One service object at a time, built anew when it fails. Used by the cluster's round thread only."""
 
     def __init__(self, name: str, build: Callable[[Callable[[str], None]], TrainingService],
-                 jobs_to_resume: Callable[[], Sequence[ResumedJob]], wake: Callable[[], None],
+                 jobs_to_resume: Callable[[], Sequence[ResumedJob]], wake: Callable[[float], None],
                  monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``wake(seconds)`` is called, from any thread, when a round should come within this time."""
         self._name = name
         self._build = build
         self._jobs_to_resume = jobs_to_resume
@@ -86,7 +90,7 @@ class ServiceHost:
         An error of a kind the interface does not know is a defect of the platform: it is logged
         with its traceback and handed on as TemporaryError.
         """
-        self._submit(what, function, done, failed)
+        self._submit(what, function, done, failed, wake_within=NOT_URGENT)
 
     def ask(self, what: str, question: Callable[[], T], otherwise: T) -> T:
         """A question that the service answers from memory, put in the round itself.
@@ -159,7 +163,7 @@ class ServiceHost:
     # --- inside ----------------------------------------------------------------------------
 
     def _submit(self, what: str, function: Callable[[], T], done: Callable[[T], None],
-                failed: Callable[[TrainingServiceError], None]) -> None:
+                failed: Callable[[TrainingServiceError], None], wake_within: float = 0.0) -> None:
         function, done, failed = with_ids_of_now(function), with_ids_of_now(done), with_ids_of_now(failed)
         with self._guard:
             self._call_number += 1
@@ -184,7 +188,7 @@ class ServiceHost:
                 with self._guard:
                     self._calls.pop(number, None)
             self._box.put(outcome)
-            self._wake()
+            self._wake(wake_within)
 
         if not self._threads.submit(work):
             with self._guard:
@@ -193,7 +197,7 @@ class ServiceHost:
     def _note_change(self, job_name: str) -> None:
         with self._guard:
             self._changed.add(job_name)
-        self._wake()
+        self._wake(NOT_URGENT)
 
     def _start(self) -> TrainingService:
         service = self._build(self._note_change)
@@ -231,7 +235,7 @@ class ServiceHost:
         finally:
             connection.close()
         self._box.put(lambda: self._ended(service, reason))
-        self._wake()
+        self._wake(0.0)
 
     def _ended(self, service: TrainingService, reason: str) -> None:
         if self._closed or self._service is not service:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from nniweb.experiments.changed_rows import update
 from nniweb.experiments.exact_text import printable
@@ -113,14 +114,16 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, pa
     except Exception as error:  # options that no longer fit, a lost archive: this trial's fault alone
         _refused(work, attempt, f"It cannot be submitted: {error}")
         return
-    work.host.call(f"submission of trial {attempt.trial.sequence_id}", lambda: _call_submit(service, form),
-                   lambda detail: work.submitted.append((attempt, detail)),
+    work.host.call(f"submission of trial {attempt.trial.sequence_id}", lambda: _call_submit(work, service, form),
+                   lambda taken: work.submitted.append((attempt, *taken)),
                    lambda error: _not_submitted(work, attempt, error))
 
 
-def _call_submit(service: TrainingService, form: JobApplicationForm) -> TrialJobDetail:
+def _call_submit(work: ClusterWork, service: TrainingService,
+                 form: JobApplicationForm) -> tuple[TrialJobDetail, datetime]:
+    """What the platform said, and when."""
     with log_ids(experiment=form.experiment_id, trial=form.trial_job_id):
-        return service.submit_trial_job(form)
+        return service.submit_trial_job(form), work.now()
 
 
 def note_submitted(work: ClusterWork) -> None:
@@ -131,30 +134,31 @@ def note_submitted(work: ClusterWork) -> None:
     taken, work.submitted = work.submitted, []
     if not taken:
         return
-    by_experiment: dict[int, list[tuple[Attempt, TrialJobDetail]]] = defaultdict(list)
+    by_experiment: dict[int, list[tuple[Attempt, TrialJobDetail, datetime]]] = defaultdict(list)
     failed_before = set()
-    for attempt, detail in taken:
-        by_experiment[attempt.trial.experiment_id].append((attempt, detail))
+    for attempt, detail, at in taken:
+        by_experiment[attempt.trial.experiment_id].append((attempt, detail, at))
         work.submitting.pop(attempt.pk, None)
         work.not_before.pop(attempt.pk, None)
         if work.failures.pop(attempt.pk, 0):
             failed_before.add(attempt.pk)
-    now = work.now()
     with work.lease.transaction():
-        for experiment_pk, pairs in sorted(by_experiment.items(), key=lambda item: item[0]):
+        for experiment_pk, its in sorted(by_experiment.items(), key=lambda item: item[0]):
             # first, as everywhere: who takes the experiment's row and then the attempt's never waits in a circle
             revision = next_revision(experiment_pk, needs_round=False)
-            for attempt, detail in pairs:
-                if not update(Attempt, "id = %s AND stage = %s", [attempt.pk, Attempt.Stage.SUBMITTING.value],
-                              stage=Attempt.Stage.SUBMITTED.value, submitted_at=now,
-                              platform_state=detail.platform_state, **facts(detail)):
-                    continue
-                update(Trial, "id = %s AND submitted_at IS NULL", [attempt.trial_id], submitted_at=now,
+            for attempt, detail, at in its:
+                update(Trial, "id = %s AND submitted_at IS NULL", [attempt.trial_id], submitted_at=at,
                        revision=revision)
+                if not update(Attempt, "id = %s AND stage = %s", [attempt.pk, Attempt.Stage.SUBMITTING.value],
+                              stage=Attempt.Stage.SUBMITTED.value, submitted_at=at,
+                              platform_state=detail.platform_state, **facts(detail)):
+                    # it has ended meanwhile; what its keeper said since is better
+                    update(Attempt, "id = %s", [attempt.pk], submitted_at=at)
+                    continue
                 if detail.message or attempt.trial.message or attempt.pk in failed_before:
                     Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
                         message=printable(struck_out(detail.message)))
-    for attempt, detail in taken:
+    for attempt, detail, _ in taken:
         with log_ids(experiment=attempt.trial.experiment.public_id):
             logger.info("trial %d%s was submitted%s", attempt.trial.sequence_id,
                         f" (attempt {attempt.number})" if attempt.number > 1 else "",

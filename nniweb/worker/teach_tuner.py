@@ -14,6 +14,7 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.selected_rows import select
 from nniweb.experiments.transitions import move_experiment, want_of_trials
 from nniweb.experiments.tuner_events import append_events, intermediate_report
 from nniweb.observability.log_ids import ExperimentLogger
@@ -29,11 +30,11 @@ CHUNK = 500
 ASSESSED = "The assessor gave it up: its results are worse than those of earlier trials."
 ADVISED = "The experiment's own advisor gave it up."
 # by hand: each trial asks
-_NOT_TAUGHT = ("SELECT id, public_id, sequence_id, ask_number, status, message, final_number, final_value"
-               f" FROM {Trial._meta.db_table} WHERE experiment_id = %s AND NOT taught"
+_TAUGHT_OF = ("id", "public_id", "sequence_id", "ask_number", "status", "message", "final_number", "final_value")
+_NOT_TAUGHT = ("WHERE experiment_id = %s AND NOT taught"
                f" AND status NOT IN ({', '.join(repr(status.value) for status in sorted(UNFINISHED))})"
                f" ORDER BY ended_at, id LIMIT {CHUNK}")
-_PARAMETERS = f'SELECT id, trial_id, value FROM {TrialParameters._meta.db_table} WHERE "index" = 0 AND trial_id IN '
+_PARAMETERS = 'WHERE "index" = 0 AND trial_id IN '
 
 
 def teach_tuner(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
@@ -50,13 +51,14 @@ def teach_tuner(work: ClusterWork, experiment: Experiment, found: Tally) -> None
 
 def _not_taught(experiment: Experiment) -> list[Trial]:
     """Ended trials that the tuner was not told of, in the order of their ends, a chunk."""
-    return list(Trial.objects.raw(_NOT_TAUGHT, [experiment.pk]))
+    return select(Trial, _TAUGHT_OF, _NOT_TAUGHT, [experiment.pk])
 
 
 def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
     keys, places = [trial.pk for trial in trials], f"({', '.join(['%s'] * len(trials))})"
-    parameters = {row.trial_id: row.value for row in TrialParameters.objects.raw(_PARAMETERS + places, keys)}
+    parameters = {row.trial_id: row.value for row in select(
+        TrialParameters, ("id", "trial", "value"), _PARAMETERS + places, keys)}
     results = results_of(experiment, trials)
     events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk])
               for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
@@ -56,14 +57,31 @@ class TunerDesk:
         self._stop = stop
         self._opened: dict[int, _Opened] = {}
         self._deaths: dict[int, int] = {}
+        #: Those that were asked since answers were collected.
+        self._asked: list[_Opened] = []
+        #: Whether what is laid into the box is seen without a ring.
+        self._is_collecting = False
         self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def __contains__(self, experiment_pk: int) -> bool:
         """Whether the experiment's tuner is open."""
         return experiment_pk in self._opened
 
-    def collect(self) -> None:
-        """Act on the answers that have come."""
+    def collect(self, patience: float = 0.0) -> None:
+        """Act on the answers that have come, and for so many seconds on those to what was asked since the last time."""
+        until = time.monotonic() + patience
+        asked, self._asked = self._asked, []
+        self._is_collecting = True
+        try:
+            while any(state.asking for state in asked) and (left := until - time.monotonic()) > 0.0:
+                try:
+                    outcome = self._box.get(timeout=left)
+                except queue.Empty:
+                    break
+                outcome()
+        finally:
+            self._is_collecting = False
+        # once more, after that: who saw it set has not rung
         while True:
             try:
                 outcome = self._box.get_nowait()
@@ -105,6 +123,7 @@ class TunerDesk:
         if state.asking:
             return
         state.asking = True
+        self._asked.append(state)
 
         def answered(answer: dict[str, Any]) -> None:
             state.asking = False
@@ -194,7 +213,8 @@ class TunerDesk:
 
         def laid_into_box(_: Future[dict[str, Any]]) -> None:
             self._box.put(outcome)
-            self._wake()
+            if not self._is_collecting:
+                self._wake()
 
         future.add_done_callback(laid_into_box)
 

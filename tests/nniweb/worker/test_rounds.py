@@ -51,6 +51,19 @@ def test_an_experiment_runs_to_its_limit(rig: Rig) -> None:
     assert sorted(event for _, event in events) == ["ask"] * 5 + ["tell"] * 5
 
 
+def test_a_trial_that_ended_before_its_submission_was_written_down_still_says_when_it_was_submitted(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    rig.until(lambda: Attempt.objects.exists())
+    assert Attempt.objects.get().stage == "submitting"
+    report(Trial.objects.get(), 1.0)
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE" and not rig.runner.work.submitting)
+    trial, attempt = Trial.objects.get(), Attempt.objects.get()
+    assert trial.status == "SUCCEEDED"
+    assert attempt.stage == "ended"
+    assert trial.submitted_at == attempt.submitted_at
+    assert trial.created_at <= trial.submitted_at <= attempt.end_received_at
+
+
 def test_a_limit_that_is_raised_takes_a_done_experiment_up_again(rig: Rig) -> None:
     experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
     report(rig.submitted(experiment, 1)[0], 0.5)
@@ -172,6 +185,19 @@ def test_the_end_the_platform_saw_waits_for_the_keepers_last_report(rig: Rig) ->
     rig.until(lambda: status_of(experiment) == "DONE")
     trial.refresh_from_db()
     assert (trial.status, trial.final_number) == ("SUCCEEDED", 0.5)
+
+
+def test_a_trial_began_when_its_keeper_says_not_when_that_was_seen(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.say(trial.public_id, TrialJobStatus.RUNNING)
+    rig.until(lambda: Trial.objects.get().status == "RUNNING")
+    seen = Trial.objects.get()
+    report(trial, end=False)
+    began = Attempt.objects.get().started_at
+    assert began == Trial.objects.get().started_at
+    assert began < seen.started_at, "the report says that it was long ago"
+    assert Trial.objects.get().revision > seen.revision, "open pages hear of it"
 
 
 def test_without_a_last_report_the_platforms_word_counts_after_the_drain_time(rig: Rig) -> None:
@@ -470,8 +496,8 @@ def test_a_slot_is_filled_by_the_bell_not_by_the_next_round(rig: Rig, monkeypatc
     [first] = rig.submitted(experiment, 1)
     full_round, one_round = threading.Event(), rig.runner.round
 
-    def round_and_note(bell: doorbell.Listener, is_full: bool) -> None:
-        one_round(bell, is_full)
+    def round_and_note(bell: doorbell.Listener, is_full: bool, gathers: bool) -> None:
+        one_round(bell, is_full, gathers)
         if is_full:
             full_round.set()
 

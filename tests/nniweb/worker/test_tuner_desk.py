@@ -1,0 +1,99 @@
+"""The desk waits for a tuner that answers at once, and for no other."""
+
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from nniweb.experiments.models import Experiment
+from nniweb.worker.tuner_desk import TunerDesk
+
+pytestmark = pytest.mark.django_db
+
+#: Seconds that are over only where something is wrong.
+LONG = 30.0
+
+
+class HandedOutFutures:
+    """In place of the tuner process: the test answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[Future[dict[str, Any]]] = []
+
+    def open(self, *_: Any) -> Future[dict[str, Any]]:
+        return Future()
+
+    def ask(self, *_: Any) -> Future[dict[str, Any]]:
+        self.asked.append(Future())
+        return self.asked[-1]
+
+
+@pytest.fixture
+def client() -> HandedOutFutures:
+    return HandedOutFutures()
+
+
+@pytest.fixture
+def woken() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+def desk(client: HandedOutFutures, woken: list[bool]) -> TunerDesk:
+    return TunerDesk(client, lambda: woken.append(True), lambda *_: None, lambda *_: None)  # type: ignore[arg-type]
+
+
+def asked(desk: TunerDesk, experiment: Experiment) -> list[Any]:
+    """Where the answer will be."""
+    answers: list[Any] = []
+    desk.ask(experiment, 0, 1, lambda parameters, exhausted: answers.extend(parameters))
+    return answers
+
+
+ANSWER: dict[str, Any] = {"parameters": [{"x": 1}], "exhausted": False}
+
+
+def test_an_answer_that_comes_while_it_waits_is_acted_on_without_a_round_more(
+        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk, woken: list[bool]) -> None:
+    answers = asked(desk, make_experiment())
+    threading.Timer(0.05, client.asked[0].set_result, [ANSWER]).start()
+    desk.collect(LONG)
+    assert answers == [{"x": 1}]
+    assert not woken
+
+
+def test_an_answer_that_comes_later_wakes_a_round(
+        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk, woken: list[bool]) -> None:
+    answers = asked(desk, make_experiment())
+    desk.collect(0.001)
+    assert not answers
+    client.asked[0].set_result(ANSWER)
+    assert woken
+    desk.collect()
+    assert answers == [{"x": 1}]
+
+
+def test_what_was_asked_in_an_earlier_round_is_not_waited_for_again(
+        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk) -> None:
+    asked(desk, make_experiment())
+    desk.collect(0.001)
+    done = threading.Event()
+    threading.Thread(target=lambda: (desk.collect(LONG), done.set())).start()
+    assert done.wait(LONG / 2), "it waited for a tuner that takes long"
+
+
+def test_what_cannot_be_written_does_not_keep_later_answers_from_waking_a_round(
+        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk, woken: list[bool]) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    experiment = make_experiment()
+    desk.ask(experiment, 0, 1, refuse)
+    client.asked[0].set_result(ANSWER)
+    woken.clear()
+    with pytest.raises(OSError, match="the disk is full"):
+        desk.collect(LONG)
+    asked(desk, experiment)
+    client.asked[1].set_result(ANSWER)
+    assert woken
