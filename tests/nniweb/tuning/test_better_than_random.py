@@ -106,6 +106,23 @@ def test_tpe_goes_on_finding_better_ones_where_it_models_a_part_of_the_history(p
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_tpe_finds_as_good_ones_with_a_part_of_the_history_as_with_all_of_it(problem: str,
+                                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = 2 * tpe.MODELLED_TRIALS
+
+    def typical() -> float:
+        return statistics.median(math.log10(best_of("TPE", {}, problem, seed, trials)) for seed in range(3))
+
+    part_of_it = typical()
+    monkeypatch.setattr(tpe, "MODELLED_TRIALS", trials)
+    all_of_it = typical()
+    # in powers of ten; values of one seed and the next differ by more than this
+    assert part_of_it < all_of_it + 0.5
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize(("name", "args"), SLOW)
