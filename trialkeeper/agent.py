@@ -44,6 +44,9 @@ from trialkeeper.relay import Relay
 AGENT_VERSION = 1
 #: Seconds between two looks at attempts whose keepers are not children of this agent.
 LOOK_EVERY = 1.0
+#: Seconds for which the word of a keeper waits for others: a short trial starts, ends and is delivered in one event.
+#: Whoever has to know sooner hears it by the keeper's report.
+GATHER = 0.05
 #: Keepers forked for one folder by one agent to finish its attempt; more would mean that they fail.
 MOST_FINISHERS = 3
 
@@ -70,6 +73,7 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._children: Dict[str, _Child] = {}
         self._told: Dict[str, FolderState] = {}  # watched folders and what was said of them last
+        self._to_look_at: Dict[str, float] = {}  # folders whose keepers spoke, and when to look, soonest first
         self._finishers: Dict[str, int] = {}
         self._relay: Optional[Relay] = None
         self._closing = False
@@ -98,8 +102,10 @@ class Agent:
                     "home": os.path.expanduser("~")})
         next_look = time.monotonic() + LOOK_EVERY
         while not self._closing:
-            for key, _ in self._selector.select(max(0.0, next_look - time.monotonic())):
+            until = min(next_look, next(iter(self._to_look_at.values()), next_look))
+            for key, _ in self._selector.select(max(0.0, until - time.monotonic())):
                 key.data()
+            self._look_where_keepers_spoke()
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + LOOK_EVERY
                 self._look_at_all()
@@ -290,7 +296,13 @@ class Agent:
             child = self._children.pop(folder)
             _, status = os.waitpid(child.pid, 0)  # its pipe closed because it is ending now
             self._finish_if_needed(folder, killed=os.WIFSIGNALED(status))
-        self._tell_if_changed(folder)
+        self._to_look_at.setdefault(folder, time.monotonic() + GATHER)
+
+    def _look_where_keepers_spoke(self) -> None:
+        now = time.monotonic()
+        for folder in [folder for folder, due in self._to_look_at.items() if due <= now]:
+            del self._to_look_at[folder]
+            self._tell_if_changed(folder)
 
     def _look_at_all(self) -> None:
         for folder, told in list(self._told.items()):

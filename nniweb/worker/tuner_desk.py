@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from nniweb.experiments import doorbell
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.tuner_events import assessor_history, tuner_history
 from nniweb.observability.log_ids import log_ids
@@ -41,6 +42,8 @@ class _Opened:
     tuner: dict[str, Any]
     stops: list[str] = field(default_factory=list)
     asking: bool = False
+    #: Whether more was wanted while it was asked already.
+    wants_more: bool = False
 
 
 class TunerDesk:
@@ -116,17 +119,20 @@ class TunerDesk:
 
     def ask(self, experiment: Experiment, first_number: int, count: int,
             done: Callable[[list[dict[str, Any]], bool], None]) -> None:
-        """Ask for parameter sets unless the experiment is waiting for some already."""
+        """Ask for parameter sets. Where the experiment is waiting for some already, their coming brings a round."""
         if not self.ready(experiment):
             return
         state = self._opened[experiment.pk]
         if state.asking:
+            state.wants_more = True
             return
-        state.asking = True
+        state.asking, state.wants_more = True, False
         self._asked.append(state)
 
         def answered(answer: dict[str, Any]) -> None:
             state.asking = False
+            if state.wants_more:
+                doorbell.ring(experiment.pk)
             done(answer["parameters"], answer["exhausted"])
 
         self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), answered)

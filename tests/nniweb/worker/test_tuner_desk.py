@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nniweb.experiments import doorbell
 from nniweb.experiments.models import Experiment
 from nniweb.worker.tuner_desk import TunerDesk
 
@@ -81,6 +82,22 @@ def test_what_was_asked_in_an_earlier_round_is_not_waited_for_again(
     done = threading.Event()
     threading.Thread(target=lambda: (desk.collect(LONG), done.set())).start()
     assert done.wait(LONG / 2), "it waited for a tuner that takes long"
+
+
+def test_a_slot_that_was_freed_while_the_tuner_thought_brings_a_round_when_it_has_answered(
+        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk) -> None:
+    experiment = make_experiment()
+    asked(desk, experiment)
+    asked(desk, experiment)
+    assert len(client.asked) == 1
+    client.asked[0].set_result(ANSWER)
+    with doorbell.listening(rounds_only=True) as bell:
+        desk.collect()
+        assert bell.take() == {experiment.pk}
+        asked(desk, experiment)
+        client.asked[1].set_result(ANSWER)
+        desk.collect()
+        assert not bell.take(), "nobody asked meanwhile"
 
 
 def test_what_cannot_be_written_does_not_keep_later_answers_from_waking_a_round(
