@@ -113,12 +113,12 @@ def test_tpe_finds_as_good_ones_with_a_part_of_the_history_as_with_all_of_it(pro
     trials = 2 * tpe.MODELLED_TRIALS
 
     def typical() -> float:
-        return statistics.median(math.log10(best_of("TPE", {}, problem, seed, trials)) for seed in range(3))
+        return statistics.median(math.log10(best_of("TPE", {}, problem, seed, trials)) for seed in range(8))
 
     part_of_it = typical()
     monkeypatch.setattr(tpe, "MODELLED_TRIALS", trials)
     all_of_it = typical()
-    # in powers of ten; values of one seed and the next differ by more than this
+    # in powers of ten: from one seed to the next values differ by one or two
     assert part_of_it < all_of_it + 0.5
 
 
