@@ -25,6 +25,7 @@ from nniweb.doors.body_size import not_too_large  # noqa: E402
 from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
 from nniweb.doors.proxies import behind_proxies  # noqa: E402
 from nniweb.doors.unhurried import unhurried  # noqa: E402
+from nniweb.garbage import look_seldom  # noqa: E402
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
 from nniweb.live.signed_in import signed_in_only  # noqa: E402
@@ -52,6 +53,7 @@ get_resolver().url_patterns  # noqa: B018  # loads the pages and REST now, not w
 keeper_application = KeeperApplication()
 websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(signed_in_only(
     URLRouter(websocket_urlpatterns))))
+look_seldom()
 
 
 async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from nniweb.garbage import look_seldom
 from nniweb.observability.worker_port import WorkerPort
 from nniweb.upgrades.refusal import too_new_or_unknown
 from nniweb.worker.supervisor import Supervisor
@@ -37,6 +38,7 @@ class Command(BaseCommand):
             self.stdout.write("Worker started; Ctrl-C hands its clusters over. Trials go on.")
             self.stdout.flush()
             supervisor.prepare()
+            look_seldom()
             supervisor.run()
 
 
