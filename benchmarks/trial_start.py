@@ -80,7 +80,7 @@ def by_us(server: RunningServer, folder: Path, trials: int,
     experiment = server.launch(config, folder)
     while (found := server.get(f"experiments/{experiment}/"))["status"] != "DONE":
         assert found["status"] in ("INITIALIZED", "RUNNING", "NO_MORE_TRIAL"), found["message"]
-        time.sleep(1.0)  # seldom: asking costs the server time, too
+        time.sleep(2.0)  # seldom: asking costs the server time, too; the experiment itself says when it ended
     spent = processor_seconds(server.pid) - spent
     rows = server.get_all(f"experiments/{experiment}/trials/")
     bad = [row for row in rows if row["status"] != "SUCCEEDED"]
