@@ -31,6 +31,15 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     os.environ["NNIWEB_TEST_DATABASE_TEMPLATE"] = server.blank_template()
 
 
+def pytest_collection_finish() -> None:
+    """Let go of the pool of connections to the server's own database, which a module made that asks when it is loaded
+    (``nniweb.asgi``): Django would make the tests' tables there, in each of xdist's processes the same.
+    """
+    from django.db import connection
+
+    connection.close_pool()
+
+
 def pytest_unconfigure() -> None:
     while _started:
         _started.pop().close()

@@ -22,6 +22,8 @@ TEXTS = st.lists(WORDS, max_size=14).map(" ".join) | st.lists(WORDS, max_size=8)
 @given(text=TEXTS)
 @example(text="(" * 5000)
 @example(text="not " * 1000 + "lr = 1")
+@example(text='act = "a\x00"')
+@example(text="\ud800")
 def test_no_filter_breaks_the_list(make_experiment: Any, make_attempt: Any, text: str) -> None:
     experiment = Trial.objects.first().experiment if Trial.objects.exists() else make_attempt(make_experiment(
         search_space={"lr": {}, "act": {}})).trial.experiment
