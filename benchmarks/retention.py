@@ -30,7 +30,7 @@ from tests.end_to_end.simulated_trials import SimulatedTrials, with_output_of_lo
 
 #: Milliseconds at most, and so many at most beyond what answers take with nothing else going on: what one piece of the
 #: removal takes is what a report waits for at worst, however fast the machine is without it.
-P99_LIMIT, LONGER_LIMIT = 150.0, 50.0
+P99_LIMIT, LONGER_LIMIT = 150.0, 30.0
 #: Seconds of one look at how long answers take; seconds until everything must be gone.
 WINDOW, PATIENCE = 3.0, 600.0
 

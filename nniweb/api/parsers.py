@@ -7,6 +7,8 @@ from django.conf import settings
 from rest_framework import parsers
 from rest_framework.exceptions import APIException, ParseError
 
+from nniweb.experiments.exact_text import IN_NO_TEXT
+
 #: Nesting beyond this is no data of ours and would exhaust the interpreter's stack.
 DEEPEST = 100
 
@@ -49,9 +51,6 @@ def _check(value: Any, path: str, depth: int) -> None:
 
 
 def _check_text(text: str, path: str) -> None:
-    if text.isascii() and "\x00" not in text:
-        return
-    bad = next((character for character in text if character == "\x00" or "\ud800" <= character <= "\udfff"), None)
-    if bad is not None:
+    if (bad := IN_NO_TEXT.search(text)) is not None:
         where = path.encode("ascii", "backslashreplace").decode() or "the body"
-        raise ParseError(f"The text of {where} holds the character U+{ord(bad):04X}, which is no text.")
+        raise ParseError(f"The text of {where} holds the character U+{ord(bad[0]):04X}, which is no text.")

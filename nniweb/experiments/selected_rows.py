@@ -6,7 +6,7 @@ also ``new_rows`` and ``changed_rows``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -28,6 +28,11 @@ def select(model: type[M], names: tuple[str, ...], rest: str, values: Sequence[A
     if readers:
         found = [_read(row, readers) for row in found]
     return [model.from_db(connection.alias, attributes, row) for row in found]
+
+
+def places(values: Collection[object]) -> str:
+    """For ``IN``: as many places as there are values, of which there must be one."""
+    return f"({', '.join(['%s'] * len(values))})"
 
 
 def _read(row: tuple[Any, ...], readers: Sequence[tuple[int, Callable[[Any], Any]]]) -> list[Any]:

@@ -18,7 +18,7 @@ from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.outside_stops import completed, is_held
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.selected_rows import select
+from nniweb.experiments.selected_rows import places, select
 from nniweb.experiments.transitions import (
     add_cause,
     attempt_requeued,
@@ -122,19 +122,15 @@ def _looked_at(job_names: Sequence[str], explained: Sequence[str]) -> list[Attem
         return []
     condition, values = f"stage <> '{Attempt.Stage.ENDED.value}'", list(job_names)
     if explained:
-        condition = f"({condition} OR observed_end IS NULL AND job_name IN ({_places(explained)}))"
+        condition = f"({condition} OR observed_end IS NULL AND job_name IN {places(explained)})"
         values += explained
-    attempts = select(Attempt, _OF_ATTEMPT, f"WHERE job_name IN ({_places(job_names)}) AND {condition}", values)
+    attempts = select(Attempt, _OF_ATTEMPT, f"WHERE job_name IN {places(job_names)} AND {condition}", values)
     if attempts:
         keys = [attempt.trial_id for attempt in attempts]
-        trials = {trial.pk: trial for trial in select(Trial, _OF_TRIAL, f"WHERE id IN ({_places(keys)})", keys)}
+        trials = {trial.pk: trial for trial in select(Trial, _OF_TRIAL, f"WHERE id IN {places(keys)}", keys)}
         for attempt in attempts:
             attempt.trial = trials[attempt.trial_id]
     return attempts
-
-
-def _places(values: Sequence[object]) -> str:
-    return ", ".join(["%s"] * len(values))
 
 
 def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:

@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
-from nniweb.experiments.selected_rows import select
+from nniweb.experiments.selected_rows import places, select
 
 #: Columns that rounds have no use for, or seldom.
 _LEFT_OUT = ("config_text", "notes", "description", "tags", "code_git_token", "archived", "foreign_id")
@@ -40,7 +40,7 @@ class RoundExperiments:
             return []
         # by hand, and a condition less: a round for the few that rang comes for each trial
         found = select(Experiment, _READ, f"WHERE cluster_id = %s AND deleted_at IS NULL"
-                       f" AND id IN ({', '.join(['%s'] * len(keys))}) ORDER BY id", [self._cluster_pk, *keys])
+                       f" AND id IN {places(keys)} ORDER BY id", [self._cluster_pk, *keys])
         return self._completed(
             experiment for experiment in found
             if not experiment.is_finished or Trial.objects.unfinished().filter(experiment=experiment).exists())

@@ -14,7 +14,7 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.selected_rows import select
+from nniweb.experiments.selected_rows import places, select
 from nniweb.experiments.transitions import move_experiment, want_of_trials
 from nniweb.experiments.tuner_events import append_events, intermediate_report
 from nniweb.observability.log_ids import ExperimentLogger
@@ -56,15 +56,16 @@ def _not_taught(experiment: Experiment) -> list[Trial]:
 
 def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
-    keys, places = [trial.pk for trial in trials], f"({', '.join(['%s'] * len(trials))})"
+    keys = [trial.pk for trial in trials]
+    theirs = places(keys)
     parameters = {row.trial_id: row.value for row in select(
-        TrialParameters, ("id", "trial", "value"), _PARAMETERS + places, keys)}
+        TrialParameters, ("id", "trial", "value"), _PARAMETERS + theirs, keys)}
     results = results_of(experiment, trials)
     events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk])
               for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
-        taught = update(Trial, f"NOT taught AND id IN {places}", keys, taught=True)
+        taught = update(Trial, f"NOT taught AND id IN {theirs}", keys, taught=True)
         if taught and events:
             append_events(experiment, events, work.now())
         if taught:

@@ -6,6 +6,8 @@ from functools import cache
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
+from nniweb.experiments.exact_text import IN_NO_TEXT
+
 #: Longest filter, in characters, and the most comparisons in it.
 LONGEST = 2000
 MOST_COMPARISONS = 50
@@ -107,15 +109,11 @@ _NAMES = {"WORD": "a field or value", "COMPARES": "a comparison (= != < <= > >= 
           "IN": "'in'", "AND": "'and'", "OR": "'or'", "LPAR": "'('", "RPAR": "')'", "COMMA": "a comma"}
 
 
-#: What databases neither keep nor take: NUL, and halves of characters.
-_IN_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
-
-
 def parse(text: str) -> Expression:
     """The filter as a tree. Raises FilterInvalid."""
     if len(text) > LONGEST:
         raise FilterInvalid(f"The filter is longer than {LONGEST} characters.", LONGEST, len(text))
-    if (bad := _IN_NO_TEXT.search(text)) is not None:
+    if (bad := IN_NO_TEXT.search(text)) is not None:
         raise FilterInvalid(f"{bad[0]!r} is no character of a text: nothing can be looked for by it.", *bad.span())
     try:
         tree: Expression = _parser().parse(text)  # type: ignore[assignment]  # the transformer makes it of Lark's own
