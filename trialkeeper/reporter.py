@@ -33,6 +33,9 @@ DELIVERED, GAVE_UP = "delivered", "gave up"
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 #: A server may not ask for reports more often than this many seconds.
 SHORTEST_INTERVAL = 0.05
+#: Seconds until what the trial uses is read first. Of a short trial it says nothing, and finding the trial's processes
+#: among all of the machine costs more than the report.
+FIRST_READING = 2.0
 
 
 def pause_after(failures: int, chance: Callable[[], float] = random.random) -> float:
@@ -78,7 +81,7 @@ class Reporter:
         self._accepted = min(read_accepted(folder), journal.last_n)
         self._greeted = journal.opened_at == 0 or self._listens_only
         self._changed = threading.Condition()
-        self._next_resources_at = clock()
+        self._next_resources_at = clock() + min(self._interval, FIRST_READING)
         self._held_until = clock() + (limits.get("hold_started", 0.0) if self._greeted else 0.0)
         self._next_heartbeat_at = self._held_until
         self._paused_until = 0.0

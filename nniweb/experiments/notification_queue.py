@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import NotificationDelivery, NotificationRule
 from nniweb.experiments.models.notification import DeliveryState
+from nniweb.experiments.selected_rows import is_any
 
 #: How long a webhook may take to answer, in seconds.
 SEND_SECONDS = 20.0
@@ -47,6 +48,11 @@ class Try:
     retry_after: int = 0
     #: Whether it makes no sense to try again.
     hopeless: bool = False
+
+
+def anything_waits() -> bool:
+    """Whether any message is to be sent, now or later."""
+    return is_any(NotificationDelivery, "state = %s", [DeliveryState.WAITING.value])
 
 
 def claim(worker_id: str, most: int, busy_rules: Collection[int]) -> list[NotificationDelivery]:

@@ -30,6 +30,13 @@ def select(model: type[M], names: tuple[str, ...], rest: str, values: Sequence[A
     return [model.from_db(connection.alias, attributes, row) for row in found]
 
 
+def is_any(model: type[models.Model], condition: str, values: Sequence[Any] = ()) -> bool:
+    """Whether this SQL, with ``%s`` for each of ``values``, is true of any row. For loops that ask often."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {model._meta.db_table} WHERE {condition} LIMIT 1", values)
+        return cursor.fetchone() is not None
+
+
 def places(values: Collection[object]) -> str:
     """For ``IN``: as many places as there are values, of which there must be one."""
     return f"({', '.join(['%s'] * len(values))})"

@@ -15,6 +15,7 @@ from nniweb.experiments import audit
 from nniweb.experiments.checkpoint_folders import remove_checkpoints
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import CodeArchive, Experiment
+from nniweb.experiments.selected_rows import is_any
 from nniweb.experiments.who_asks import asked_by
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
@@ -23,12 +24,13 @@ logger = logging.getLogger(__name__)
 
 #: After each try in vain the seconds until the next; after the last one none follows.
 PAUSES = (10, 60, 300, 900, 3600, 6 * 3600, *[24 * 3600] * 6)
+_DELETED = "cluster_id = %s AND deleted_at IS NOT NULL"
 
 
 def delete_some(work: ClusterWork) -> None:
     """One step for one deleted experiment of the cluster."""
     service = work.service
-    if service is None or work.cleaning:
+    if service is None or work.cleaning or not is_any(Experiment, _DELETED, [work.cluster_pk]):
         return
     experiment = Experiment.objects.filter(
         Q(cleanup_after=None) | Q(cleanup_after__lte=work.now()), cluster=work.cluster_pk, deleted_at__isnull=False,

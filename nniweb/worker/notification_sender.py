@@ -19,6 +19,7 @@ from nniweb.experiments.notification_queue import (
     SEND_SECONDS,
     SWITCHED_OFF,
     Try,
+    anything_waits,
     claim,
     claimants,
     forget_ended,
@@ -81,6 +82,8 @@ class NotificationSender:
 
     def look(self) -> int:
         """Claim what is due and hand it to the threads that send; how many that were."""
+        if not anything_waits():
+            return 0
         for other in claimants(self._worker_id):
             if is_dead_here(other):
                 free_claims_of(other)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
-
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.selected_rows import places, select
+from nniweb.worker.tally import UNFINISHED_TRIALS
 
 #: Columns that rounds have no use for, or seldom.
 _LEFT_OUT = ("config_text", "notes", "description", "tags", "code_git_token", "archived", "foreign_id")
 _READ = tuple(field.name for field in Experiment._meta.concrete_fields if field.name not in _LEFT_OUT)
+# by hand, and with the statuses written out: see ``tally``
+_WITH_SOMETHING_TO_DO = (
+    f"WHERE cluster_id = %s AND deleted_at IS NULL"
+    f" AND (status IN ({', '.join(repr(status.value) for status in UNFINISHED_EXPERIMENTS)})"
+    f" OR EXISTS (SELECT 1 FROM {Trial._meta.db_table} trial"
+    f" WHERE trial.experiment_id = {Experiment._meta.db_table}.id AND trial.status IN ({UNFINISHED_TRIALS})))"
+    f" ORDER BY id")
 _CLUSTER_LEFT_OUT = ("settings", "rehearsal", "message")
 
 
@@ -27,8 +33,7 @@ class RoundExperiments:
 
     def with_something_to_do(self) -> list[Experiment]:
         """All of them that are not finished or have unfinished trials. Three queries, the cluster's anew."""
-        unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
-        found = list(self._all().filter(Q(status__in=UNFINISHED_EXPERIMENTS) | Exists(unfinished_trials)))
+        found = select(Experiment, _READ, _WITH_SOMETHING_TO_DO, [self._cluster_pk])
         self._cluster = None
         used = {experiment.code_id for experiment in found}
         self._code = {pk: code for pk, code in self._code.items() if pk in used}
@@ -44,9 +49,6 @@ class RoundExperiments:
         return self._completed(
             experiment for experiment in found
             if not experiment.is_finished or Trial.objects.unfinished().filter(experiment=experiment).exists())
-
-    def _all(self) -> QuerySet[Experiment]:
-        return Experiment.objects.filter(cluster=self._cluster_pk, deleted_at=None).defer(*_LEFT_OUT).order_by("pk")
 
     def _completed(self, experiments: Iterable[Experiment]) -> list[Experiment]:
         found = list(experiments)

@@ -13,7 +13,7 @@ from collections import Counter
 from datetime import timedelta
 
 from django.db import DatabaseError, connection
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -23,6 +23,7 @@ from nniweb.experiments.idle_connections import drop_connection, give_connection
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.old_sessions import forget_sessions
+from nniweb.experiments.selected_rows import select
 from nniweb.experiments.worker_presence import alive_workers
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import experiment_log
@@ -44,6 +45,8 @@ TIDY_SECONDS = 3600.0
 MOST_REMEMBERED = 10_000
 #: Worker rows not heard of for so long are removed.
 FORGET_WORKERS_AFTER = timedelta(days=1)
+#: What is read of a cluster.
+_READ = ("id", "name", "is_private", "pinned_host", "settings_revision", "lease_holder", "lease_epoch")
 
 
 class Supervisor:
@@ -256,8 +259,14 @@ def _wanted_clusters() -> list[Cluster]:
     Shared ones always (their machines are shown, and the first trial starts at once); private ones
     while they have something to do.
     """
+    # by hand: asked each second
+    here = select(Cluster, _READ, "WHERE enabled AND pinned_host IN ('', %s)", [host_name()])
+    private = [cluster.pk for cluster in here if cluster.is_private]
+    idle = set(private) - set(_busy_clusters().filter(pk__in=private).values_list("pk", flat=True)) if private else ()
+    return [cluster for cluster in here if cluster.pk not in idle]
+
+
+def _busy_clusters() -> QuerySet[Cluster]:
     unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
-    busy = Experiment.objects.filter(cluster=OuterRef("pk")).filter(
-        Q(status__in=UNFINISHED_EXPERIMENTS) | Q(deleted_at__isnull=False) | Exists(unfinished_trials))
-    return list(Cluster.objects.filter(Q(pinned_host="") | Q(pinned_host=host_name()), enabled=True).filter(
-        Q(is_private=False) | Exists(busy)))
+    return Cluster.objects.filter(Exists(Experiment.objects.filter(cluster=OuterRef("pk")).filter(
+        Q(status__in=UNFINISHED_EXPERIMENTS) | Q(deleted_at__isnull=False) | Exists(unfinished_trials))))

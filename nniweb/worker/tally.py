@@ -13,8 +13,8 @@ from trainingservice.trial_job_status import UNFINISHED
 
 #: Experiments asked about in one statement.
 CHUNK = 500
-# Written out, not as parameters: with those SQLite would not use the indexes that hold only what is unfinished.
-_UNFINISHED = ", ".join(f"'{status.value}'" for status in sorted(UNFINISHED))
+#: For SQL. Written out, not as parameters: with those SQLite would not use the indexes of what is unfinished.
+UNFINISHED_TRIALS = ", ".join(f"'{status.value}'" for status in sorted(UNFINISHED))
 _TRIALS, _ATTEMPTS = Trial._meta.db_table, Attempt._meta.db_table
 
 
@@ -53,12 +53,12 @@ def tally(experiments: Collection[int]) -> dict[int, Tally]:
                 f" SUM(CASE WHEN trial.target = '{TrialTarget.RUN}' THEN 0 ELSE 1 END)"
                 f" FROM {_TRIALS} trial LEFT JOIN {_ATTEMPTS} attempt ON attempt.trial_id = trial.id"
                 f" AND attempt.stage IN ('submitting', 'submitted')"
-                f" WHERE trial.experiment_id IN ({places}) AND trial.status IN ({_UNFINISHED})"
+                f" WHERE trial.experiment_id IN ({places}) AND trial.status IN ({UNFINISHED_TRIALS})"
                 f" GROUP BY trial.experiment_id", chunk)
             unfinished = {row[0]: row for row in cursor.fetchall()}
             cursor.execute(
                 f"SELECT experiment_id, COUNT(*) FROM {_TRIALS} WHERE experiment_id IN ({places}) AND NOT taught"
-                f" AND status NOT IN ({_UNFINISHED}) GROUP BY experiment_id", chunk)
+                f" AND status NOT IN ({UNFINISHED_TRIALS}) GROUP BY experiment_id", chunk)
             not_taught = dict(cursor.fetchall())
         for pk in chunk:
             _, under_way, submitting, waiting, unwanted = unfinished.get(pk, (pk, 0, 0, 0, 0))

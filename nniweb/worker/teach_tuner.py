@@ -19,8 +19,8 @@ from nniweb.experiments.transitions import move_experiment, want_of_trials
 from nniweb.experiments.tuner_events import append_events, intermediate_report
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_work import ClusterWork
-from nniweb.worker.tally import Tally
-from trainingservice.trial_job_status import UNFINISHED, TrialJobStatus
+from nniweb.worker.tally import UNFINISHED_TRIALS, Tally
+from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
 logger = ExperimentLogger(__name__)
@@ -32,7 +32,7 @@ ADVISED = "The experiment's own advisor gave it up."
 # by hand: each trial asks
 _TAUGHT_OF = ("id", "public_id", "sequence_id", "ask_number", "status", "message", "final_number", "final_value")
 _NOT_TAUGHT = ("WHERE experiment_id = %s AND NOT taught"
-               f" AND status NOT IN ({', '.join(repr(status.value) for status in sorted(UNFINISHED))})"
+               f" AND status NOT IN ({UNFINISHED_TRIALS})"
                f" ORDER BY ended_at, id LIMIT {CHUNK}")
 _PARAMETERS = 'WHERE "index" = 0 AND trial_id IN '
 

@@ -292,6 +292,12 @@ def test_heartbeats_carry_what_the_trial_uses(keeper, server):
     process.wait(20)
 
 
+def test_of_a_short_trial_nobody_reads_what_it_uses(keeper, server):
+    assert keeper.run("true", limits={"report_interval": 10.0}) == 0
+    assert [report["resources"] for report in server.reports if "resources" in report] == []
+    assert server.ended["exit_code"] == 0
+
+
 def test_kept_files_are_sent_before_the_end_is_told(keeper, server, tmp_path):
     (tmp_path / "secret").write_text("no")
     command = (f"mkdir -p 'out/deep dir'; echo one > out/a.txt; echo two > 'out/deep dir/\u00e4.txt'; echo no > b.log;"

@@ -7,7 +7,7 @@ import pytest
 
 from nniweb.experiments.changed_rows import update
 from nniweb.experiments.models import Experiment, Trial
-from nniweb.experiments.selected_rows import select
+from nniweb.experiments.selected_rows import is_any, select
 
 pytestmark = pytest.mark.django_db
 
@@ -50,3 +50,10 @@ def test_every_kind_of_value_is_changed_to_what_was_given(make_attempt: Any) -> 
     assert update(Trial, "id = %s", [trial.pk], **values) == 1
     found = Trial.objects.get(pk=trial.pk)
     assert {name: getattr(found, name) for name in values} == values
+
+
+def test_whether_there_is_any_row_is_one_statement(make_attempt: Any, django_assert_num_queries: Any) -> None:
+    trial = make_attempt().trial
+    with django_assert_num_queries(2):
+        assert is_any(Trial, "id = %s", [trial.pk])
+        assert not is_any(Trial, "id <> %s", [trial.pk])

@@ -151,6 +151,12 @@ def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(rule: Notificati
         make_due()
 
 
+@pytest.mark.django_db
+def test_while_no_message_waits_a_look_is_one_question(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        assert NotificationSender("worker").look() == 0
+
+
 @THREADS
 def test_two_workers_send_each_message_once(admin: User, receiver: WebhookReceiver) -> None:
     for number in range(12):

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.experiments import code_archives, intents, removal
@@ -225,6 +226,21 @@ def test_what_is_left_to_look_at_is_found_by_an_index(make_experiment: Callable[
             assert f"INDEX trials_with_{kind} " in due_trials(experiment, kind, clock.now, 3).explain()
         for due in (never, again):
             assert "INDEX experiments_to_look_after (cluster_id=? AND look_after_at" in due.explain()
+
+
+def test_where_nothing_is_due_a_look_asks_two_questions_of_that_index(
+        upkeep: Upkeep, make_experiment: Callable[..., Experiment], clock: Clock) -> None:
+    make_experiment(look_after_at=clock.now + timedelta(seconds=1))
+    with CaptureQueriesContext(connection) as asked:
+        assert not upkeep.look()
+    assert len(asked) == 2
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            for query in asked:
+                cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
+                assert "INDEX experiments_to_look_after (cluster_id=? AND look_after_at" in str(cursor.fetchall())
+    clock.now += timedelta(seconds=1)
+    assert upkeep.look()
 
 
 def test_code_of_an_ended_experiment_goes_and_then_it_cannot_go_on(
