@@ -38,7 +38,7 @@ class Program:
 
 #: In the order in which they run: what is told of first, first.
 PROGRAMS = {
-    "trial_start": Program(15, ("--rounds", "1", "--trials", "40")),
+    "trial_start": Program(15, ("--rounds", "1", "--trials", "40", "--sleeping-rounds", "1")),
     "refill": Program(10, ("--trials", "20")),
     "startup": Program(10, ("--rounds", "1")),
     "report_to_rest": Program(10, ("--metrics", "20")),

@@ -8,7 +8,7 @@ Measured on the local platform of a real server, with the tuner Random and our `
 * from a trial's end to the start of the next one in its slot. That of the trials that do nothing is for information:
   they keep all processors busy, so that a start waits for its turn however soon it is asked for.
 
-    .venv/bin/python benchmarks/trial_start.py [--rounds 3] [--trials 200]
+    .venv/bin/python benchmarks/trial_start.py [--rounds 3] [--trials 200] [--sleeping-rounds 7]
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--sleeping-rounds", type=int, default=7,
+                        help="of trials of one second, one of which differs from the next by a hundredth (default 7)")
     options = parser.parse_args()
     report = Report(__file__)
     with tempfile.TemporaryDirectory() as name:
@@ -120,7 +122,7 @@ def main() -> int:
                 ratios.append(wall / limit)
                 busy += gaps(rows)
                 spent.append(1000 * cpu / options.trials)
-            for _ in range(options.rounds):
+            for _ in range(options.sleeping_rounds):
                 limit = by_xargs(sleep, 80)
                 wall, rows, _ = by_us(server, sleep, 80)
                 print(f"  80 trials of 1 s: xargs {limit:.2f} s, here {wall:.2f} s", flush=True)
