@@ -41,6 +41,7 @@ PROGRAMS = {
     "trial_start": Program(15, ("--rounds", "1", "--trials", "40", "--sleeping-rounds", "1")),
     "refill": Program(10, ("--trials", "20")),
     "startup": Program(10, ("--rounds", "1")),
+    "idle": Program(5, ("--seconds", "3")),
     "report_to_rest": Program(10, ("--metrics", "20")),
     "ingest": Program(20, ("--seconds", "2", "--rounds", "1")),
     "remote_start": Program(5, ("--rounds", "1")),
