@@ -9,6 +9,7 @@ from django.db import connection
 
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.selected_rows import places
 from trainingservice.trial_job_status import UNFINISHED
 
 #: Experiments asked about in one statement.
@@ -44,7 +45,7 @@ def tally(experiments: Collection[int]) -> dict[int, Tally]:
     keys = list(experiments)
     for start in range(0, len(keys), CHUNK):
         chunk = keys[start: start + CHUNK]
-        places = ", ".join(["%s"] * len(chunk))
+        these = places(chunk)
         with connection.cursor() as cursor:
             cursor.execute(
                 f"SELECT trial.experiment_id, COUNT(attempt.id),"
@@ -53,11 +54,11 @@ def tally(experiments: Collection[int]) -> dict[int, Tally]:
                 f" SUM(CASE WHEN trial.target = '{TrialTarget.RUN}' THEN 0 ELSE 1 END)"
                 f" FROM {_TRIALS} trial LEFT JOIN {_ATTEMPTS} attempt ON attempt.trial_id = trial.id"
                 f" AND attempt.stage IN ('submitting', 'submitted')"
-                f" WHERE trial.experiment_id IN ({places}) AND trial.status IN ({UNFINISHED_TRIALS})"
+                f" WHERE trial.experiment_id IN {these} AND trial.status IN ({UNFINISHED_TRIALS})"
                 f" GROUP BY trial.experiment_id", chunk)
             unfinished = {row[0]: row for row in cursor.fetchall()}
             cursor.execute(
-                f"SELECT experiment_id, COUNT(*) FROM {_TRIALS} WHERE experiment_id IN ({places}) AND NOT taught"
+                f"SELECT experiment_id, COUNT(*) FROM {_TRIALS} WHERE experiment_id IN {these} AND NOT taught"
                 f" AND status NOT IN ({UNFINISHED_TRIALS}) GROUP BY experiment_id", chunk)
             not_taught = dict(cursor.fetchall())
         for pk in chunk:
