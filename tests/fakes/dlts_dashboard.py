@@ -37,7 +37,7 @@ def json_as_text(document: Any) -> Answer:
 class Job:
     id: str
     body: dict[str, Any]
-    status: str = "queued"
+    status: str = "unapproved"
     started: float | None = None
     finished: float | None = None
     #: jobStatusDetail, where it is not what status and times say.
@@ -67,7 +67,8 @@ class DltsDashboard(HttpDouble):
         self.foreign: set[str] = set()  #: jobs that answer {}
         self.hides_new = False  #: new jobs are not in the list yet
         self.held = False
-        self.first_status = "queued"
+        self.database_away = False  #: the cluster behind the dashboard answers and cannot ask its database
+        self.cluster_away = False  #: the cluster behind the dashboard does not answer
         #: Questions until an endpoint is running.
         self.endpoint_patience = 1
         self.jobs: dict[str, Job] = {}
@@ -136,6 +137,8 @@ class DltsDashboard(HttpDouble):
             cluster = found[1] if found.groups() else "lab"
             if cluster not in (*self.clusters, ".default"):
                 return text(404, "Cluster is not found")
+            if self.cluster_away and path not in ("user", "teams"):
+                return text(500, "Internal Server Error")
             with self._lock:
                 return methods[request.method](request, *found.groups()[1:])
         return text(404, "Not Found")
@@ -144,6 +147,8 @@ class DltsDashboard(HttpDouble):
         return Answer(200, {"email": self.email, "password": self.password})
 
     def _teams(self, request: Request) -> Answer:
+        if self.cluster_away or self.database_away:  # a cluster that does not answer is left out
+            return Answer(200, [])
         teams = {team for teams in self.clusters.values() for team in teams}
         return Answer(200, [{"id": team, "clusters": [{"id": name, "admin": False, **facts[team]}
                                                       for name, facts in self.clusters.items() if team in facts]}
@@ -163,20 +168,22 @@ class DltsDashboard(HttpDouble):
         if not isinstance(body.get("team", ""), str):
             return text(400, ".team should be string")
         body = {**body, "team": body.get("team") or body["vcName"], "userName": request.query["email"]}
-        if body["team"] not in self.clusters["lab"]:
-            return text(404, "Team is not found")
         if not str(body.get("jobName") or "").strip() or not str(body.get("vcName") or "").strip():
             return json_as_text({"error": "Cannot create job!ERROR: Job name cannot be empty"})
         if self.refuse_submit:
             return json_as_text({"error": f"Cannot create job!{self.refuse_submit}"})
+        preemption = body.get("preemptionAllowed", False)
+        if not isinstance(preemption, bool) and str(preemption).lower() not in ("true", "false") \
+                or not _is_number(body.get("resourcegpu")):
+            return text(500, "Internal Server Error")
+        if self.database_away or body["vcName"] not in self.clusters["lab"]:  # rights that cannot be asked are none
+            return json_as_text({"error": "Cannot create job!Access Denied!"})
         for key in ("jobPath", "workPath", "dataPath"):
             if ".." in body.get(key, "") or body.get(key, "").startswith(("/", "\\")):
                 return json_as_text({"error": f"Cannot create job!ERROR: '..' cannot be used in {key}"})
-        preemption = body.get("preemptionAllowed")
-        if not isinstance(preemption, bool) and str(preemption).lower() not in ("true", "false") \
-                or not isinstance(body.get("resourcegpu"), int | float) or not body.get("jobType"):
-            return text(500, "Internal Server Error")
-        job = Job(str(uuid.uuid4()), body, self.first_status)
+        if not body.get("jobType"):
+            return json_as_text({"error": "Cannot create job!"})
+        job = Job(str(uuid.uuid4()), body)
         self.jobs[job.id] = job
         if self.hides_new:
             self._hidden.add(job.id)
@@ -185,15 +192,18 @@ class DltsDashboard(HttpDouble):
         return json_as_text({"jobId": job.id})
 
     def _list(self, request: Request, team: str) -> Answer:
+        if self.database_away:
+            return Answer(200, [None, None, None, None])
         if team not in self.clusters["lab"]:
-            return text(404, "Team is not found")
+            return Answer(200, [])
         limit = int(request.query.get("limit", 10))
         rows = [self._row(job) for job in reversed(self.jobs.values()) if job.id not in self._hidden | self.foreign]
         return Answer(200, rows[:limit])
 
     def _record(self, request: Request, job_id: str) -> Answer:
         job = self.jobs.get(job_id)
-        return Answer(200, {} if job is None or job_id in self.foreign else self._row(job))
+        gone = job is None or job_id in self.foreign or self.database_away
+        return Answer(200, {} if gone else self._row(job))
 
     def _row(self, job: Job) -> dict[str, Any]:
         detail: Any = None
@@ -204,6 +214,8 @@ class DltsDashboard(HttpDouble):
                 "jobType": "training", "jobTime": "Sat, 21 Nov 2026 00:00:00 GMT", "jobParams": job.body}
 
     def _short_status(self, request: Request, job_id: str) -> Answer:
+        if self.database_away:
+            return text(502, "Bad Gateway")
         job = self.jobs.get(job_id)
         if job is None:
             return text(404, "Not Found")
@@ -214,7 +226,7 @@ class DltsDashboard(HttpDouble):
         if status not in ("approved", "killing", "pausing", "queued"):
             return text(400, ".status should be equal to one of the allowed values")
         job = self.jobs.get(job_id)
-        if job is None or job_id in self.foreign or job.status not in ACTIVE:
+        if job is None or job_id in self.foreign or self.database_away or job.status not in ACTIVE:
             return json_as_text({"result": f"Cannot Kill the job. Job ID:{job_id}"})
         job.status = "killing"
         if job.container is not None and job.container.is_alive:
@@ -267,6 +279,14 @@ class DltsDashboard(HttpDouble):
                                                                         "finished" if code == 0 else "failed")
             if job.status == "failed":
                 job.message = f"the container ended with {code}"
+
+
+def _is_number(given: Any) -> bool:
+    """What the cluster takes as a number of GPUs: nothing at all, too."""
+    try:
+        return given is None or not str(given).strip() or int(given) is not None
+    except ValueError:
+        return False
 
 
 def _iso(seconds: float) -> str:

@@ -13,13 +13,15 @@ from typing import Any
 from urllib.parse import quote
 
 from trainingservice.dlts.config import DltsClusterSettings
-from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
 
 #: A log-in refused so is tried again after so many seconds.
 RETRY_AFTER_REFUSAL = 30.0
 #: Longest name of an endpoint, and the ports one may open.
 LONGEST_ENDPOINT_NAME, ENDPOINT_PORTS = 16, range(40000, 50000)
+#: The cluster's word for a team that is not the account's. It says the same while it cannot ask its database.
+ACCESS_DENIED = "Access Denied!"
 #: The dashboard's words for what the settings name and it does not have.
 NOT_FOUND = ("Cluster is not found", "Team is not found")
 
@@ -40,14 +42,17 @@ class DltsApi:
 
     @property
     def cluster(self) -> str:
-        """The cluster's real id. The first use of .default asks the dashboard."""
+        """The cluster's id, for what names it. The first use of .default asks the dashboard.
+
+        Requests name the cluster as the settings do: the dashboard knows which one .default is, and its list of the
+        team's clusters leaves out those that do not answer. Raises PermanentError, TemporaryError.
+        """
         with self._lock:
             if not self._cluster:
                 team = self.team()
-                clusters = (team or {}).get("clusters") or []
-                if not clusters:
+                if team is None:
                     raise PermanentError(self._no_team())
-                self._cluster = str(clusters[0]["id"])
+                self._cluster = str(team["clusters"][0]["id"])
             return self._cluster
 
     # --- jobs ------------------------------------------------------------------------------
@@ -59,32 +64,58 @@ class DltsApi:
         document = self._object(answer)
         if document.get("jobId"):
             return str(document["jobId"])
-        reason = str(document.get("error") or "it says no reason").removeprefix("Cannot create job!").strip()
+        reason = str(document.get("error") or "").removeprefix("Cannot create job!").strip()
+        if reason in (ACCESS_DENIED, ""):
+            self.check_database()
+        if reason == ACCESS_DENIED:
+            raise PermanentError(f"{self.where} refuses the job: {reason} {self._no_team()}")
         raise PermanentError(f"{self.where} refuses the job: {reason or 'it says no reason'} See that "
                              f"{self._settings.email} may use team {self._settings.team}.")
 
     def jobs(self, limit: int) -> list[dict[str, Any]]:
-        """The account's newest jobs in this team, in one question."""
-        answer = self._ok(self._call("GET", f"api/v2/clusters/{quote(self.cluster, safe='')}/teams/"
+        """The account's newest jobs in this team, in one question.
+
+        Raises TemporaryError also where the cluster could not ask its database: the dashboard then answers 200 with a
+        list of nulls (its ``[].concat`` over the four lists of an empty document).
+        """
+        answer = self._ok(self._call("GET", f"{self._of_cluster('api/v2')}/teams/"
                                             f"{quote(self._settings.team, safe='')}/jobs", query={"limit": limit}))
         rows = answer.document()
         if not isinstance(rows, list):
             raise TemporaryError(f"{self.where} answered the question for its jobs with something that is no list.")
-        return [row for row in rows if isinstance(row, dict) and row.get("jobId")]
+        if any(not isinstance(row, dict) for row in rows):
+            raise TemporaryError(f"{self.where} answers, but the cluster behind it cannot ask its database. Trials go "
+                                 "on; an administrator of the cluster has to look at it.")
+        return [row for row in rows if row.get("jobId")]
+
+    def check_database(self) -> None:
+        """Raises TemporaryError where the cluster cannot ask its database."""
+        self.jobs(1)
 
     def job(self, job_id: str) -> dict[str, Any] | None:
-        """One job's record; None where the answer is empty: unknown, or somebody else's."""
-        answer = self._ok(self._call("GET", f"api/v2/clusters/{quote(self.cluster, safe='')}/jobs/"
-                                            f"{quote(job_id, safe='')}"))
+        """One job's record; None where the cluster's database was asked and does not have the job.
+
+        An empty record says nothing by itself: it comes for unknown jobs, for jobs in a team that the account has left,
+        and while the database is away. The short status, which is not about accounts, and the list tell them apart.
+        Raises TemporaryError where the database cannot be asked.
+        """
+        answer = self._ok(self._call("GET", f"{self._of_cluster('api/v2')}/jobs/{quote(job_id, safe='')}"))
         document = self._object(answer)
-        return document if document.get("jobStatus") else None
+        if document.get("jobStatus"):
+            return document
+        status = self._short_status(job_id)
+        if status is not None and status.get("status"):
+            return {"jobId": job_id, "jobStatus": status["status"]}
+        self.check_database()  # a question that fails half way is "no such job" there, too
+        return None
 
     def status_message(self, job_id: str) -> str:
         """What the platform says about the job's error; "" where it says nothing."""
+        return str((self._short_status(job_id) or {}).get("message") or "")
+
+    def _short_status(self, job_id: str) -> dict[str, Any] | None:
         answer = self._call("GET", f"{self._of_cluster()}/jobs/{quote(job_id, safe='')}/status")
-        if answer.status == 404:
-            return ""
-        return str(self._object(self._ok(answer)).get("message") or "")
+        return None if answer.status == 404 else self._object(self._ok(answer))
 
     def kill(self, job_id: str) -> bool:
         """Ask for the job's end. False: refused, because it is unknown, another user's, or not active."""
@@ -93,8 +124,12 @@ class DltsApi:
         return str(self._object(answer).get("result") or "").startswith("Success")
 
     def page(self, job_id: str) -> str:
-        """Address of the job's page."""
-        return (f"{self._settings.dashboard}job/{quote(self._settings.team, safe='')}/{quote(self.cluster, safe='')}/"
+        """Address of the job's page; "" while the dashboard does not say which cluster is meant."""
+        try:
+            cluster = self.cluster
+        except TrainingServiceError:
+            return ""
+        return (f"{self._settings.dashboard}job/{quote(self._settings.team, safe='')}/{quote(cluster, safe='')}/"
                 f"{quote(job_id, safe='')}")
 
     # --- endpoints of a job ----------------------------------------------------------------
@@ -116,10 +151,16 @@ class DltsApi:
         self._object(self._ok(self._call("GET", "api/user", timeout=timeout)))
 
     def team(self, timeout: tuple[float, float] = TIMEOUT) -> dict[str, Any] | None:
-        """Our team with its clusters and GPU types; None where the account is in no such team."""
+        """Our team with its clusters (at least one) and GPU types; None where the account is in others only.
+
+        Raises TemporaryError where the answer has no team at all: the dashboard leaves out clusters that do not answer.
+        """
         rows = self._ok(self._call("GET", "api/teams", timeout=timeout)).document()
-        return next((row for row in rows if isinstance(row, dict) and row.get("id") == self._settings.team), None) \
-            if isinstance(rows, list) else None
+        teams = [row for row in rows if isinstance(row, dict) and row.get("clusters")] if isinstance(rows, list) else []
+        if not teams:
+            raise TemporaryError(f"{self.where} knows no team of {self._settings.email} at present: no cluster behind "
+                                 "it answers, or the account is in no team. It is asked again.")
+        return next((row for row in teams if row.get("id") == self._settings.team), None)
 
     def gpu_types(self) -> list[str]:
         """The team's GPU types on the cluster. Entries without perNode and quota (user_quota, say) are none."""
@@ -130,12 +171,11 @@ class DltsApi:
 
     # --- how -------------------------------------------------------------------------------
 
-    def _of_cluster(self) -> str:
-        return f"api/clusters/{quote(self.cluster, safe='')}"
+    def _of_cluster(self, version: str = "api") -> str:
+        return f"{version}/clusters/{quote(self._settings.cluster, safe='')}"
 
     def _no_team(self) -> str:
-        return (f"{self.where} has no team {self._settings.team!r} for {self._settings.email}, or none with a cluster; "
-                "correct team.")
+        return f"{self.where} has no team {self._settings.team!r} for {self._settings.email}; correct team."
 
     def _call(self, method: str, path: str, document: Mapping[str, Any] | None = None, *,
               query: Mapping[str, Any] | None = None, timeout: tuple[float, float] = TIMEOUT) -> RestAnswer:
@@ -173,7 +213,7 @@ class DltsApi:
     def _unknown(self, answer: RestAnswer) -> str:
         said = answer.shown()
         if said == NOT_FOUND[0]:
-            return f"{self.where} knows no cluster {self.cluster!r}; correct cluster."
+            return f"{self.where} knows no cluster {self._settings.cluster!r}; correct cluster."
         if said == NOT_FOUND[1]:
             return self._no_team()
         return f"{self.where} does not know DLTS's interface under this address ({said}); correct dashboard."

@@ -35,9 +35,10 @@ def _cluster(api: DltsApi, settings: DltsClusterSettings, timeout: tuple[float, 
     clusters = [str(entry.get("id")) for entry in (team or {}).get("clusters") or []]
     if team is None:
         yield RehearsalFinding("queue", False, f"{settings.email} is in no team {settings.team!r}, or its cluster does "
-                                               "not answer; correct team.")
+                                               "not answer; correct team, or try again.")
     elif settings.cluster != ".default" and settings.cluster not in clusters:
         yield RehearsalFinding("queue", False, f"Team {settings.team} has no cluster {settings.cluster!r}; it has: "
                                                f"{', '.join(clusters) or 'none'}. Correct cluster.")
     else:
+        api.check_database()
         yield RehearsalFinding("queue", True, f"Jobs go to team {settings.team} on cluster {api.cluster}.")

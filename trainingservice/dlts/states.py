@@ -18,7 +18,8 @@ _STATUS = {
     "killed": TrialJobStatus.SYS_CANCELED,
 }
 _MESSAGES = {
-    "unapproved": "The job waits for an administrator's approval: the account is over its GPU quota.",
+    # each job begins so; where it stays so, the cluster writes the reason (a quota) into the details
+    "unapproved": "The cluster has not looked at the job yet.",
     "pausing": "Somebody paused the job in the dashboard. A trial cannot be paused; it is ended.",
     "paused": "Somebody paused the job in the dashboard. A trial cannot be paused; it is ended.",
     "killed": "The job was killed on the cluster.",

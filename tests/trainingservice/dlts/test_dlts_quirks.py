@@ -35,9 +35,9 @@ def only_job(dashboard):
 
 
 def test_a_refused_submission_fails_the_trial_with_the_reason(bench, dashboard):
-    dashboard.refuse_submit = "Access Denied!"
+    dashboard.refuse_submit = "ERROR: invalided job directory"
     message = failed_with(bench, bench.open_service(), bench.form())
-    assert "Access Denied!" in message
+    assert "ERROR: invalided job directory" in message
     assert "team vision" in message
 
 
@@ -75,6 +75,91 @@ def test_an_empty_answer_for_a_while_means_nothing(bench, dashboard, lasting):
     dashboard.foreign.clear()
     go.touch()
     bench.wait_for_end(service, form)
+
+
+def test_an_empty_answer_about_a_job_that_the_cluster_still_has_is_no_deletion(bench, dashboard, lasting, monkeypatch):
+    from trainingservice.dlts import service as module
+    monkeypatch.setattr(module, "ABSENT_AFTER", 0.0)
+    form, starts, go = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    dashboard.foreign.add(only_job(dashboard).id)  # the account was taken out of the team, say
+    asked = dashboard.count("GET", "/status")
+    bench.wait("it was asked for a few times", lambda: dashboard.count("GET", "/status") > asked + 3)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    go.touch()
+    bench.wait_for_end(service, form)
+
+
+# --- the cluster behind the dashboard is away, and the dashboard answers 200 ------------------
+
+
+def test_the_double_answers_as_the_dashboard_does_while_the_database_is_away(dashboard):
+    from tests.fakes.dlts_dashboard import Job
+    dashboard.jobs["one"] = Job("one", {"jobName": "one", "vcName": "vision"}, "running")
+    dashboard.database_away = True
+
+    def ask(path):
+        answer = requests.get(f"{dashboard.address}/api/{path}", timeout=30,
+                              params={"email": dashboard.email, "password": dashboard.password})
+        return answer.status_code, answer.text
+    assert ask("v2/clusters/lab/teams/vision/jobs") == (200, "[null, null, null, null]")
+    assert ask("v2/clusters/lab/jobs/one") == (200, "{}")
+    assert ask("clusters/lab/jobs/one/status") == (502, "Bad Gateway")
+    assert ask("teams") == (200, "[]")
+
+
+def test_a_database_outage_ends_no_running_trial_and_fails_no_new_one(bench, dashboard, lasting, monkeypatch):
+    from trainingservice.dlts import service as module
+    monkeypatch.setattr(module, "ABSENT_AFTER", 0.0)
+    form, starts, go = lasting
+    other = bench.form("sleep 3600")
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    service.submit_trial_job(other)  # two are asked about by the list, one by its record
+    bench.wait_for_file(starts)
+    bench.wait_for_status(service, form, RUNNING)
+    bench.wait_for_status(service, other, RUNNING)
+    dashboard.database_away = True
+    bench.wait("the cluster says so", lambda: "cannot ask its database" in service.trouble)
+    later = bench.form("echo later")
+    service.submit_trial_job(later)
+    bench.wait("the trial says why it waits",
+               lambda: "cannot ask its database" in service.get_trial_job(later.job_name).message)
+    dashboard.database_away = False
+    service.cancel_trial_job(other.job_name)
+    bench.wait_for_end(service, other, TrialJobStatus.USER_CANCELED)
+    bench.wait_for_end(service, later)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    dashboard.database_away = True
+    asked = dashboard.count("GET", "/jobs/")
+    bench.wait("its record was asked for a few times",
+               lambda: dashboard.count("GET", "/jobs/") > asked + 3, patience=60)
+    assert service.get_trial_job(form.job_name).status is RUNNING
+    dashboard.database_away = False
+    go.touch()
+    bench.wait_for_end(service, form)
+
+
+def test_a_cluster_that_does_not_answer_after_a_start_of_the_server_fails_no_trial(bench, dashboard):
+    dashboard.cluster_away = True
+    service = bench.open_service()
+    form = bench.form("echo later", gpu_number=1)  # its GPU type is looked up among the teams
+    service.submit_trial_job(form)
+    bench.wait("the trial says why it waits", lambda: "no team of" in service.get_trial_job(form.job_name).message)
+    dashboard.cluster_away = False
+    detail = bench.wait_for_end(service, form)
+    assert (bench.output(form), detail.url) == (
+        "later\n", f"{dashboard.address}/job/vision/lab/{only_job(dashboard).id}")
+
+
+@pytest.mark.parametrize("away", ["cluster_away", "database_away"])
+def test_a_rehearsal_calls_an_outage_of_the_cluster_temporary(bench, dashboard, away):
+    setattr(dashboard, away, True)
+    findings = [finding for finding in bench.open_service().rehearse(quick=True) if not finding.ok]
+    assert [(finding.check, finding.temporary) for finding in findings] == [("connection", True)]
 
 
 def test_an_empty_answer_that_stays_means_that_the_job_was_deleted(bench, dashboard, monkeypatch):
@@ -160,11 +245,16 @@ def test_each_state_has_a_status_whatever_the_details_are(word, status, detail):
 
 
 def test_a_job_over_the_quota_waits_and_says_so(bench, dashboard):
-    dashboard.held, dashboard.first_status = True, "unapproved"
+    dashboard.held = True
     service = bench.open_service()
     form = bench.form("true")
     service.submit_trial_job(form)
-    bench.wait("it says so", lambda: "over its GPU quota" in service.get_trial_job(form.job_name).message)
+    bench.wait("it was submitted", lambda: dashboard.jobs)
+    bench.wait("it says what it knows", lambda: "not looked at" in service.get_trial_job(form.job_name).message)
+    only_job(dashboard).detail = [{"message": "exceeds the user quota in VC: 4 (used) + 2 (requested) > 4 (user "
+                                              "quota). Will need admin approval."}]
+    bench.wait("it says so", lambda: "exceeds the user quota" in service.get_trial_job(form.job_name).message)
+    only_job(dashboard).detail = None
     dashboard.release()
     bench.wait_for_end(service, form)
 
@@ -387,6 +477,21 @@ def test_the_name_of_an_endpoint_is_cut_to_what_the_dashboard_takes(platform, da
     assert [row["name"] for row in api.endpoints("mine")] == ["a-name-of-more-t"]
     with pytest.raises(TemporaryError, match="502"):
         api.open_port("mine", "name", 80)
+
+
+@pytest.mark.parametrize(("change", "answered"), [
+    ({"team": "nobody", "vcName": "nobody"}, (200, '{"error": "Cannot create job!Access Denied!"}')),
+    ({"jobType": None}, (200, '{"error": "Cannot create job!"}')),
+    ({"resourcegpu": "many"}, (500, "Internal Server Error"))])
+def test_the_double_refuses_what_the_cluster_refuses(dashboard, change, answered):
+    body = {"jobName": "one", "vcName": "vision", "team": "vision", "resourcegpu": 0, "jobType": "training",
+            "preemptionAllowed": False, "cmd": "true", **change}
+    answer = requests.post(f"{dashboard.address}/api/clusters/lab/jobs", json=body, timeout=30,
+                           params={"email": dashboard.email, "password": dashboard.password})
+    assert (answer.status_code, answer.text) == answered
+    listed = requests.get(f"{dashboard.address}/api/v2/clusters/lab/teams/nobody/jobs", timeout=30,
+                          params={"email": dashboard.email, "password": dashboard.password})
+    assert (listed.status_code, listed.json()) == (200, [])
 
 
 def test_the_email_must_be_spelt_as_the_key_was_made_for_it(platform, dashboard):
