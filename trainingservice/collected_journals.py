@@ -1,7 +1,9 @@
 """Keepers that cannot call the server: their journals are fetched by the service and delivered on their behalf.
 
 What is to be collected is noted in files of the service's own (0600: they hold tokens), so the next object
-goes on where this one stopped. A note goes away with the journal's last entry, or with the experiment.
+goes on where this one stopped. A note goes away with the journal's last entry, with the experiment, when the job is
+refused, or ``LATE_FOR`` after the job's end on its platform: a job that never ran, or whose keeper was killed, leaves
+no last entry.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY = 1.0
 #: Seconds between signs of life: their answers bring orders.
 SIGN_OF_LIFE_EVERY = 10.0
+#: Seconds after a job's end for which its journal is still looked for: logs and files of a platform come late. The
+#: pauses between two looks are this part of the time since the end.
+LATE_FOR, LATE_PAUSE = 900.0, 0.2
 
 
 class JournalSource(Protocol):
@@ -59,8 +64,9 @@ class _Collected:
     spoke_at: float = float("-inf")
     #: Its journal has come to its end by a stop; the platform may run the job anew, with another journal.
     was_stopped: bool = False
-    #: The platform says that the job has ended: no more signs of life.
-    is_over: bool = False
+    #: When the platform was seen to say that the job has ended (seconds since 1970): no more signs of life then.
+    over_since: float | None = None
+    next_look: float = float("-inf")
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -95,20 +101,32 @@ class CollectedJournals:
         """Collect this attempt's journal from now on. Raises OSError where that cannot be noted."""
         if not form.keeper.token:
             return  # of a resumed job: noted by an earlier object
-        attempt_folder.make_private_folder(str(self._folder))
         note = {"experiment_id": form.experiment_id, "token": form.keeper.token,
                 "report_interval": form.limits.report_interval}
-        attempt_folder.write_file(str(self._folder / f"{form.job_name}.json"), json.dumps(note), secret=True)
+        self._note(form.job_name, note)
         self._add(form.job_name, note)
 
     def finish(self, job_name: str) -> None:
         """The job has ended on the platform: fetch what is left now, and send no more signs of life."""
         with self._guard:
             job = self._jobs.get(job_name)
-        if job is not None:
-            self._collect(job)  # before it is told that the end was seen
-            job.is_over = True
-            self._collect(job)
+        if job is None or job.over_since is not None:
+            return
+        self._collect(job)  # before it is told that the end was seen
+        job.over_since = self._clock()
+        self._collect(job)
+        with self._guard:
+            is_left = job_name in self._jobs
+        if is_left:
+            try:
+                self._note(job_name, {"experiment_id": job.experiment_id, "token": job.token,
+                                      "report_interval": job.report_interval, "over_since": job.over_since})
+            except OSError as error:  # the next object learns of the end by itself, or looks for longer
+                logger.info("the end of %s cannot be noted: %s", job_name, error)
+
+    def refused(self, job_name: str) -> None:
+        """The platform certainly has no such job: there is nothing to collect."""
+        self._drop(job_name)
 
     def run_anew(self, job_name: str) -> None:
         """The platform runs the job once more, in an emptied folder and with another journal."""
@@ -132,6 +150,10 @@ class CollectedJournals:
             if note is not None:
                 self._add(path.stem, note)
 
+    def _note(self, name: str, note: dict[str, Any]) -> None:
+        attempt_folder.make_private_folder(str(self._folder))
+        attempt_folder.write_file(str(self._folder / f"{name}.json"), json.dumps(note), secret=True)
+
     def _add(self, name: str, note: dict[str, Any]) -> None:
         with self._guard:
             known = self._jobs.get(name)
@@ -139,7 +161,7 @@ class CollectedJournals:
                 experiment = str(note.get("experiment_id") or "")
                 self._jobs[name] = _Collected(name, experiment, str(note.get("token") or ""),
                                               float(note.get("report_interval") or SIGN_OF_LIFE_EVERY),
-                                              self._source(experiment, name))
+                                              self._source(experiment, name), over_since=note.get("over_since"))
             else:
                 known.token = str(note.get("token") or known.token)
 
@@ -155,7 +177,21 @@ class CollectedJournals:
             for job in jobs:
                 if self._closed.is_set():
                     return
-                self._collect(job)
+                self._look(job)
+
+    def _look(self, job: _Collected) -> None:
+        """Collect what is there, of an ended job less and less often, and at last no more."""
+        now = self._clock()
+        if job.over_since is not None and now < job.next_look <= now + LATE_FOR:  # a clock that jumps ends no pause
+            return
+        self._collect(job)
+        if job.over_since is None:
+            return
+        since = max(0.0, now - job.over_since)
+        job.next_look = now + since * LATE_PAUSE
+        if since >= LATE_FOR:
+            logger.info("the journal of %s is not looked for any more: its job ended %.0f s ago", job.job_name, since)
+            self._drop(job.job_name)
 
     def _collect(self, job: _Collected) -> None:
         with job.lock:
@@ -178,11 +214,11 @@ class CollectedJournals:
         job.journal_id = journal_id
         job.waiting += entries
         if job.was_stopped and not job.waiting:
-            if job.is_over:
+            if job.over_since is not None:
                 self._drop(job.job_name)
             return
         now = time.monotonic()
-        is_due = not job.is_over and now - job.spoke_at >= min(SIGN_OF_LIFE_EVERY, job.report_interval)
+        is_due = job.over_since is None and now - job.spoke_at >= min(SIGN_OF_LIFE_EVERY, job.report_interval)
         if not job.waiting and not is_due:
             return
         ended = job.waiting[-1] if job.waiting and job.waiting[-1]["type"] == contract.ENDED else None
@@ -206,7 +242,7 @@ class CollectedJournals:
             if reply.orders:
                 job.source.obey(reply.orders)
         if ended is not None and not job.waiting:
-            if job.is_over or ended.get("reason") != contract.STOPPED:
+            if job.over_since is not None or ended.get("reason") != contract.STOPPED:
                 self._drop(job.job_name)
             job.was_stopped = True
 

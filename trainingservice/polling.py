@@ -188,6 +188,7 @@ class PollingTrainingService(PolledPlatform):
             if refusal is not None:
                 with self._lock:
                     self._jobs.pop(form.job_name, None)
+                self._let_go(record)
                 raise refusal
         self._wake.set()
         return record.detail
@@ -531,17 +532,20 @@ class PollingTrainingService(PolledPlatform):
     def _announce(self, records: Iterable[JobRecord]) -> None:
         """Tell the host that details have changed; ended jobs let go of what they held and make room."""
         for record in records:
-            detail = record.detail
-            with self._lock:
-                has_ended = detail.status.is_end and not record.end_announced
-                record.end_announced |= has_ended
-            if has_ended:
-                try:
-                    self.job_ended(detail)
-                except Exception:
-                    logger.exception("what job %s held could not be let go of", detail.id)
-                self.room_may_be_free()
+            self._let_go(record)
             try:
-                self.context.on_change(detail.id)
+                self.context.on_change(record.name)
             except Exception:
-                logger.exception("the host failed on the news that job %s has changed", detail.id)
+                logger.exception("the host failed on the news that job %s has changed", record.name)
+
+    def _let_go(self, record: JobRecord) -> None:
+        """Of a job that has ended, once: what it held is given back."""
+        with self._lock:
+            has_ended = record.detail.status.is_end and not record.end_announced
+            record.end_announced |= has_ended
+        if has_ended:
+            try:
+                self.job_ended(record.detail)
+            except Exception:
+                logger.exception("what job %s held could not be let go of", record.name)
+            self.room_may_be_free()

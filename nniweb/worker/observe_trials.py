@@ -139,7 +139,7 @@ def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
     if detail.status.is_end:
         return attempt.observed_end is None or is_held(attempt)
     if detail.status is TrialJobStatus.UNKNOWN:
-        return attempt.unseen_since is None
+        return attempt.unseen_since is None or _says_what_is_not_known(trial, detail)
     return (_has_been_suspended(attempt, detail)
             or trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
             or (_says_why_it_waits(attempt, detail) and trial.message != printable(detail.message))
@@ -158,6 +158,12 @@ def _says_why_it_waits(attempt: Attempt, detail: TrialJobDetail) -> bool:
     return detail.status is TrialJobStatus.WAITING and attempt.stage != Attempt.Stage.SUBMITTING
 
 
+def _says_what_is_not_known(trial: Trial, detail: TrialJobDetail) -> bool:
+    """Whether the platform has something to say, other than what stands there, of a trial that nobody knows better."""
+    return (trial.status in (TrialJobStatus.WAITING, TrialJobStatus.UNKNOWN) and bool(detail.message)
+            and trial.message != printable(detail.message))
+
+
 def facts(detail: TrialJobDetail) -> dict[str, str]:
     """What is taken over as it is; a keeper's own report may know better, so empty ones are left out."""
     facts = {"url": detail.url, "machine_name": detail.machine, "working_directory": detail.working_directory}
@@ -173,6 +179,9 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
     status = detail.status
     if status is TrialJobStatus.UNKNOWN:
         Attempt.objects.filter(pk=attempt.pk, unseen_since=None).update(unseen_since=now)
+        if _says_what_is_not_known(attempt.trial, detail):
+            Trial.objects.filter(pk=attempt.trial_id, status=attempt.trial.status).update(
+                message=printable(detail.message), revision=revision)
         return
     update(Attempt, "id = %s", [attempt.pk], unseen_since=None, platform_state=detail.platform_state, **facts(detail))
     if status.is_end:
@@ -267,11 +276,13 @@ def _show_silence(work: ClusterWork) -> None:
         trial__status__in=[TrialJobStatus.WAITING.value, TrialJobStatus.RUNNING.value]).exclude(
         stage=Attempt.Stage.ENDED).select_related("trial")
     for attempt in silent[:CHUNK]:
+        said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
+        own_words = said.message if said is not None and said.status is TrialJobStatus.UNKNOWN else ""
         with work.lease.transaction():
             move_trial(attempt.trial_id, TrialJobStatus.UNKNOWN, work.now(),
                        revision=next_revision(attempt.trial.experiment_id),
-                       message="The platform could not be asked about it for 5 minutes. It may well be running; "
-                               "its results will arrive when it can be reached again.")
+                       message=own_words or "The platform could not be asked about it for 5 minutes. It may well be "
+                                            "running; its results will arrive when it can be reached again.")
 
 
 def _enforce_time_limits(work: ClusterWork) -> None:

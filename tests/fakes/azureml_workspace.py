@@ -192,6 +192,10 @@ class AzureMlWorkspace(HttpDouble):
             if job is not None:
                 job.hidden = bool(properties.get("isArchived"))
                 return Answer(200, self._resource(job))
+            expressions = [name for name, value in (properties.get("environmentVariables") or {}).items()
+                           if "${{" in value]
+            if expressions:  # what is not known to be evaluated is taken to be: nothing may depend on it
+                return error(400, "UserError", f"The expression in the variable {expressions[0]} cannot be evaluated.")
             job = self.jobs[name.lower()] = Job(name, properties)
             if not self.held:
                 self._launch(job)

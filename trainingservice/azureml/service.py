@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import threading
 import time
@@ -88,7 +89,11 @@ class AzureMlTrainingService(PollingTrainingService):
         try:
             known = self._workspace.job(name)
         except NoSuchJob:
-            known = self._submit(form, name)
+            try:
+                known = self._submit(form, name)
+            except PermanentError:
+                self._journals.refused(job.id)  # else a job that never was is asked for its log
+                raise
         if known.tags.get(TRIAL_TAG) != job.id or known.tags.get(INSTALLATION_TAG) != self.context.installation:
             raise PermanentError(f"{self._workspace.where} has a job named {name} already, which is not this trial's; "
                                  "rerun the trial, which gives it another name.")
@@ -127,9 +132,15 @@ class AzureMlTrainingService(PollingTrainingService):
 
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
         self._journals.forget(experiment_id)
-        for job in jobs:
-            self._workspace.archive(_job_name(experiment_id, job.id))
-            self._tombstone(job.id).unlink(missing_ok=True)
+        # by what the workspace has: of jobs that ended before the last start, or a while ago, nobody here knows
+        ended = {job.id for job in jobs}
+        for found in self._workspace.jobs(most=None):
+            name = re.fullmatch(_job_name(re.escape(experiment_id), r"([a-z0-9]+)"), found.name)
+            if name is not None and found.tags.get(INSTALLATION_TAG) == self.context.installation:
+                self._workspace.archive(found.name)
+                ended.add(name[1])
+        for job_name in ended:
+            self._tombstone(job_name).unlink(missing_ok=True)
 
     def job_ended(self, job: TrialJobDetail) -> None:
         self._unlisted -= {_job_name(job.form.experiment_id, job.id)}
@@ -145,7 +156,7 @@ class AzureMlTrainingService(PollingTrainingService):
         if urls:
             variables |= {contract.ENV_URLS: ",".join(urls), contract.ENV_TOKEN: form.keeper.token}
         else:
-            variables[JOB_VARIABLE] = json.dumps(self._document(form))
+            variables[JOB_VARIABLE] = _without_expressions(self._document(form))
         key = snapshot_key(None if urls else self._sha256(form))
         with self._submitting:  # one upload for all who need it
             try:
@@ -217,6 +228,12 @@ class AzureMlTrainingService(PollingTrainingService):
 def _job_name(experiment_id: str, job_name: str) -> str:
     """In lower case, as both ids are: the service compares names without case."""
     return f"nni_exp_{experiment_id}_trial_{job_name}"
+
+
+def _without_expressions(document: contract.JobDocument) -> str:
+    """The job as JSON in which no ``${{ }}`` stands: the service may evaluate such an expression wherever it finds it,
+    and refuses or changes a trial's command that has one. A dollar in JSON stands in strings only."""
+    return json.dumps(document).replace("$", "\\u0024")
 
 
 def _command(options: AzureMlTrialOptions) -> str:

@@ -8,7 +8,7 @@ from trainingservice.trial_job_status import TrialJobStatus
 #: Compared without regard to letter case.
 STATUSES = {
     "notstarted": TrialJobStatus.WAITING, "starting": TrialJobStatus.WAITING, "provisioning": TrialJobStatus.WAITING,
-    "preparing": TrialJobStatus.WAITING, "queued": TrialJobStatus.WAITING,
+    "preparing": TrialJobStatus.WAITING, "queued": TrialJobStatus.WAITING, "scheduled": TrialJobStatus.WAITING,
     "running": TrialJobStatus.RUNNING,
     # the trial's process has ended, and its outputs are being stored
     "finalizing": TrialJobStatus.RUNNING,
@@ -21,10 +21,12 @@ _MESSAGES = {
     "provisioning": "Waits until the compute has started a node; that takes minutes.",
     "preparing": "Waits until the image is ready; the first time that takes minutes.",
     "queued": "Waits in the queue of the compute.",
+    "scheduled": "Waits for the time for which the workspace has scheduled it.",
     "canceled": "The job was canceled in the workspace.",
     "failed": "The job failed.",
     "notresponding": "The job's node does not answer; it may come back.",
     "paused": "The job is paused in the workspace.",
+    "unknown": "The workspace does not know the job's state.",
 }
 
 

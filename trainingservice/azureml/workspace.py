@@ -127,11 +127,11 @@ class Workspace:
             self._is_there()
             raise
 
-    def jobs(self) -> Iterator[SeenJob]:
-        """The workspace's active jobs, page by page as they are taken."""
+    def jobs(self, most: int | None = MOST_LISTED) -> Iterator[SeenJob]:
+        """The workspace's active jobs, newest first, page by page as they are taken; ``most``: None for all."""
         try:
             with self._sentences("the list of jobs"):
-                for job in islice(self._client().jobs.list(), MOST_LISTED):
+                for job in islice(self._client().jobs.list(), most):
                     if job is not None:
                         yield _seen(job)
         except NoSuchJob as error:

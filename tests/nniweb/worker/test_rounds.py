@@ -297,6 +297,22 @@ def test_unknown_is_shown_after_five_minutes_of_silence_and_is_not_an_end(rig: R
     rig.until(lambda: statuses(experiment)[0] == "SUCCEEDED")
 
 
+def test_what_the_platform_says_of_a_state_it_does_not_know_replaces_why_the_trial_waited(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.service.say(trial.public_id, TrialJobStatus.WAITING, message="Waits in the queue.")
+    rig.until(lambda: Trial.objects.get().message == "Waits in the queue.")
+    rig.service.say(trial.public_id, TrialJobStatus.UNKNOWN, message="Its node does not answer.")
+    rig.until(lambda: Trial.objects.get().message == "Its node does not answer.")
+    assert statuses(experiment) == ["WAITING"]
+    rig.skip(400)
+    rig.until(lambda: statuses(experiment) == ["UNKNOWN"])
+    assert Trial.objects.get().message == "Its node does not answer."
+    rig.service.say(trial.public_id, TrialJobStatus.WAITING, message="Waits in the queue.")
+    rig.until(lambda: statuses(experiment) == ["WAITING"])
+    assert Trial.objects.get().message == "Waits in the queue."
+
+
 def test_an_experiment_ends_at_its_longest_duration(rig: Rig) -> None:
     experiment = rig.experiment(trial_concurrency=1, max_trial_number=None, max_duration=3600)
     [trial] = rig.submitted(experiment, 1)

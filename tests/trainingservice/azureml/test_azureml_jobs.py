@@ -356,7 +356,8 @@ def test_a_workspace_that_is_gone_says_nothing_of_its_jobs(bench, workspace):
 
 @pytest.mark.parametrize(("word", "status"), [
     ("NotStarted", WAITING), ("Starting", WAITING), ("Provisioning", WAITING), ("Preparing", WAITING),
-    ("Queued", WAITING), ("Running", RUNNING), ("Finalizing", RUNNING), ("CancelRequested", RUNNING),
+    ("Queued", WAITING), ("Scheduled", WAITING), ("Running", RUNNING), ("Finalizing", RUNNING),
+    ("CancelRequested", RUNNING),
     ("Completed", TrialJobStatus.SUCCEEDED), ("Failed", FAILED), ("Canceled", TrialJobStatus.SYS_CANCELED),
     ("NotResponding", TrialJobStatus.UNKNOWN), ("Paused", TrialJobStatus.UNKNOWN), ("Unknown", TrialJobStatus.UNKNOWN),
     ("SomethingNew", TrialJobStatus.UNKNOWN), ("", TrialJobStatus.UNKNOWN)])
@@ -369,6 +370,57 @@ def test_no_status_that_the_sdk_knows_is_forgotten():
     from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
 
     assert {word.value.lower() for word in JobStatus} <= set(STATUSES)
+
+
+@pytest.mark.parametrize("word", sorted(STATUSES))
+def test_each_state_in_which_nothing_runs_says_what_it_is(word):
+    seen = observed_status(word)
+    if seen.status in (WAITING, TrialJobStatus.UNKNOWN) and word not in ("notstarted", "starting"):
+        assert seen.message, "else what was said of the state before stays"
+
+
+def test_jobs_that_ended_long_ago_and_before_a_start_are_archived_with_their_experiment(bench, platform, workspace):
+    service = bench.open_service()
+    forms = [bench.form("true") for _ in range(2)]
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait_for_end(service, form)
+    bench.close_service(service)
+    stranger = Job(next(iter(workspace.jobs)) + "x",
+                   {"jobType": "Command", "tags": {"nniweb_installation": "another"}}, "Completed")
+    workspace.jobs[stranger.name] = stranger
+    later = platform.new_service(bench.context())
+    later.clean_up_experiment(forms[0].experiment_id)
+    later.clean_up()
+    assert [job.hidden for job in workspace.jobs.values()] == [True, True, False]
+
+
+def test_a_refused_job_is_not_asked_about(bench, workspace, monkeypatch):
+    monkeypatch.setattr(service_module.AzureMlTrainingService, "log_interval", 0.05)
+    service = bench.open_service()
+    lasting_form, _, go = lasting(bench)
+    refused, lasting_form = (replace(form, options=AzureMlTrialOptions(channel="log"))
+                             for form in (bench.form("true"), lasting_form))
+    workspace.script(error(400, "UserError", "No."), method="PUT", part="/jobs/")
+    failed_with(bench, service, refused)
+    service.submit_trial_job(lasting_form)
+    bench.wait_for_status(service, lasting_form, RUNNING)
+    before = len(workspace.requests)
+    bench.wait("the running one's log was asked for", lambda: any(
+        lasting_form.job_name in request.path for request in workspace.requests[before:]))
+    assert not any(refused.job_name in request.path for request in workspace.requests[before:])
+    go.touch()
+    bench.wait_for_end(service, lasting_form)
+
+
+def test_an_expression_in_a_trials_command_arrives_as_it_was_written(bench, workspace):
+    service = bench.open_service()
+    form = replace(bench.form("echo '${{ inputs.secret }} \\u0024 $HOME'"), options=AzureMlTrialOptions(channel="log"))
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    bench.wait("its output is here", lambda: bench.output(form) == "${{ inputs.secret }} \\u0024 $HOME\n")
+    assert "${{" not in str(only_job(workspace).properties["environmentVariables"])
 
 
 def test_a_job_that_somebody_archived_is_asked_for_by_name(bench, platform, workspace, monkeypatch):

@@ -1,0 +1,109 @@
+"""Journals that the server fetches: for how long, and what is remembered of them."""
+
+import json
+
+import pytest
+
+from trainingservice import collected_journals
+from trainingservice.collected_journals import LATE_FOR, CollectedJournals
+from trainingservice.errors import TemporaryError
+from trainingservice.journal_delivery import Reply
+
+HEADER = ("j", {"version": 1})
+NOTE = {"experiment_id": "e", "token": "t", "report_interval": 1000.0}
+
+
+class Source:
+    """A journal that is not there yet, or has these entries."""
+
+    def __init__(self):
+        self.looks, self.entries, self.is_there = 0, [], False
+
+    def read(self):
+        self.looks += 1
+        if not self.is_there:
+            raise TemporaryError("The run history answers with HTTP 404.")
+        entries, self.entries = self.entries, []
+        return (*HEADER, entries)
+
+    def acknowledge(self, number):
+        """Nobody asks."""
+
+
+@pytest.fixture
+def now():
+    return [1000.0]
+
+
+@pytest.fixture
+def source():
+    return Source()
+
+
+@pytest.fixture
+def collected(tmp_path, now, source, monkeypatch):
+    monkeypatch.setattr(collected_journals, "deliver", lambda urls, job_name, token, keeper, entries, at: iter(
+        [Reply(200, {"accepted": entries[-1]["n"] if entries else 0})]))
+    return CollectedJournals(tmp_path, lambda: (), lambda experiment, name: source, lambda: now[0])
+
+
+def expect(collected):
+    collected._note("t1", NOTE)
+    collected._add("t1", NOTE)
+    return collected._jobs["t1"]
+
+
+def look_each_second(collected, now, seconds):
+    for _ in range(seconds):
+        now[0] += 1.0
+        for job in list(collected._jobs.values()):
+            collected._look(job)
+
+
+def test_a_job_that_ended_without_a_journal_is_asked_about_less_and_less_and_then_forgotten(
+        collected, now, source, tmp_path):
+    expect(collected)
+    look_each_second(collected, now, 5)
+    assert source.looks == 5
+    collected.finish("t1")
+    look_each_second(collected, now, int(LATE_FOR * 1.5))
+    assert source.looks < 60
+    assert collected._jobs == {}
+    assert list(tmp_path.glob("*.json")) == [], "and nobody looks after the next start"
+
+
+def test_what_comes_late_is_delivered(collected, now, source):
+    expect(collected)
+    collected.finish("t1")
+    look_each_second(collected, now, 300)
+    source.is_there = True
+    source.entries = [{"n": 1, "at": 1.0, "type": "started"}, {"n": 2, "at": 1.0, "type": "ended", "reason": "exited"}]
+    look_each_second(collected, now, 120)
+    assert collected._jobs == {}, "its last entry was accepted"
+
+
+def test_the_next_object_knows_which_jobs_have_ended(collected, now, source, tmp_path):
+    expect(collected)
+    collected.finish("t1")
+    assert json.loads((tmp_path / "t1.json").read_text())["over_since"] == now[0]
+    now[0] += LATE_FOR + 1
+    later = CollectedJournals(tmp_path, lambda: (), lambda experiment, name: source, lambda: now[0])
+    later._load()
+    look_each_second(later, now, 1)
+    assert later._jobs == {}
+
+
+def test_a_refused_job_is_forgotten_at_once(collected, source, tmp_path):
+    expect(collected)
+    collected.refused("t1")
+    assert (collected._jobs, source.looks, list(tmp_path.glob("*.json"))) == ({}, 0, [])
+
+
+def test_a_clock_that_jumps_back_stops_no_looking(collected, now, source):
+    expect(collected)
+    collected.finish("t1")
+    look_each_second(collected, now, 500)
+    before = source.looks
+    now[0] -= 86_400.0
+    look_each_second(collected, now, 5)
+    assert source.looks > before
