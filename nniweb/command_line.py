@@ -10,7 +10,24 @@ from nniweb import __version__
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what the arguments (those of this process) say. Ends with SystemExit where that is no success."""
+    """Run what the arguments (those of this process) say. Ends with SystemExit where that is no success.
+
+    Whoever reads the output may stop reading (``| head -1``): that is no failure.
+    """
+    try:
+        try:
+            _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # the interpreter flushes both when it ends, and would complain again
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        sys.exit(0)
+
+
+def _run(arguments: list[str] | None) -> None:
     given = sys.argv if arguments is None else arguments
     if given[1:] == ["--version"]:
         print(own_version())  # noqa: T201  what was asked for

@@ -52,9 +52,6 @@ def run(arguments: list[str], *, out: TextIO | None = None, err: TextIO | None =
     except KeyboardInterrupt:
         err.write("\nStopped here; what runs at the server goes on.\n")
         return INTERRUPTED
-    except BrokenPipeError:  # "| head" has read enough
-        sys.stderr.close()
-        return 0
 
 
 class _Commands:

@@ -1,6 +1,8 @@
 """Under which addresses keepers and people reach this installation."""
 
+import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
@@ -15,11 +17,36 @@ def address_file() -> Path:
 def keeper_urls(callback_url: str = "") -> tuple[str, ...]:
     """Addresses for keepers on other machines, best first.
 
-    ``callback_url`` is the experiment's own (nniManagerIp); () where only loopback is known.
+    ``callback_url`` is the experiment's own (nniManagerIp): an address, or a name with or without a port. Without one
+    it is that of the server as it runs now, not of the command that launched the experiment. () where only loopback is
+    known.
     """
     if callback_url:
-        return (callback_url,)
+        return (_with_scheme_and_port(callback_url),)
     return (settings.PUBLIC_URL,) if settings.PUBLIC_URL else ()
+
+
+def is_callback_url(text: str) -> bool:
+    """Whether keepers could be given this as the server's address."""
+    try:
+        parts = urlsplit(_with_scheme_and_port(text))
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 \
+            and re.search(r"[\s@?#]", text) is None and ("://" in text or "/" not in text)
+    except ValueError:
+        return False
+
+
+def _with_scheme_and_port(address: str) -> str:
+    if "://" in address:
+        return address.rstrip("/")
+    host = f"[{address}]" if address.count(":") > 1 and not address.startswith("[") else address
+    return f"http://{host}" if re.search(r":\d+\Z", host) else f"http://{host}:{_own_port()}"
+
+
+def _own_port() -> int:
+    """Of the server of this data folder where one runs or ran; else as the settings say."""
+    written = tuple(read_address_file(address_file()).get("urls", ()))
+    return (urlsplit(written[0]).port if written else None) or settings.PORT
 
 
 def own_urls() -> tuple[str, ...]:

@@ -197,7 +197,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
         config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
         launch_key=_launch_key(owner, key) if key else None,
-        callback_url=_callback_url(settings), status=ExperimentStatus.INITIALIZED, created_at=now)
+        callback_url=settings.nni_manager_ip or "", status=ExperimentStatus.INITIALIZED, created_at=now)
     tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
     if tuner != experiment.tuner:
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
@@ -313,7 +313,12 @@ def _may_fetch(code: BroughtCode | None, owner: User) -> None:
 
 
 def _way_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> None:
-    if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(_callback_url(settings)):
+    callback_url = settings.nni_manager_ip or ""
+    if callback_url and not addresses.is_callback_url(callback_url):
+        raise Refused(f"{callback_url!r} is no address. Write the name or the address at which trial machines reach "
+                      "this server, with its port where that is another one than the server's own: nni.example.org, "
+                      "10.0.0.5:8080, https://nni.example.org.", "nniManagerIp")
+    if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(callback_url):
         raise Refused(f"Trials on {platform.platform} must be able to call this server, but only its loopback address "
                       "is known. Set NNIWEB_PUBLIC_URL to an address that their machines can reach, or nniManagerIp "
                       "in the file.", "nniManagerIp")
@@ -328,17 +333,6 @@ def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSett
     except ConfigInvalid:  # its secrets are not here, and nothing but a secret can be missing
         return True
     return section.settings.keepers_call_home()
-
-
-def _callback_url(settings: ExperimentSettings) -> str:
-    from django.conf import settings as django_settings
-
-    address = settings.nni_manager_ip
-    if not address:
-        return ""
-    if address.startswith(("http://", "https://")):
-        return address.rstrip("/")
-    return f"http://{address}" if ":" in address else f"http://{address}:{django_settings.PORT}"
 
 
 def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,

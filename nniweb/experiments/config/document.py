@@ -139,7 +139,8 @@ class ExperimentDocument(SettingsModel):
     max_trial_duration: Duration | None = Field(
         None, description="A trial that runs longer is stopped and counts as early stopped.")
     nni_manager_ip: str | None = Field(
-        None, description="Name or address at which trial machines reach this server.")
+        None, description="Name or address at which trial machines reach this server. Without a port "
+                          "it is the server's own; 10.0.0.5:8080 and https://nni.example.org are possible, too.")
     use_annotation: bool = Field(False, description="Must be false: annotations in trial code are not read.")
     debug: bool = Field(False, description="More messages in the logs.")
     log_level: LogLevel | None = Field(None, description="debug if debug is true, else info.")

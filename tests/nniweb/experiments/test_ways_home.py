@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nniweb.experiments import launching
+from nniweb.experiments import addresses, launching
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.job_forms import keeper_access
@@ -26,6 +27,32 @@ def test_pods_that_call_home_need_an_address(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="NNIWEB_PUBLIC_URL"):
         launching._way_home(load_platform("kubernetes"), settings_of(tmp_path), None)
     launching._way_home(load_platform("kubernetes"), settings_of(tmp_path, nniManagerIp="10.0.0.1"), None)
+
+
+@pytest.mark.parametrize(("given", "told"), [
+    ("10.0.0.1", "http://10.0.0.1:8123"), ("nni.example.org", "http://nni.example.org:8123"),
+    ("fd00::5", "http://[fd00::5]:8123"), ("[fd00::5]", "http://[fd00::5]:8123"),
+    ("[fd00::5]:99", "http://[fd00::5]:99"), ("10.0.0.1:99", "http://10.0.0.1:99"),
+    ("https://nni.example.org/", "https://nni.example.org")])
+def test_an_address_without_a_port_means_that_of_the_server_as_it_runs(tmp_path: Path, settings: Any, given: str,
+                                                                       told: str) -> None:
+    settings.DATA_FOLDER, settings.PORT = tmp_path, 9999
+    (tmp_path / "server.json").write_text(json.dumps({"urls": ["http://127.0.0.1:8123"]}))
+    assert addresses.is_callback_url(given)
+    assert addresses.keeper_urls(given) == (told,)
+
+
+def test_without_a_server_that_ever_ran_the_port_of_the_settings_counts(tmp_path: Path, settings: Any) -> None:
+    settings.DATA_FOLDER, settings.PORT = tmp_path, 9999
+    assert addresses.keeper_urls("10.0.0.1") == ("http://10.0.0.1:9999",)
+
+
+@pytest.mark.parametrize("given", ["two words", "http://", "ftp://nni.example.org", "10.0.0.1:notaport",
+                                   "10.0.0.1:99999", "me@nni.example.org", "nni.example.org/path", "[fd00::5"])
+def test_what_is_no_address_is_refused_and_named(tmp_path: Path, given: str) -> None:
+    with pytest.raises(Refused, match="is no address") as refusal:
+        launching._way_home(load_platform("kubernetes"), settings_of(tmp_path, nniManagerIp=given), None)
+    assert [field for field, _ in refusal.value.errors] == ["nniManagerIp"]
 
 
 def test_pods_whose_logs_are_read_need_none(tmp_path: Path) -> None:
