@@ -235,7 +235,9 @@ class JobController:
         indexed = spec.get("completionMode") == "Indexed"
         failed = [pod for pod in pods if phase_of(pod) == "Failed"]
         succeeded = [pod for pod in pods if phase_of(pod) == "Succeeded"]
-        active = [pod for pod in pods if phase_of(pod) in ("Pending", "Running")]
+        # one that terminates counts no more: its replacement is made while its processes still run
+        active = [pod for pod in pods if phase_of(pod) in ("Pending", "Running")
+                  and not pod["metadata"].get("deletionTimestamp")]
         status |= {"startTime": status.get("startTime") or now_text(), "active": len(active),
                    "ready": sum(phase_of(pod) == "Running" for pod in active), "succeeded": len(succeeded),
                    "failed": len(failed)}

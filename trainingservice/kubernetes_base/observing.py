@@ -24,9 +24,12 @@ _STOPPED_CODES = frozenset({137, 143})
 
 
 def reporting_pod(of_trial: Sequence[Object], role: str) -> Object | None:
-    """The pod whose keeper reports, the living one where one was made again; None where there is none yet."""
+    """The pod whose keeper reports, the living one where one was made again; None where there is none yet.
+
+    A pod whose keeper found the attempt taken is none: a controller makes a replacement while the first pod still ends.
+    """
     candidates = [pod for pod in of_trial if (pod["metadata"].get("labels") or {}).get(names.ROLE) == role.lower()
-                  and pods.replica_index(pod) == 0]
+                  and pods.replica_index(pod) == 0 and not pods.found_attempt_taken(pod)]
     running = [pod for pod in candidates if not pods.is_over(pod)]
     return next(iter([*running, *candidates]), None)
 
@@ -106,7 +109,8 @@ def _culprit(of_trial: Sequence[Object], reporting: Object | None, container: st
     """Another pod that failed by itself, not because it was told to end."""
     for pod in of_trial:
         ended = pods.termination_of(pod, container)
-        if pod is reporting or (pod.get("status") or {}).get("phase") != "Failed" or ended is None:
+        if pod is reporting or (pod.get("status") or {}).get("phase") != "Failed" or ended is None \
+                or pods.found_attempt_taken(pod):
             continue
         stopped = (ended.end.get("reason") == contract.STOPPED if ended.end is not None
                    else ended.exit_code in _STOPPED_CODES and ended.reason != "OOMKilled")

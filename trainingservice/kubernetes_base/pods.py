@@ -115,6 +115,15 @@ def end_in(message: object) -> Mapping[str, Any] | None:
     return document if isinstance(document, dict) and document.get("reason") in contract.END_REASONS else None
 
 
+def found_attempt_taken(pod: Object) -> bool:
+    """Whether it ended because another keeper runs the attempt: then nothing of the trial ever ran in it."""
+    for status in (pod.get("status") or {}).get("containerStatuses") or []:
+        end = end_in(((status.get("state") or {}).get("terminated") or {}).get("message"))
+        if end is not None and end.get("claimed"):
+            return True
+    return False
+
+
 def why_disrupted(pod: Object) -> str:
     """Why the cluster took a pod away, a sentence: evicted, preempted, its node drained; "" where it did not."""
     status = pod.get("status") or {}

@@ -333,6 +333,8 @@ class KubernetesService(PollingTrainingService):
         if end is not None or seen.end is not None \
                 or reporting is not None and pods.termination_of(reporting, self.kind.container) is not None:
             return True
+        if reporting is not None and pods_that_run([reporting], self.context.clock()):
+            return False  # its keeper will say how it ended
         now = self._monotonic()
         since = self._ended_since.setdefault(job.id, now)
         if since == now:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -63,3 +64,24 @@ def test_a_drained_pods_reason_outlives_the_pod(bench, cluster) -> None:
     cluster.node.stop(pod["metadata"]["name"])
     detail = bench.wait_for_status(service, form, TrialJobStatus.SYS_CANCELED)
     assert "PreemptionByScheduler" in detail.message
+
+
+def test_a_pod_that_somebody_deletes_is_a_cancel_though_its_replacement_fails_first(bench, cluster) -> None:
+    """The Job's controller makes another pod at once, whose keeper finds the attempt taken while the first one ends."""
+    service = bench.open_service()
+    go = bench.witness / "go"  # until then it ends, as one does that saves what it has
+    form = bench.form(f'trap "" TERM; echo here; until [ -e "{go}" ]; do sleep 0.05; done; exit 1')
+    form = replace(form, limits=replace(form.limits, grace_period=60.0))
+    service.submit_trial_job(form)
+    bench.wait("it runs", lambda: bench.output(form))
+    [pod] = cluster.store.all("pods")
+    cluster.controllers.delete("pods", "default", pod["metadata"]["name"], "Background")
+    bench.wait("its replacement has failed", lambda: any(
+        (other.get("status") or {}).get("phase") == "Failed" for other in cluster.store.all("pods")
+        if other["metadata"]["name"] != pod["metadata"]["name"]))
+    assert not service.get_trial_job(form.job_name).status.is_end, "its trial still runs"
+    go.touch()
+    bench.wait("it has ended", lambda: service.get_trial_job(form.job_name).status.is_end)
+    detail = service.get_trial_job(form.job_name)
+    assert (detail.status, "another keeper" in detail.message) == (TrialJobStatus.SYS_CANCELED, False)
+    assert len(bench.entries(form, contract.STARTED)) == 1
