@@ -98,6 +98,9 @@ EXTRA_PLATFORMS = text("NNIWEB_EXTRA_PLATFORMS")
 # Where code folders may lie that people name over the web; who starts a command here may name any.
 CODE_ROOTS = tuple(Path(name).expanduser().absolute() for name in names(
     "NNIWEB_CODE_ROOTS", f"{os.path.expanduser('~')},{BASE_DIR}"))
+# NAME_FILE of each variable that may be given so: files with secrets, which nobody may name as an experiment's
+SECRET_FILES = tuple(Path(path).expanduser().absolute() for name, path in sorted(os.environ.items())
+                     if path and re.fullmatch(r"NNIWEB_[A-Z_]+_FILE", name) and name != "NNIWEB_CA_FILE")
 GIT_PRIVATE_ADDRESSES = boolean("NNIWEB_GIT_PRIVATE_ADDRESSES", False)
 GIT_MAX_BYTES = number("NNIWEB_GIT_MAX_MB", 500) * 1_000_000
 GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300)

@@ -5,9 +5,13 @@ bytes, execute bits, empty folders and the ``.nniignore`` files themselves. Link
 
 * a link to something inside the folder stays a link (an absolute one becomes relative), also where
   what it points to is left out;
-* a link that leaves the folder is followed and what it points to is copied, because the other
-  machine does not have it (inside a folder copied so, links are followed as well; a circle is refused);
+* a link that leaves the folder is refused, with its name. It is never followed: whoever packs may be allowed to read
+  more than whoever made the link, such as the server's keys. Kept as a link it would lead to something else, or
+  nothing, on the other machine;
 * a link to nothing is refused, with its name: a trial would miss it much later.
+
+No step from the root of the file system to a file follows a link, so a folder that is replaced by a link while it is
+read leads nowhere.
 
 Sockets, pipes and devices are left out. The limits are NNI's: 2000 files (folders do not count) and
 300 MiB after ignoring. The keeper has the counterpart that extracts safely.
@@ -31,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from trainingservice.errors import PermanentError
 from trainingservice.ignore_rules import IGNORE_FILE, IgnoreRules
+from trainingservice.unlinked_paths import LinkOnTheWay, open_file, open_folder
 
 if TYPE_CHECKING:  # packing needs nothing of a trial: programs that only pack need no pydantic
     from trainingservice.trial_job import TrialCode
@@ -41,10 +46,14 @@ MAX_FILES = 2000
 MAX_BYTES = 300 * 1024 * 1024
 #: Counting stops here, so that a whole home folder named by mistake is refused soon.
 _COUNT_NO_FURTHER = 200_000
+#: Folders within each other.
+DEEPEST = 100
 
 
 class CodeRefused(PermanentError):
-    """The code folder cannot be packed: missing, unreadable, or with a link to nothing. The text says which file."""
+    """The code folder cannot be packed: missing, unreadable, with a link to nothing or to something outside. The text
+    says which file.
+    """
 
 
 class CodeTooLarge(CodeRefused):
@@ -64,7 +73,10 @@ class CodeArchive:
 
 @dataclass(frozen=True)
 class CodeEntry:
-    """One thing that is shipped: a file, a folder, or (with ``link``) a symbolic link. ``name`` has slashes."""
+    """One thing that is shipped: a file, a folder, or (with ``link``) a symbolic link.
+
+    ``name`` has slashes; ``source`` is absolute and passes through no link.
+    """
 
     name: str
     source: Path
@@ -96,7 +108,7 @@ def archive_of(code: TrialCode, scratch: Path) -> tuple[Path, str]:
 
 def pack_code(folder: Path, target_folder: Path, *, max_files: int = MAX_FILES,
               max_bytes: int = MAX_BYTES) -> CodeArchive:
-    """Pack ``folder`` as ``<sha256>.tar.gz`` in ``target_folder`` (made if need be).
+    """Pack ``folder`` as ``<sha256>.tar.gz`` in ``target_folder`` (made if need be). ``folder``: as ``code_entries``.
 
     The file appears whole or not at all; one that is there already is used. Raises CodeRefused,
     CodeTooLarge; OSError where the target cannot be written.
@@ -123,23 +135,29 @@ def code_entries(folder: Path, *, max_files: int = MAX_FILES, max_bytes: int = M
                  keep_links: bool = True) -> list[CodeEntry]:
     """What would be shipped, sorted by name. Raises CodeRefused and CodeTooLarge.
 
-    Without ``keep_links`` links that stay inside the folder are followed as well, for who takes no links.
+    ``folder`` is absolute and resolved (``Path.resolve``): where a link is met on the way to it, it was put there since
+    the path was checked, and the folder is refused. Without ``keep_links`` links that stay inside the folder are
+    followed, for who takes no links.
     """
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
-        raise CodeRefused(f"The code folder {folder} {what}; correct trialCodeDirectory.")
-    root = folder.resolve()
     entries: list[CodeEntry] = []
     files = total = 0
     try:
-        for entry in _walk(root, root, (), None, (root,), keep_links):
+        os.close(open_folder(folder))
+        for entry in _walk(folder, folder, (), None, (folder,), keep_links):
             entries.append(entry)
             if not entry.is_folder:
                 files += 1
                 total += entry.size
             if files > _COUNT_NO_FURTHER:
                 break
+    except LinkOnTheWay as error:
+        if error.filename == str(folder) and not folder.is_symlink() and folder.exists() and not folder.is_dir():
+            raise CodeRefused(f"The code folder {folder} is not a folder; correct trialCodeDirectory.") from None
+        raise CodeRefused(f"{error.filename} cannot be packed: {error.strerror}. Links out of the code folder are not "
+                          "followed; give the folder's own path, and leave it as it is while it is packed.") from error
     except OSError as error:
+        if not folder.exists():
+            raise CodeRefused(f"The code folder {folder} does not exist; correct trialCodeDirectory.") from None
         raise CodeRefused(f"{error.filename or folder} cannot be read ({error.strerror}); "
                           f"mend its rights or name it in {folder / IGNORE_FILE}.") from error
     if files > max_files or total > max_bytes:
@@ -153,45 +171,70 @@ def _walk(root: Path, folder: Path, place: tuple[str, ...], above: IgnoreRules |
 
     ``inside`` holds the real folders this one lies in: finding one of them again is a circle.
     """
+    if len(place) > DEEPEST:
+        raise CodeRefused(f"{folder} lies more than {DEEPEST} folders deep in the code folder {root}; name it in "
+                          f"{root / IGNORE_FILE}.")
+    if (ignore_file := folder / IGNORE_FILE).is_symlink():
+        _inner_link(root, ignore_file)
     rules = IgnoreRules(folder, above)
-    copied = not keep_links or not folder.is_relative_to(root)
-    for child in sorted(os.scandir(folder), key=lambda item: item.name):
-        path = (*place, child.name)
-        source = Path(child.path)
-        inner = _inner_link(root, source) if child.is_symlink() and not copied else None
-        if rules.ignores(path, inner is None and child.is_dir()):
-            continue
-        if inner is not None:
-            yield CodeEntry("/".join(path), source, 0o777, link=inner)
-            continue
-        if child.is_symlink():
-            if not source.exists():
-                raise CodeRefused(f"The link {source} points to {os.readlink(source)}, which does not exist; remove "
-                                  f"the link or name it in {root / IGNORE_FILE}.")
-            source = source.resolve()
-        status = source.stat()
-        mode = 0o755 if status.st_mode & 0o111 else 0o644
+    for name, status in _content(folder):
+        path = (*place, name)
+        source = folder / name
+        if not stat.S_ISLNK(status.st_mode):
+            if rules.ignores(path, stat.S_ISDIR(status.st_mode)):
+                continue
+        else:
+            if rules.ignores(path, source.is_dir() and not (keep_links and _leads_inside(root, source))):
+                continue
+            link = _inner_link(root, source)
+            if keep_links:
+                yield CodeEntry("/".join(path), source, 0o777, link=link)
+                continue
+            source = Path(os.path.realpath(source))
+            if not source.is_relative_to(root):  # it was another link a moment ago
+                raise CodeRefused(f"The link {folder / name} leads out of the code folder; remove it.")
+            status = source.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             if source in inside:
-                raise CodeRefused(f"The link {child.path} leads back to {source}, a folder it lies in; remove the link "
-                                  f"or name it in {root / IGNORE_FILE}.")
+                raise CodeRefused(f"The link {folder / name} leads back to {source}, a folder it lies in; remove the "
+                                  f"link or name it in {root / IGNORE_FILE}.")
             yield CodeEntry("/".join(path), source, 0o755, is_folder=True)
             yield from _walk(root, source, path, rules, (*inside, source), keep_links)
         elif stat.S_ISREG(status.st_mode):
-            yield CodeEntry("/".join(path), source, mode, size=status.st_size)
+            yield CodeEntry("/".join(path), source, 0o755 if status.st_mode & 0o111 else 0o644, size=status.st_size)
         else:
-            logger.warning("%s is neither file, folder nor link and is not shipped with the code", child.path)
+            logger.warning("%s is neither file, folder nor link and is not shipped with the code", source)
 
 
-def _inner_link(root: Path, link: Path) -> str | None:
-    """The relative target of a link that stays inside the folder, None where it leaves it."""
+def _content(folder: Path) -> list[tuple[str, os.stat_result]]:
+    """Names in a folder, sorted, each with what it is (of a link: the link)."""
+    descriptor = open_folder(folder)
+    try:
+        with os.scandir(descriptor) as children:
+            return sorted((child.name, child.stat(follow_symlinks=False)) for child in children)
+    finally:
+        os.close(descriptor)
+
+
+def _leads_inside(root: Path, link: Path) -> bool:
+    """Whether a link leads to something inside the folder, by name and by way of other links."""
+    goal = os.path.normpath(link.parent / os.readlink(link))
+    return os.path.lexists(goal) and Path(goal).is_relative_to(root) \
+        and Path(os.path.realpath(link)).is_relative_to(root)
+
+
+def _inner_link(root: Path, link: Path) -> str:
+    """The relative target of a link that stays inside the folder. Raises CodeRefused where it leaves it."""
     target = os.readlink(link)
-    goal = os.path.normpath(link.parent / target)
-    if not (os.path.lexists(goal) and Path(goal).is_relative_to(root)):
-        return None
-    if not Path(os.path.realpath(link)).is_relative_to(root):  # inside by name, but by way of another link it leaves
-        return None
-    return os.path.relpath(goal, link.parent)
+    if _leads_inside(root, link):
+        return os.path.relpath(os.path.normpath(link.parent / target), link.parent)
+    if not link.exists():
+        raise CodeRefused(f"The link {link} points to {target}, which does not exist; remove the link or name it in "
+                          f"{root / IGNORE_FILE}.")
+    raise CodeRefused(f"The link {link} leads out of the code folder, to {os.path.realpath(link)}. What lies outside "
+                      "of the folder is not packed with it. Put the files themselves in the link's place; or name the "
+                      f"link in {root / IGNORE_FILE}, and have trials read what lies there by a path that their "
+                      "machines have.")
 
 
 def write_archive(entries: list[CodeEntry], stream: io.BufferedIOBase | io.RawIOBase | io.BufferedWriter) -> None:
@@ -214,7 +257,7 @@ def write_archive(entries: list[CodeEntry], stream: io.BufferedIOBase | io.RawIO
 
 def _add_file(archive: tarfile.TarFile, info: tarfile.TarInfo, entry: CodeEntry) -> None:
     try:
-        with open(entry.source, "rb") as content:
+        with open(open_file(entry.source), "rb") as content:
             info.size = os.fstat(content.fileno()).st_size
             archive.addfile(info, content)
     except OSError as error:

@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 def list_folder(trusted: str, folder: str, most: int = MOST_FILES) -> Found:
     """The plain files below ``folder`` (relative to ``trusted``), by name. Raises OSError where it cannot be opened."""
-    descriptor = _open_folder(trusted, folder)
+    descriptor = _open_folder(trusted, folder.split("/"))
     search = _Search(most)
     try:
         search.look_into(descriptor, "", 0)
@@ -64,23 +64,32 @@ def list_folder(trusted: str, folder: str, most: int = MOST_FILES) -> Found:
 
 def read_piece(trusted: str, folder: str, name: str, offset: int, size: int) -> Piece:
     """At most ``size`` bytes of a file from ``offset`` on; none behind its end. Raises OSError."""
-    parts = name.split("/")
     if not is_below(name):
         raise FileNotFoundError(errno.ENOENT, "there is no such file", name)
-    parent = _open_folder(trusted, "/".join([folder] + parts[:-1]))
-    try:
-        # looked at before it is opened: opening a device may already do something
-        if not stat.S_ISREG(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file", name)
-        descriptor = os.open(parts[-1], _FILE, dir_fd=parent)
-    finally:
-        os.close(parent)
+    descriptor = open_plain_file(trusted, folder + "/" + name)
     with open(descriptor, "rb", buffering=0) as file:
         seen = os.fstat(descriptor)
-        if not stat.S_ISREG(seen.st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file", name)
         file.seek(offset)
         return Piece(file.read(min(size, MOST_BYTES)) or b"", seen.st_size, seen.st_ino)
+
+
+def open_plain_file(trusted: str, name: str) -> int:
+    """A descriptor of a plain file below ``trusted``; no link is followed on the way. Raises OSError."""
+    *folders, last = name.split("/")
+    if last in ("", ".", ".."):
+        raise FileNotFoundError(errno.ENOENT, "there is no such file", name)
+    parent = _open_folder(trusted, folders)
+    try:
+        # looked at before it is opened: opening a device may already do something
+        if not stat.S_ISREG(os.stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file", name)
+        descriptor = os.open(last, _FILE, dir_fd=parent)
+    finally:
+        os.close(parent)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file", name)
+    return descriptor
 
 
 def is_below(name: str) -> bool:
@@ -88,12 +97,12 @@ def is_below(name: str) -> bool:
     return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
-def _open_folder(trusted: str, folder: str) -> int:
+def _open_folder(trusted: str, names: List[str]) -> int:
     descriptor = os.open(os.path.expanduser(trusted), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for part in folder.split("/"):
+    for part in names:
         if part in ("", ".", ".."):
             os.close(descriptor)
-            raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder", "/".join(names))
         try:
             inner = os.open(part, _FOLDER, dir_fd=descriptor)
         finally:

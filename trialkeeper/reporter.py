@@ -344,7 +344,7 @@ class Reporter:
     def _send_file(self, file: KeptFile) -> None:
         path = "trials/%s/files/%s" % (quote(self._job_name, safe=""), quote(os.fsencode(file.name), safe="/"))
         try:
-            with open(file.path, "rb") as stream:
+            with file.open() as stream:
                 size = os.fstat(stream.fileno()).st_size
                 headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
                 answer = self._connection.call("PUT", path, self._takes_file, stream, headers)

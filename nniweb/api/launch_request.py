@@ -19,7 +19,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from nniweb.api.launch_code import CODE_FIELDS, CodeFields, brought_code
+from nniweb.api.launch_code import CODE_FIELDS, Brought, CodeFields, brought_code
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.launching import BroughtCode, CheckedLaunch, check, launch, launched_before
@@ -169,7 +169,7 @@ def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: 
          act: Act[T]) -> T:
     with brought_code(code, owner) as brought:
         try:
-            parsed = _parse(config, brought.base or base, owner, cluster, must_exist=not brought.comes_later)
+            parsed = _parse(config, base, brought, owner, cluster)
         except ConfigInvalid as invalid:
             if not isinstance(config, str):
                 raise
@@ -208,13 +208,16 @@ def _base_directory(written: Any, owner: User, code: CodeFields) -> Path | None:
     elif not owner.may_name_folders:
         problem = "To name folders on the server is a right that you do not have. Upload the code with the request " \
                   "instead (a multipart form with the file code), or ask an administrator."
-    elif outside := nameable_folders(owner).problem(Path(written).resolve(), written):
-        problem = f"{outside}."
-    elif not Path(written).is_dir():
-        problem = f"There is no folder {written} on the server."
-    if problem:
-        raise ConfigInvalid([ConfigError("base_directory", problem)])
-    return Path(written)
+    else:
+        # resolved once: what is checked is what is read, also where somebody changes a link in it meanwhile
+        folder = Path(written).resolve()
+        if outside := nameable_folders(owner).problem(folder, written):
+            problem = f"{outside}."
+        elif not folder.is_dir():
+            problem = f"There is no folder {written} on the server."
+        else:
+            return folder
+    raise ConfigInvalid([ConfigError("base_directory", problem)])
 
 
 def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
@@ -235,9 +238,10 @@ def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
     return _act(config, _base_directory(written_base, owner, code), owner, cluster, code, act)
 
 
-def _parse(source: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, *,
-           must_exist: bool) -> ParsedConfig:
-    return parse_experiment_config(source, base, must_exist=must_exist, roots=nameable_folders(owner),
+def _parse(source: str | dict[str, Any], base: Path | None, brought: Brought, owner: User, cluster: str | None
+           ) -> ParsedConfig:
+    return parse_experiment_config(source, brought.base or base, must_exist=not brought.comes_later,
+                                   roots=nameable_folders(owner, brought.base),
                                    cluster_platform=_platform_of(owner), cluster=cluster)
 
 

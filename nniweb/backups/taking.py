@@ -13,6 +13,7 @@ from django.conf import settings
 from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.archive import BackupWriter, plain_files
+from nniweb.backups.places import note_backup
 from nniweb.backups.secrets_in_words import stored_secrets
 from nniweb.experiments import sealing
 from nniweb.experiments.migrated import is_of_this_version
@@ -44,6 +45,7 @@ def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY) -> list[str]
         writer.finish({"installation": settings.INSTALLATION_ID, "taken_at": now.isoformat(), "version": __version__,
                        "holds": sorted(parts), "database": database.member_name(), "migrations": applied,
                        "seal_keys": seal_key_marks(), "secrets": secrets})
+        note_backup(path)
     except BaseException:
         writer.give_up()
         raise

@@ -64,7 +64,7 @@ def prepare(text: str, base: Path, code: Path | None = None) -> PreparedLaunch:
     if values.is_unreadable:
         return PreparedLaunch(text, [])
     try:
-        entries = code_entries(folder.expanduser(), keep_links=False)
+        entries = code_entries(folder.expanduser().resolve(), keep_links=False)
     except CodeRefused as error:
         raise ClientError(str(error)) from None
     if folder_node is not None:

@@ -98,7 +98,7 @@ def _fetch(work: ClusterWork, experiment: Experiment, source: GitSource, stop: t
            ) -> Callable[[], None]:
     """On a thread of its own. Returns what is to be written down."""
     # the same at the next try, so that a worker that was killed leaves nothing behind for good
-    scratch = Path(settings.DATA_FOLDER) / "fetches" / experiment.public_id
+    scratch = Path(settings.DATA_FOLDER).resolve() / "fetches" / experiment.public_id
     limits = FetchLimits(settings.GIT_MAX_BYTES, settings.GIT_SECONDS, settings.GIT_PRIVATE_ADDRESSES)
     try:
         token = unseal(experiment.code_git_token) if experiment.code_git_token is not None else ""

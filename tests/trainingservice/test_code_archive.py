@@ -1,17 +1,20 @@
 """The code folder as an archive."""
 
 import errno
+import io
 import os
 import shutil
 import subprocess
 import tarfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainingservice import code_archive
+from trainingservice import code_archive, unlinked_paths
 from trainingservice.code_archive import MAX_BYTES, MAX_FILES, CodeRefused, CodeTooLarge, code_entries, pack_code
 
 
@@ -138,26 +141,124 @@ def test_a_link_inside_the_folder_stays_a_link(code, tmp_path):
     assert (there / "sub" / "up.py").read_bytes() == b"x"
 
 
-def test_a_link_that_leaves_the_folder_is_replaced_by_what_it_points_to(code, tmp_path):
-    write(tmp_path / "elsewhere", "data/a.csv", "file.txt", "data/empty/", content=b"outside")
-    (tmp_path / "elsewhere" / "data" / "more").symlink_to("../file.txt")
-    (code / "data").symlink_to(tmp_path / "elsewhere" / "data")
-    (code / "file.txt").symlink_to("../elsewhere/file.txt")
-    there = unpack(pack_code(code, tmp_path / "out").path, tmp_path / "there")
-    assert not any(path.is_symlink() for path in there.rglob("*"))
-    assert (there / "data" / "a.csv").read_bytes() == b"outside"
-    assert (there / "data" / "more").read_bytes() == b"outside"
-    assert (there / "data" / "empty").is_dir()
-    assert (there / "file.txt").read_bytes() == b"outside"
+def test_a_link_that_leads_out_of_the_folder_is_refused_by_name_and_nothing_of_it_is_packed(code, tmp_path):
+    write(tmp_path / "keys", "secret_key", content=b"the server's own")
+    (code / "model").symlink_to(tmp_path / "keys")
+    with pytest.raises(CodeRefused, match=r"link \S*/model leads out of the code folder, to \S*/keys.*\.nniignore"):
+        pack_code(code, tmp_path / "out")
+    (code / "model").unlink()
+    (code / "key.txt").symlink_to("../keys/secret_key")
+    with pytest.raises(CodeRefused, match="key.txt leads out"):
+        pack_code(code, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*"))
 
 
-def test_a_link_that_leaves_by_way_of_another_link_is_replaced_too(code, tmp_path):
+def test_nor_does_a_link_lead_out_by_way_of_another_link_or_by_a_detour(code, tmp_path):
     write(tmp_path / "elsewhere", "a.csv")
+    write(code, "sub/b.csv")
     (code / "data").symlink_to(tmp_path / "elsewhere")
+    (code / ".nniignore").write_text("/data/\n")
     (code / "a.csv").symlink_to("data/a.csv")
-    there = unpack(pack_code(code, tmp_path / "out").path, tmp_path / "there")
-    assert not (there / "a.csv").is_symlink()
-    assert (there / "a.csv").read_bytes() == b"x"
+    with pytest.raises(CodeRefused, match="a.csv leads out"):
+        code_entries(code)
+    (code / "a.csv").unlink()
+    (code / "data").unlink()
+    (code / "again").symlink_to(f"../{code.name}/sub")  # out of the folder and back into it
+    assert [entry.link for entry in code_entries(code) if entry.link] == ["sub"]
+
+
+def test_an_ignore_file_that_is_a_link_must_lie_in_the_folder_too(code, tmp_path):
+    (tmp_path / "patterns").write_text("*.log\n")
+    write(code, "rules", "x.log", content=b"*.log\n")
+    (code / ".nniignore").symlink_to(tmp_path / "patterns")
+    with pytest.raises(CodeRefused, match="nniignore leads out"):
+        code_entries(code)
+    (code / ".nniignore").unlink()
+    (code / ".nniignore").symlink_to("rules")
+    assert names(code) == [".nniignore", "rules"]
+
+
+def test_who_takes_no_links_gets_what_links_inside_lead_to_and_nothing_from_outside(code, tmp_path):
+    write(tmp_path / "elsewhere", "a.csv")
+    write(code, "sub/real.py")
+    (code / "link.py").symlink_to("sub/real.py")
+    assert [entry.name for entry in code_entries(code, keep_links=False)] == ["link.py", "sub", "sub/real.py"]
+    (code / "data").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CodeRefused, match="data leads out"):
+        code_entries(code, keep_links=False)
+
+
+def test_a_folder_that_becomes_a_link_after_it_was_checked_is_not_packed(code, tmp_path):
+    write(tmp_path / "keys", "secret_key")
+    write(code, "sub/a.py")
+    checked = (code / "sub").resolve()
+    shutil.rmtree(code / "sub")
+    (code / "sub").symlink_to(tmp_path / "keys")
+    with pytest.raises(CodeRefused, match="put in the place of a folder"):
+        pack_code(checked, tmp_path / "out")
+
+
+def test_what_becomes_a_link_between_counting_and_packing_is_not_read(code, tmp_path):
+    write(tmp_path / "keys", "a.py", content=b"the server's own")
+    write(code, "sub/a.py", "b.py")
+    entries = code_entries(code)
+    shutil.rmtree(code / "sub")
+    (code / "sub").symlink_to(tmp_path / "keys")
+    with pytest.raises(CodeRefused, match=r"sub/a\.py cannot be packed"):
+        code_archive.write_archive(entries, io.BytesIO())
+    entries = [entry for entry in entries if entry.name == "b.py"]
+    (code / "b.py").unlink()
+    (code / "b.py").symlink_to(tmp_path / "keys" / "a.py")
+    with pytest.raises(CodeRefused, match=r"b\.py cannot be packed"):
+        code_archive.write_archive(entries, io.BytesIO())
+    (code / "b.py").unlink()
+    os.mkfifo(code / "b.py")  # opening one would wait for whoever writes to it
+    with pytest.raises(CodeRefused, match=r"b\.py cannot be packed: it is not a plain file"):
+        code_archive.write_archive(entries, io.BytesIO())
+
+
+def test_a_folder_that_is_swapped_for_a_link_again_and_again_never_gives_what_is_behind_the_link(code, tmp_path):
+    write(tmp_path / "keys", "a.py", content=b"the server's own")
+    write(code, "sub/a.py", content=b"mine")
+    (tmp_path / "link").symlink_to(tmp_path / "keys")
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            (code / "sub").rename(tmp_path / "aside")
+            (tmp_path / "link").rename(code / "sub")
+            (code / "sub").rename(tmp_path / "link")
+            (tmp_path / "aside").rename(code / "sub")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    packed = refused = 0
+    try:
+        deadline = time.monotonic() + 20
+        while (packed < 20 or refused < 20) and time.monotonic() < deadline:
+            try:
+                archive = pack_code(code, tmp_path / "out").path
+            except CodeRefused:
+                refused += 1
+                continue
+            packed += 1
+            with tarfile.open(archive) as tar:
+                for member in tar.getmembers():
+                    assert not member.isfile() or tar.extractfile(member).read() == b"mine"
+    finally:
+        over.set()
+        swapping.join()
+    assert packed
+    assert refused
+
+
+def test_folders_beyond_a_bearable_depth_are_refused(code):
+    folder = code
+    for _ in range(code_archive.DEEPEST + 2):
+        folder /= "d"
+        folder.mkdir()
+    with pytest.raises(CodeRefused, match="folders deep"):
+        code_entries(code)
 
 
 def test_a_linked_data_folder_can_be_ignored_like_a_folder(code, tmp_path):
@@ -175,12 +276,11 @@ def test_a_link_to_nothing_is_refused_by_name_unless_it_is_ignored(code):
     assert names(code) == [".nniignore"]
 
 
-def test_a_link_outside_that_leads_in_a_circle_is_refused(code, tmp_path):
-    write(tmp_path / "elsewhere", "a.csv")
-    (tmp_path / "elsewhere" / "again").symlink_to(tmp_path / "elsewhere")
-    (code / "data").symlink_to(tmp_path / "elsewhere")
+def test_a_link_that_leads_in_a_circle_is_refused_where_links_are_followed(code):
+    write(code, "sub/a.csv")
+    (code / "sub" / "again").symlink_to(code / "sub")
     with pytest.raises(CodeRefused, match="leads back to"):
-        code_entries(code)
+        code_entries(code, keep_links=False)
 
 
 def test_a_link_to_a_folder_it_lies_in_is_a_link_like_others(code):
@@ -237,11 +337,11 @@ def test_an_unreadable_file_is_refused_by_name(code, tmp_path, monkeypatch):
     write(code, "secret")
 
     def refuse(path, *arguments):  # rights do not stop the superuser, as whom these tests may run
-        if Path(path).name == "secret":
+        if path.name == "secret":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return open(path, *arguments)
+        return unlinked_paths.open_file(path, *arguments)
 
-    monkeypatch.setattr(code_archive, "open", refuse, raising=False)
+    monkeypatch.setattr(code_archive, "open_file", refuse)
     with pytest.raises(CodeRefused, match="secret cannot be packed: Permission denied"):
         pack_code(code, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []

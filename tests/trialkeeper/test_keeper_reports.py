@@ -17,6 +17,7 @@ from trialkeeper import contract
 from trialkeeper.access import Access
 from trialkeeper.journal import Journal
 from trialkeeper.keeper import HOLD_FINAL_RESULT
+from trialkeeper.kept_files import find_kept_files
 from trialkeeper.reporter import Reporter
 
 TRIAL = """
@@ -314,6 +315,26 @@ def test_kept_files_of_the_output_folder_are_named_after_it_and_nothing_beside_i
                ' ln -s ../../job.json "$NNI_OUTPUT_DIR/best/leak.pt"')
     assert keeper.run(command, keep_files=["$NNI_OUTPUT_DIR/**/*.pt", "$NNI_OUTPUT_DIR/../job.json", "*.pt"]) == 0
     assert server.files == {"NNI_OUTPUT_DIR/best/a.pt": b"one\n", "b.pt": b"two\n"}
+
+
+def test_a_kept_file_whose_folder_becomes_a_link_before_it_is_sent_is_not_read(tmp_path):
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "a.pt").write_text("no")
+    out = tmp_path / "work" / "out"
+    out.mkdir(parents=True)
+    (out / "a.pt").write_text("yes")
+    (out / "best.pt").symlink_to("a.pt")  # a link that stays inside is kept as what it leads to
+    files = find_kept_files(str(tmp_path / "work"), str(tmp_path), ["out/*.pt"], lambda text: None)
+    assert [(file.name, file.open().read()) for file in files] == [("out/a.pt", b"yes"), ("out/best.pt", b"yes")]
+    out.rename(tmp_path / "aside")
+    out.symlink_to(tmp_path / "secrets")
+    with pytest.raises(OSError, match="out|Not a directory"):
+        files[0].open()
+    out.unlink()
+    out.mkdir()
+    (out / "a.pt").symlink_to(tmp_path / "secrets" / "a.pt")
+    with pytest.raises(OSError, match="no plain file"):
+        files[0].open()
 
 
 def test_orders_and_the_end_can_travel_as_files_alone(lone_keeper):

@@ -133,7 +133,7 @@ class Bench:
 
     def packed(self, folder: Path) -> TrialCode:
         """This folder as code, with its archive as the host would make it."""
-        archive = pack_code(folder, self.folder / "archives")
+        archive = pack_code(folder.resolve(), self.folder / "archives")
         return TrialCode(folder=folder, archive=archive.path, sha256=archive.sha256)
 
     def form(self, command: str | None = None, *, script: str | None = None, parameters: Any = None,

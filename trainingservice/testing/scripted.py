@@ -149,7 +149,7 @@ class ScriptedTrainingService(PollingTrainingService):
             return {"sha256": code.sha256, "archive": str(code.archive)}
         if code.folder is None:
             raise PermanentError("The trial has neither a code folder nor a code archive; set trialCodeDirectory.")
-        packed = pack_code(code.folder, self._code_folder(experiment_id))
+        packed = pack_code(code.folder.resolve(), self._code_folder(experiment_id))
         return {"sha256": packed.sha256, "archive": str(packed.path)}
 
 

@@ -115,7 +115,8 @@ class ExperimentDocument(SettingsModel):
     trial_command: str | None = Field(
         None, description="What a trial runs, as shell text. Required here or in the trainingService section.")
     trial_code_directory: Path | None = Field(
-        None, description="Folder of the trial's code; the file's own folder if left out.")
+        None, description="Folder of the trial's code; the file's own folder if left out. Where it is packed (on all "
+                          "platforms but local), links in it that lead out of it are refused.")
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
         {}, description="Variables that each trial finds in its environment: names and texts. (Not in NNI.)")
     keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(

@@ -12,10 +12,11 @@ from nniweb.experiments.config.code_roots import CodeRoots
 class LocalPaths:
     """Turns paths as written into absolute ones. Its errors are ValueErrors with a sentence."""
 
+    #: Resolved, if it is to be checked against ``roots``.
     base_directory: Path | None
     #: False: paths are made absolute but not looked at (they are on another machine, or come later).
     must_exist: bool = True
-    #: Where paths outside of ``base_directory`` may lead to; None: anywhere (whoever asks has a shell here).
+    #: Where paths may lead to; None: anywhere.
     roots: CodeRoots | None = None
 
     def absolute(self, written: str) -> Path:
@@ -33,10 +34,9 @@ class LocalPaths:
             path = self.base_directory / path
         try:
             path = path.resolve()
-            inside = self.base_directory is not None and path.is_relative_to(self.base_directory.resolve())
         except (OSError, RuntimeError) as error:
             raise ValueError(f"{written} cannot be used as a path") from error
-        if self.roots is not None and not inside and (problem := self.roots.problem(path, written)):
+        if self.roots is not None and (problem := self.roots.problem(path, written)):
             raise ValueError(problem)
         return path
 

@@ -66,8 +66,8 @@ def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Pat
     """Read a config in NNI's v1 or v2/v3 form, as YAML or JSON text or as parsed values.
 
     Relative paths start from ``base_directory``; without it they are errors. With ``must_exist``
-    False folders and files that only trials need are not looked for; with ``roots`` paths
-    that lead out of ``base_directory``, and not below one of them, are errors. ``cluster_platform`` tells the
+    False folders and files that only trials need are not looked for; with ``roots`` paths that may not be named
+    are errors. ``cluster_platform`` tells the
     platform of the cluster that a file may name (None: there is no such cluster); without it the
     name is taken as it is and ``trialOptions`` cannot be given. ``cluster`` is one that takes the place
     of what the file says about where to run. Raises ConfigInvalid and nothing else.
@@ -277,6 +277,8 @@ class _Reading:
         folder = document.trial_code_directory
         if folder is None and self._paths.base_directory is not None:
             folder = self._paths.base_directory.resolve()
+            if self._paths.roots is not None and (problem := self._paths.roots.problem(folder, str(folder))):
+                self.findings.add("trialCodeDirectory", problem)
         if folder is not None and not self.findings.has_error("trialCodeDirectory"):
             problem = self._paths.folder_problem(folder)
             if problem:

@@ -13,6 +13,7 @@ from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.uninterpreted_space import read_space
+from trainingservice.unlinked_paths import read_file
 
 
 def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[str, Any]:
@@ -52,10 +53,7 @@ def _from_file(path: Path, findings: Findings, is_own: bool) -> dict[str, Any]:
         findings.add(field, message)
         return {}
     try:
-        if path.stat().st_size > 4 * LONGEST_TEXT:
-            findings.add(field, f"{path} is too large for a search space")
-            return {}
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_file(path, 4 * LONGEST_TEXT).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         findings.add(field, f"{path} cannot be read: {reason}")

@@ -12,6 +12,7 @@ from django.db import DatabaseError
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config, resolved_document
 from nniweb.experiments.config.upgrade import upgraded
 from nniweb.experiments.models import Cluster
+from nniweb.experiments.nameable_folders import nameable_at_a_terminal
 
 
 class Command(BaseCommand):
@@ -37,7 +38,8 @@ class Command(BaseCommand):
 
     @staticmethod
     def _check(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
-        parsed = parse_experiment_config(text, path.parent.absolute(), cluster_platform=_cluster_platform())
+        parsed = parse_experiment_config(text, path.parent.resolve(), roots=nameable_at_a_terminal(),
+                                         cluster_platform=_cluster_platform())
         return resolved_document(parsed.settings), parsed.notes
 
 

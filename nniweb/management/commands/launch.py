@@ -14,6 +14,7 @@ from nniweb.experiments.intents import Refused
 from nniweb.experiments.launching import launch
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
+from nniweb.experiments.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.visibility import visible_clusters
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere
@@ -51,7 +52,7 @@ class Command(AskedHere):
             if git:
                 return from_form({"config": text, **git}, owner, launch)
             parsed = parse_experiment_config(
-                text, path.parent.absolute(),
+                text, path.parent.resolve(), roots=nameable_at_a_terminal(),
                 cluster_platform=lambda name: usable.filter(name=name).values_list("platform", flat=True).first())
             return launch(parsed, owner)
         except ConfigInvalid as invalid:

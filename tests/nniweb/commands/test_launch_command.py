@@ -56,6 +56,18 @@ def test_the_owner_can_be_named(config, admin) -> None:
         run(config, "--user", "nobody")
 
 
+def test_at_a_terminal_too_a_folder_that_holds_the_data_folder_is_no_code_and_one_beside_it_is(config, admin) -> None:
+    text = config.read_text()
+    (config.parent.parent / "config.yml").write_text(text.replace("searchSpaceFile: ", "searchSpaceFile: experiment/"))
+    with pytest.raises(CommandError, match="trialCodeDirectory: .* contains the data folder of the server"):
+        run(config.parent.parent / "config.yml")
+    assert not Experiment.objects.exists()
+    (config.parent.parent / "config.yml").write_text(
+        text.replace("searchSpaceFile: ", "searchSpaceFile: experiment/") + "trialCodeDirectory: experiment\n")
+    run(config.parent.parent / "config.yml")
+    assert Experiment.objects.get().code_folder == str(config.parent)
+
+
 def test_without_an_administrator_it_says_what_makes_one(config, db) -> None:
     with pytest.raises(CommandError, match="make run"):
         run(config)
