@@ -28,6 +28,15 @@ class NniWebAdminSite(AdminSite):
         after = request.GET.get("next", "")
         return redirect(f"/sign-in/?{urlencode({'next': after})}" if after else "/sign-in/")
 
+    def password_change(  # type: ignore[override]  # Django shows a form, we send away
+            self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """There is one place where people change their passwords."""
+        return redirect("account")
+
+    def password_change_done(  # type: ignore[override]
+            self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return self.password_change(request)
+
 
 def is_administrator(request: HttpRequest) -> bool:
     user = request.user

@@ -201,6 +201,9 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "experiments.User"
+# the second one tries no password, since the first one's no is the last word: sessions and links name it
+AUTHENTICATION_BACKENDS = ["nniweb.experiments.sign_in_attempts.CountedPasswords",
+                           "django.contrib.auth.backends.ModelBackend"]
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "experiments"
 LOGOUT_REDIRECT_URL = "sign-in"

@@ -80,20 +80,18 @@ def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) ->
     return render(request, "dashboard/account.html", context, status=status)
 
 
-def proves_password(request: HttpRequest, user: User, form: forms.Form, field: str) -> bool:
-    """Whether the form is valid. Its ``field`` asks for the present password, and guessing is as slow as at the door:
-    a browser that somebody left open must not tell the password.
+def is_valid(form: forms.Form) -> bool:
+    """Whether the form is valid, where it may ask for the present password: guessing is as slow as at the door, so that
+    a browser that somebody left open does not tell it.
     """
-    if field in form.fields and sign_in_attempts.wait_before(user.username, request) is not None:
-        form.is_bound = False  # what was typed is not even tried
+    try:
+        return form.is_valid()
+    except sign_in_attempts.TooManyAttempts:
+        form.is_bound = False  # what was typed was not even tried
+        form.full_clean()
         form.errors[NON_FIELD_ERRORS] = form.error_class(
             ["Too many attempts have failed. Try again in a quarter of an hour, or use a sign-in link."])
         return False
-    if form.is_valid():
-        return True
-    if field in form.errors and request.POST.get(field):
-        sign_in_attempts.note_failure(user.username, request, user, reason="on the page of the account")
-    return False
 
 
 def password_form(user: User, data: Any = None) -> SetPasswordForm:  # type: ignore[type-arg]  # not when running
@@ -111,7 +109,7 @@ class ChangePassword(View):
     def post(self, request: HttpRequest) -> HttpResponse:
         user = the_visitor(request)
         form = password_form(user, request.POST)
-        if not proves_password(request, user, form, "old_password"):
+        if not is_valid(form):
             return page(request, user, status=400, form=TokenForm(), password_form=form)
         form.save()
         update_session_auth_hash(request, user)

@@ -53,7 +53,7 @@ class EmailForm(forms.Form):
 
     def clean_password(self) -> str:
         password = str(self.cleaned_data["password"])
-        if not self._user.check_password(password):
+        if not self._user.check_password(password):  # counted: guessing is as slow as at the door
             raise forms.ValidationError("This is not your password.")
         return password
 
@@ -70,7 +70,7 @@ class AskForAnother(View):
         form = EmailForm(user, request.POST)
         if not mail_is_set_up():
             return account.page(request, user, status=409, form=account.TokenForm())
-        if not account.proves_password(request, user, form, "password"):
+        if not account.is_valid(form):
             return account.page(request, user, status=400, form=account.TokenForm(), email_form=form)
         asked = AuditEntry.objects.filter(action=ASKED, target=str(user.pk), at__gt=timezone.now() - PERIOD).count()
         if asked >= MOST:

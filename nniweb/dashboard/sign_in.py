@@ -24,10 +24,10 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        wait = sign_in_attempts.wait_before(request.POST.get("username", ""), request)
-        if wait is None:
+        try:
             return super().post(request, *args, **kwargs)
-        minutes = max(1, math.ceil(wait.total_seconds() / 60))
+        except sign_in_attempts.TooManyAttempts as refused:
+            minutes = max(1, math.ceil(refused.wait.total_seconds() / 60))
         # an empty form: one with what was sent would try the password as soon as the page asks for its errors
         context = self.get_context_data(form=self.get_form_class()(request), wait_minutes=minutes)
         answer = self.render_to_response(context, status=429)
@@ -51,7 +51,7 @@ def by_link(request: HttpRequest, secret: str) -> HttpResponse:
     """
     user = SignInLink.use(secret) if request.method == "POST" else SignInLink.person_of(secret)
     if user is None:
-        sign_in_attempts.note_refusal(request, "a sign-in link that is used up, or was never made")
+        sign_in_attempts.note_refusal("a sign-in link that is used up, or was never made")
         return render(request, "dashboard/link_expired.html", status=410)
     if request.method != "POST":
         return render(request, "dashboard/sign_in_link.html", {"person": user})

@@ -90,7 +90,7 @@ def come_back(request: HttpRequest) -> HttpResponse:
         claims = provider.authorize_access_token(request).get("userinfo") or {}
         own_name = str(provider.load_server_metadata().get("issuer", ""))
     except Exception as error:  # what it sent is not what it should be, in one of very many ways
-        sign_in_attempts.note_refusal(request, f"single sign-on: {type(error).__name__}")
+        sign_in_attempts.note_refusal(f"single sign-on: {type(error).__name__}")
         return _failed(request, error)
     try:
         if own_name.rstrip("/") != settings.OIDC_ISSUER:
@@ -99,7 +99,7 @@ def come_back(request: HttpRequest) -> HttpResponse:
             raise NotLetIn("The provider did not say who you are.")
         user = person_of(claims)
     except (NotLetIn, Refused) as error:
-        sign_in_attempts.note_refusal(request, f"single sign-on: {error}")
+        sign_in_attempts.note_refusal(f"single sign-on: {error}")
         return render(request, "dashboard/single_sign_on_failed.html", {"reason": str(error)}, status=403)
     wanted = request.session.pop(_NEXT, "")
     request.session.set_expiry(None)

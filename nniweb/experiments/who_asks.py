@@ -56,6 +56,17 @@ def asked_by(via: str) -> Iterator[None]:
         _asking.reset(reset)
 
 
+@contextmanager
+def asked_at(request: HttpRequest) -> Iterator[None]:
+    """What is done inside is put down to the request."""
+    via = "admin" if request.path.startswith("/admin/") else "page"
+    reset = _asking.set(Asking(via=via, address=address_of(request), request=request))
+    try:
+        yield
+    finally:
+        _asking.reset(reset)
+
+
 class WhoAsksMiddleware:
     """What a request does is put down to its person. Stands after Django's authentication."""
 
@@ -63,12 +74,8 @@ class WhoAsksMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        via = "admin" if request.path.startswith("/admin/") else "page"
-        reset = _asking.set(Asking(via=via, address=address_of(request), request=request))
-        try:
+        with asked_at(request):
             return self.get_response(request)
-        finally:
-            _asking.reset(reset)
 
 
 def address_of(request: HttpRequest) -> str:

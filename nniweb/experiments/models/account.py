@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from datetime import datetime, timedelta
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import AbstractUser
 from django.core.validators import RegexValidator
 from django.db import models
@@ -45,6 +46,17 @@ class User(AbstractUser):
                   "NNIWEB_CODE_ROOTS; whatever lies there, their trials can read. Administrators always may.")
     #: Where a token speaks for this person: its scope. Never stored; it bounds the properties below.
     scope: Scope | None = None
+
+    def check_password(self, raw_password: str | None) -> bool:
+        """Counted as an attempt, wherever it is asked. Raises ``sign_in_attempts.TooManyAttempts``."""
+        from nniweb.experiments import sign_in_attempts  # it reads these rows
+
+        with sign_in_attempts.attempt(self.username) as attempt:
+            attempt.succeeded = super().check_password(raw_password)
+        return attempt.succeeded
+
+    async def acheck_password(self, raw_password: str | None) -> bool:
+        return await sync_to_async(self.check_password)(raw_password)
 
     @property
     def is_admin(self) -> bool:

@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 def of_django() -> Iterator[Call]:
     """Pages, REST, its schema, the admin, NNI's interface, figures."""
-    for address, pattern in _walk(get_resolver(), "/"):
+    for address, pattern in walk(get_resolver(), "/"):
         for method in _methods(pattern):
             yield Call(method, address)
 
@@ -53,10 +53,11 @@ def every_call() -> list[Call]:
     return [*of_django(), *of_keepers(), *of_probes(), *of_websockets()]
 
 
-def _walk(resolver: URLResolver, prefix: str) -> Iterator[tuple[str, URLPattern]]:
+def walk(resolver: URLResolver, prefix: str) -> Iterator[tuple[str, URLPattern]]:
+    """Every address below the resolver, and what answers it."""
     for pattern in resolver.url_patterns:
         if isinstance(pattern, URLResolver):
-            yield from _walk(pattern, prefix + _written(pattern))
+            yield from walk(pattern, prefix + _written(pattern))
         else:
             yield prefix + _written(pattern), pattern
 

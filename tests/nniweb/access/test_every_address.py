@@ -6,17 +6,14 @@ right, for somebody to decide whether it is.
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.db import transaction
 from django.test import Client
 
-from nniweb.experiments.models import User
-from nniweb.tensorboard import runner
 from tests.nniweb.access.asgi_client import cookie_of, status_of
 from tests.nniweb.access.every_address import Call, every_call, of_django, of_keepers, of_probes, of_websockets
-from tests.nniweb.access.roles import ROLES, World, make_world
+from tests.nniweb.access.roles import ROLES, World
 
 TABLE = Path(__file__).resolve().parents[3] / "docs" / "access.md"
 #: Where whoever must sign in first is sent.
@@ -45,15 +42,6 @@ def compare(found: dict[Call, Answers]) -> None:
     wrong = [row(call, answers) for call, answers in found.items() if table.get(call) != answers]
     assert not wrong, ("docs/access.md says otherwise, or nothing, about these. Where the answers are as they should "
                        "be (nobody sees or changes what is not theirs), put the rows there:\n" + "\n".join(wrong))
-
-
-@pytest.fixture
-def world(make_experiment: Any, make_attempt: Any, admin: User, settings: Any, tmp_path: Path,
-          monkeypatch: pytest.MonkeyPatch) -> World:
-    settings.DATA_FOLDER = tmp_path
-    monkeypatch.setattr(runner, "_run_unless_it_runs", lambda board, folder: None)  # its page would start it
-    experiment = make_experiment()
-    return make_world(experiment, make_attempt(experiment), admin)
 
 
 def test_every_address_has_a_row_and_every_row_an_address() -> None:

@@ -1,14 +1,17 @@
 """Whoever guesses passwords is soon told to wait; everybody else is not."""
 
+import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import connections
+from django.db.models import F
 from django.test import RequestFactory
 from django.utils import timezone
 
 from nniweb.experiments import sign_in_attempts
-from nniweb.experiments.models import AuditEntry, SignInLink
+from nniweb.experiments.models import AuditEntry, SignInAttempt, SignInLink
+from nniweb.experiments.who_asks import asked_at
 
 
 def try_it(client, name: str, password: str = "wrong", address: str = "192.0.2.1") -> int:
@@ -16,10 +19,19 @@ def try_it(client, name: str, password: str = "wrong", address: str = "192.0.2.1
 
 
 def make_older(by: timedelta) -> None:
-    """As if that much time had passed since the failures; the log itself offers no way."""
-    with connection.cursor() as cursor:
-        for pk, at in AuditEntry.objects.values_list("pk", "at"):
-            cursor.execute(f"UPDATE {AuditEntry._meta.db_table} SET at = %s WHERE id = %s", [at - by, pk])
+    """As if that much time had passed since the failures."""
+    SignInAttempt.objects.update(at=F("at") - by)
+
+
+def fail(name: str, address: str) -> bool:
+    """Whether a password was tried (a wrong one)."""
+    request = RequestFactory().get("/", REMOTE_ADDR=address)
+    with asked_at(request):
+        try:
+            with sign_in_attempts.attempt(name):
+                return True
+        except sign_in_attempts.TooManyAttempts:
+            return False
 
 
 def test_after_five_failures_the_right_password_is_not_tried_either(client, max_) -> None:
@@ -52,19 +64,75 @@ def test_a_name_that_nobody_has_waits_as_long_so_that_nothing_is_learnt(client, 
     assert [try_it(client, "nobody") for _ in range(6)] == [200] * 5 + [429]
 
 
-@pytest.mark.parametrize(("many", "other"), [("names", ("new", "192.0.2.1")), ("addresses", ("max", "198.51.100.9"))])
-def test_many_names_from_one_address_and_one_name_from_many_wait_too(db, many, other) -> None:
-    most = sign_in_attempts.MOST_OF_ADDRESS if many == "names" else sign_in_attempts.MOST_OF_NAME
-    request = RequestFactory().get("/")
-    for number in range(most):
-        request.META["REMOTE_ADDR"] = "192.0.2.1" if many == "names" else f"198.51.100.{number % 200}"
-        sign_in_attempts.note_failure(f"name{number}" if many == "names" else "max", request)
-    name, request.META["REMOTE_ADDR"] = other[0], "203.0.113.1"
-    assert (sign_in_attempts.wait_before(name, request) is None) == (many == "names")
-    request.META["REMOTE_ADDR"] = other[1]
-    wait = sign_in_attempts.wait_before(name, request, timezone.now())
-    assert wait is not None
-    assert timedelta() < wait <= sign_in_attempts.PERIOD
+def test_many_names_from_one_address_wait_and_elsewhere_nobody_does(db) -> None:
+    assert all(fail(f"name{number}", "192.0.2.1") for number in range(sign_in_attempts.MOST_OF_ADDRESS))
+    assert not fail("new", "192.0.2.1")
+    assert fail("name1", "203.0.113.1")
+
+
+def test_one_name_from_many_addresses_waits_and_no_other_name_does(db) -> None:
+    assert all(fail("max", f"198.51.100.{number}") for number in range(sign_in_attempts.MOST_OF_NAME))
+    assert not fail("max", "203.0.113.1")
+    assert fail("rita", "203.0.113.1")
+
+
+@pytest.mark.parametrize("same", ["ｍax", "ＭＡＸ", "Max ", "m\u0061x", "\u2003max"])
+def test_a_name_counts_as_django_understands_it(client, max_, same) -> None:
+    for _ in range(5):
+        try_it(client, "max")
+    assert try_it(client, same, "a long pass phrase") == 429
+
+
+def test_a_name_that_is_typed_in_another_way_each_time_is_one_name(client, max_) -> None:
+    names = ["max", "ｍax", "mａx", "maｘ", "ｍａx"]
+    assert [try_it(client, name) for name in names] == [200] * 5
+    assert try_it(client, "ｍａｘ", "a long pass phrase") == 429
+
+
+def test_the_right_password_leaves_nothing_that_counts(client, max_) -> None:
+    for _ in range(8):
+        assert try_it(client, "max", "a long pass phrase") == 302
+        client.logout()
+    assert not SignInAttempt.objects.exists()
+
+
+def test_a_process_that_ended_while_it_looked_at_a_password_has_let_nobody_guess_more(client, max_) -> None:
+    for _ in range(5):
+        SignInAttempt.objects.create(mark=sign_in_attempts._mark("max"), address="192.0.2.1", at=timezone.now())
+    assert try_it(client, "max", "a long pass phrase") == 429
+    make_older(timedelta(minutes=15))
+    assert try_it(client, "max", "a long pass phrase") == 302
+
+
+def test_failures_that_count_no_more_are_forgotten(client, max_) -> None:
+    try_it(client, "max")
+    make_older(timedelta(minutes=15))
+    try_it(client, "rita")
+    assert SignInAttempt.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("names", ["one name", "many names", "one name from everywhere"])
+def test_of_160_passwords_at_the_same_moment_exactly_as_many_are_tried_as_one_after_the_other(max_, names) -> None:
+    tried, start = [], threading.Barrier(160)
+
+    def guess(number: int) -> None:
+        address = f"198.51.100.{number}" if names == "one name from everywhere" else "192.0.2.1"
+        name = f"name{number}" if names == "many names" else "max"
+        start.wait(30)
+        try:
+            if fail(name, address):
+                tried.append(number)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=guess, args=(number,)) for number in range(160)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(tried) == {"one name": 5, "many names": 30, "one name from everywhere": 60}[names]
+    assert AuditEntry.objects.filter(action="sign-in.failed").count() == len(tried)
 
 
 def test_links_that_are_used_up_are_put_down_a_few_times_and_keep_nobody_out(client, max_) -> None:
