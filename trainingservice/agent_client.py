@@ -19,6 +19,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Protocol, TypedDict
 
 from trainingservice.errors import TemporaryError
+from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import KeeperAccess
 from trialkeeper import contract
 
@@ -101,7 +102,7 @@ class AgentClient:
         self._open: dict[int, Future[dict[str, Any]]] = {}
         self._closed = False
         self._hello: Future[dict[str, Any]] = Future()
-        self._thread = threading.Thread(target=self._read, name=f"{name}-reader", daemon=True)
+        self._thread = ServiceThread(target=self._read, name=f"{name}-reader", daemon=True)
         self._thread.start()
 
     # --- life ------------------------------------------------------------------------------

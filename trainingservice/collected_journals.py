@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from trainingservice.errors import TrainingServiceError
 from trainingservice.journal_delivery import deliver, keeper_document
+from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import JobApplicationForm
 from trialkeeper import attempt_folder, contract
 
@@ -89,7 +90,7 @@ class CollectedJournals:
         if self._thread is not None:
             return
         self._load()
-        self._thread = threading.Thread(target=self._run, name="collected journals", daemon=True)
+        self._thread = ServiceThread(target=self._run, name="collected journals", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from trainingservice.errors import TemporaryError
 from trainingservice.gpu_slots import GpuReading
+from trainingservice.secrets_in_use import ServiceThread
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class GpuWatch:
     def start(self) -> None:
         """Begin to look at intervals. Harmless when repeated."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="gpu-watch", daemon=True)
+            self._thread = ServiceThread(target=self._run, name="gpu-watch", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:

@@ -16,6 +16,7 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from trainingservice.report_reading import RefusedReport, refuse_by_length
+from trainingservice.secrets_in_use import ServiceThread
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class ReceiverServer(ThreadingHTTPServer):
         self.answer = answer
         self._connections: set[socket.socket] = set()
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05},
+        self._thread = ServiceThread(target=self.serve_forever, kwargs={"poll_interval": 0.05},
                                         name="keeper-receiver", daemon=True)
 
     def start(self) -> None:

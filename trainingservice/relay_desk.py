@@ -20,6 +20,7 @@ import requests
 
 from trainingservice import own_authority
 from trainingservice.errors import TemporaryError
+from trainingservice.secrets_in_use import with_secrets_of_now
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class RelayDesk:
             request.left -= len(data)
         if request.left <= 0:
             self._open.pop(number, None)
-            self._pool.submit(self._pass_on, number, request)
+            self._pool.submit(with_secrets_of_now(self._pass_on), number, request)
 
     def close(self) -> None:
         """Take no more. Requests under way are answered or not; their keepers ask again."""

@@ -2,7 +2,7 @@
 
 The keys come from NNIWEB_SEAL_KEYS, or from a file of the data folder that is read each time, so that a server which
 runs while they are changed (``manage.py rotate-keys``) seals with the new one from then on. Whatever is sealed or
-opened is struck out of this process's logs.
+opened is struck out of what the same piece of work says and logs.
 """
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import models
 
 from nniweb import data_folder
-from nniweb.observability.masking import learn
+from trainingservice.secrets_in_use import learn
 
 
 class SealedField(models.BinaryField):  # type: ignore[type-arg]  # not subscriptable when running

@@ -11,11 +11,11 @@ from nniweb.experiments.config.platform_section import parse_stored_section
 from nniweb.experiments.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Cluster
 from nniweb.experiments.sealing import unseal
-from nniweb.observability.masking import learn
 from trainingservice import own_authority
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.gpu_slots import GpuBook
 from trainingservice.platforms import load_platform
+from trainingservice.secrets_in_use import learn
 
 
 def build_service(cluster: Cluster, on_change: Callable[[str], None] = lambda job_name: None, *,

@@ -13,6 +13,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 
 from nniweb.experiments.models import User
+from trainingservice.secrets_in_use import own_secrets
 
 
 @dataclass
@@ -62,7 +63,8 @@ def asked_at(request: HttpRequest) -> Iterator[None]:
     via = "admin" if request.path.startswith("/admin/") else "page"
     reset = _asking.set(Asking(via=via, address=address_of(request), request=request))
     try:
-        yield
+        with own_secrets():
+            yield
     finally:
         _asking.reset(reset)
 

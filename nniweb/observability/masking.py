@@ -1,13 +1,17 @@
-"""Strikes secrets out of what is logged: those that are known, and what looks like one."""
+"""Strikes secrets out of what is said and logged: those that the present work uses, and what looks like one.
 
+Never those of other work (``trainingservice.secrets_in_use``): whoever sees where a text of theirs is struck out would
+learn which word is somebody's secret.
+"""
+
+import copy
 import logging
 import re
-import threading
 from collections.abc import Iterable
 
+from trainingservice.secrets_in_use import SHORTEST, in_use
+
 MASK = "***"
-#: A known secret shorter than this is not looked for: it would strike out half of the text.
-SHORTEST = 6
 
 _PATTERNS = (
     (re.compile(r"nniweb_[A-Za-z0-9_-]{20,}"), MASK),
@@ -23,38 +27,19 @@ _PATTERNS = (
 
 
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9+/._~=-]{8,}")
-#: So many secrets are remembered, the latest used.
-MOST_KNOWN = 500
-_known: dict[str, None] = {}
-_known_lock = threading.Lock()
-
-
-def learn(secret: str) -> None:
-    """Strike this secret out of everything that this process logs from now on."""
-    if len(secret) >= SHORTEST:
-        with _known_lock:
-            _known.pop(secret, None)
-            _known[secret] = None
-            if len(_known) > MOST_KNOWN:
-                del _known[next(iter(_known))]
-
 
 def struck_out(text: str) -> str:
-    """``text`` without the secrets that this process has sealed, opened or been given, and without what comes after
-    "Bearer" (of Kubernetes the client alone has read the token). Nothing else of it changes.
+    """``text`` without the secrets that the present work uses, and without what comes after "Bearer" (of Kubernetes
+    the client alone has read the token). Nothing else of it changes.
     """
-    with _known_lock:
-        known = sorted(_known, key=len, reverse=True)
-    for secret in known:
+    for secret in in_use():
         text = text.replace(secret, MASK)
     return _BEARER.sub(rf"\1{MASK}", text)
 
 
 def masked_wholly(text: str) -> str:
-    """``masked`` with all secrets that this process has sealed or opened."""
-    with _known_lock:
-        known = list(_known)
-    return masked(text, known)
+    """``masked`` with the secrets that the present work uses."""
+    return masked(text, in_use())
 
 
 #: What moves the cursor, colours or turns around what a terminal shows.
@@ -64,11 +49,17 @@ _UNPRINTABLE = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *
 
 class MaskingFormatter(logging.Formatter):
     """Lines of text without secrets, in the traceback as well. What others sent cannot act on a terminal, nor pass for
-    a line of its own.
+    a line of its own. Time, level and logger are never struck out.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        return masked_wholly(super().format(record)).translate(_UNPRINTABLE)
+        record = copy.copy(record)  # of the other handlers each masks by itself
+        record.msg, record.args = masked_wholly(record.getMessage()), None
+        if record.exc_info:
+            record.exc_text = masked_wholly(self.formatException(record.exc_info))
+        if record.stack_info:
+            record.stack_info = masked_wholly(record.stack_info)
+        return super().format(record).translate(_UNPRINTABLE)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return super().formatMessage(record).replace("\n", "\n    ")

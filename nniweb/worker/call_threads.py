@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from trainingservice.secrets_in_use import with_secrets_of_now
+
 
 class CallThreads:
     """Runs what is handed over, in order, on up to ``size`` threads that start when they are needed."""
@@ -19,7 +21,8 @@ class CallThreads:
         self._closed = False
 
     def submit(self, call: Callable[[], None]) -> bool:
-        """Run ``call``, which must not raise, soon. False after ``close``."""
+        """Run ``call``, which must not raise, soon, as a part of the work that hands it over. False after ``close``."""
+        call = with_secrets_of_now(call)
         with self._guard:
             if self._closed:
                 return False

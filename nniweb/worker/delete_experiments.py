@@ -17,6 +17,7 @@ from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import CodeArchive, Experiment
 from nniweb.experiments.selected_rows import is_any
 from nniweb.experiments.who_asks import asked_by
+from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
 
@@ -60,7 +61,7 @@ def _remove_last_row(work: ClusterWork, experiment: Experiment) -> None:
 
 
 def _failed(work: ClusterWork, experiment: Experiment, why: str) -> None:
-    where = f"cluster {experiment.cluster.name}"
+    where, why = f"cluster {experiment.cluster.name}", struck_out(why)
     if experiment.cleanup_tries >= len(PAUSES):
         logger.error("experiment %s: what it left on %s stays there, after %d tries: %s", experiment.public_id, where,
                      experiment.cleanup_tries + 1, why)

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,12 +22,11 @@ from django.utils import timezone
 
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.idle_connections import drop_connection, give_connection_back
-from nniweb.experiments.models import ClusterMetadata, Experiment, LogLine
+from nniweb.experiments.models import Experiment, LogLine
 from nniweb.experiments.models.log_line import LogSource
 from nniweb.experiments.revisions import next_revision
-from nniweb.experiments.sealing import CannotOpen, unseal
 from nniweb.observability.log_ids import AddIds
-from nniweb.observability.masking import masked
+from nniweb.observability.masking import masked_wholly
 from nniweb.outage_logs import NoTracebackWhileDatabaseIsAway, first_line
 
 logger = logging.getLogger(__name__)
@@ -87,8 +86,6 @@ class ExperimentLog(logging.Handler):
         self._allowances: dict[str, _Allowance] = {}
         self._condition = threading.Condition()
         self._closing = threading.Event()
-        #: Cluster -> its settings' revision and its secrets, which are struck out.
-        self._secrets: dict[int, tuple[int, list[str]]] = {}
         self._thread = threading.Thread(target=self._run, name="experiment-log", daemon=True)
 
     def open(self) -> None:
@@ -107,21 +104,30 @@ class ExperimentLog(logging.Handler):
         if not experiment:
             return
         try:
-            text = self.format(record).rstrip()
-            for prefix in (f"experiment {experiment}: ", "tuner process: "):
-                text = text.removeprefix(prefix)
-            line = _Line(datetime.fromtimestamp(record.created, UTC), record.levelno, _source_of(record.name),
-                         str(getattr(record, "trial", ""))[:12], _shortened(text))
-            with self._condition:
-                now = time.monotonic()
-                allowance = self._allowances.setdefault(experiment, _Allowance(BURST, now))
-                if len(self._waiting) >= MOST_WAITING:
-                    allowance.left_out += 1
-                elif allowance.take(now):
+            if self._may_be_kept(experiment):
+                line = self._line(experiment, record)
+                with self._condition:
                     self._waiting.append((experiment, line))
                     self._condition.notify_all()
         except Exception:
             self.handleError(record)
+
+    def _may_be_kept(self, experiment: str) -> bool:
+        with self._condition:
+            now = time.monotonic()
+            allowance = self._allowances.setdefault(experiment, _Allowance(BURST, now))
+            if len(self._waiting) < MOST_WAITING:
+                return allowance.take(now)
+            allowance.left_out += 1
+            return False
+
+    def _line(self, experiment: str, record: logging.LogRecord) -> _Line:
+        """Masked here, by whoever logs: with the secrets of the work that the line is of."""
+        text = self.format(record).rstrip()
+        for prefix in (f"experiment {experiment}: ", "tuner process: "):
+            text = text.removeprefix(prefix)
+        return _Line(datetime.fromtimestamp(record.created, UTC), record.levelno, _source_of(record.name),
+                     str(getattr(record, "trial", ""))[:12], _shortened(masked_wholly(text)))
 
     # --- the thread --------------------------------------------------------------------------
 
@@ -178,12 +184,9 @@ class ExperimentLog(logging.Handler):
         return lines
 
     def _write(self, public_id: str, lines: list[_Line]) -> None:
-        experiment = Experiment.objects.filter(public_id=public_id, deleted_at=None).values_list(
-            "pk", "cluster_id", "cluster__settings_revision").first()
-        if experiment is None:
+        pk = Experiment.objects.filter(public_id=public_id, deleted_at=None).values_list("pk", flat=True).first()
+        if pk is None:
             return
-        pk, cluster_pk, settings_revision = experiment
-        secrets = self._secrets_of(cluster_pk, settings_revision)
         with transaction.atomic():
             revision = next_revision(pk)  # whoever else writes about it waits: numbers have no gaps
             if not revision:
@@ -191,22 +194,9 @@ class ExperimentLog(logging.Handler):
             last = LogLine.objects.filter(experiment=pk).aggregate(last=Max("number"))["last"] or 0
             LogLine.objects.bulk_create(
                 LogLine(experiment_id=pk, number=last + 1 + index, at=line.at, level=line.level, source=line.source,
-                        trial=line.trial, message=printable(masked(line.message, secrets), LONGEST), revision=revision)
+                        trial=line.trial, message=printable(line.message, LONGEST), revision=revision)
                 for index, line in enumerate(lines))
             LogLine.objects.filter(experiment=pk, number__lte=last + len(lines) - MOST_LINES).delete()
-
-    def _secrets_of(self, cluster_pk: int, settings_revision: int) -> Iterable[str]:
-        known = self._secrets.get(cluster_pk)
-        if known is None or known[0] != settings_revision:
-            found = []
-            for sealed in ClusterMetadata.objects.filter(cluster=cluster_pk, sealed_value__isnull=False).values_list(
-                    "sealed_value", flat=True):
-                try:
-                    found.append(unseal(sealed or b""))
-                except CannotOpen:
-                    continue  # then nobody could have used it, nor logged it
-            known = self._secrets[cluster_pk] = (settings_revision, found)
-        return known[1]
 
 
 def _source_of(logger_name: str) -> LogSource:

@@ -21,8 +21,10 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.sealing import CannotOpen, unseal
 from nniweb.experiments.transitions import move_experiment
+from nniweb.observability.masking import struck_out
 from nniweb.worker.call_threads import CallThreads
 from trainingservice.errors import TrainingServiceError
+from trainingservice.secrets_in_use import own_secrets
 
 if TYPE_CHECKING:
     from nniweb.worker.cluster_work import ClusterWork
@@ -97,23 +99,24 @@ def code_is_there(work: ClusterWork, experiment: Experiment) -> bool:
 def _fetch(work: ClusterWork, experiment: Experiment, source: GitSource, stop: threading.Event
            ) -> Callable[[], None]:
     """On a thread of its own. Returns what is to be written down."""
-    # the same at the next try, so that a worker that was killed leaves nothing behind for good
-    scratch = Path(settings.DATA_FOLDER).resolve() / "fetches" / experiment.public_id
-    limits = FetchLimits(settings.GIT_MAX_BYTES, settings.GIT_SECONDS, settings.GIT_PRIVATE_ADDRESSES)
-    try:
-        token = unseal(experiment.code_git_token) if experiment.code_git_token is not None else ""
-        fetched = fetch_code(source, token, scratch, limits, stop)
-        archive = _keep(work, fetched)
-    except (FetchFailed, CannotOpen) as error:
-        reason = str(error)
-        return lambda: None if stop.is_set() else _failed(work, experiment, source, reason)
-    except Exception as error:
-        logger.exception("experiment %s: its code could not be fetched", experiment.public_id)
-        reason = f"{type(error).__name__}: {error}"
-        return lambda: _failed(work, experiment, source, reason)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return lambda: _arrived(work, experiment, source, fetched, archive)
+    with own_secrets():  # the token is this experiment's alone, and others have rounds on the cluster
+        # the same at the next try, so that a worker that was killed leaves nothing behind for good
+        scratch = Path(settings.DATA_FOLDER).resolve() / "fetches" / experiment.public_id
+        limits = FetchLimits(settings.GIT_MAX_BYTES, settings.GIT_SECONDS, settings.GIT_PRIVATE_ADDRESSES)
+        try:
+            token = unseal(experiment.code_git_token) if experiment.code_git_token is not None else ""
+            fetched = fetch_code(source, token, scratch, limits, stop)
+            archive = _keep(work, fetched)
+        except (FetchFailed, CannotOpen) as error:
+            reason = struck_out(str(error))
+            return lambda: None if stop.is_set() else _failed(work, experiment, source, reason)
+        except Exception as error:
+            logger.exception("experiment %s: its code could not be fetched", experiment.public_id)
+            reason = struck_out(f"{type(error).__name__}: {error}")
+            return lambda: _failed(work, experiment, source, reason)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return lambda: _arrived(work, experiment, source, fetched, archive)
 
 
 def _keep(work: ClusterWork, fetched: FetchedCode) -> CodeArchive:

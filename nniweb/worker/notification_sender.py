@@ -37,6 +37,7 @@ from nniweb.worker.lease import is_dead_here
 from nniweb.worker.looking_again import LOOK_SECONDS, look_until
 from nniweb.worker.notification_mail import send_mail
 from nniweb.worker.webhook_call import CallFailed, post
+from trainingservice.secrets_in_use import own_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +106,8 @@ class NotificationSender:
 
     def _carry_out(self, delivery: NotificationDelivery) -> None:
         try:
-            self.send_one(delivery)
+            with own_secrets():
+                self.send_one(delivery)
         except DatabaseError as error:
             # it stays claimed for a while, then it is sent again
             logger.warning("notification %s: how it went cannot be written down, the database says: %s",

@@ -43,6 +43,7 @@ from nniweb.worker.tally import Tally, tally
 from nniweb.worker.tuner_desk import TunerDesk
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.secrets_in_use import own_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,8 @@ class ClusterRunner:
     # --- the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
-        with log_ids(cluster=self._name), process_figures.clusters_driven.labels(self._name).track_inprogress():
+        with log_ids(cluster=self._name), own_secrets(), \
+                process_figures.clusters_driven.labels(self._name).track_inprogress():
             self._make_rounds()
 
     def _make_rounds(self) -> None:

@@ -18,6 +18,7 @@ from nniweb.observability.log_ids import log_ids, with_ids_of_now
 from nniweb.worker.call_threads import CallThreads
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError, UnknownTrialJob
+from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import ResumedJob
 
 logger = logging.getLogger(__name__)
@@ -216,7 +217,7 @@ class ServiceHost:
         self._service, self.message, self.needs_person = service, "", False
         self.faults.clear()
         self._started_at = self._monotonic()
-        threading.Thread(target=self._run, args=[service], name=f"service-{self._name}", daemon=True).start()
+        ServiceThread(target=self._run, args=[service], name=f"service-{self._name}", daemon=True).start()
 
     def _start_failed(self, error: TrainingServiceError) -> None:
         self._building = False

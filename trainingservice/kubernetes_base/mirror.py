@@ -24,6 +24,7 @@ from trainingservice.kubernetes_base.api import (
     Watch,
     error_of,
 )
+from trainingservice.secrets_in_use import ServiceThread
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class Mirror:
         #: Why the copy is not fresh, a sentence; "" while it is.
         self.problem = "It is being read for the first time."
         self.lists = self.watches = 0  # how often each was asked for
-        self._thread = threading.Thread(target=self._run, name=f"watch {resource.plural}", daemon=True)
+        self._thread = ServiceThread(target=self._run, name=f"watch {resource.plural}", daemon=True)
 
     # --- from any thread -------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleS
 from trainingservice.kubernetes_base.kind import Role
 from trainingservice.kubernetes_base.pod_template import resources_of
 from trainingservice.reach_probe import probe_arguments
+from trainingservice.secrets_in_use import with_secrets_of_now
 
 if TYPE_CHECKING:
     from trainingservice.kubernetes_base.service import KubernetesService
@@ -52,7 +53,8 @@ def try_pods(service: KubernetesService, options: KubernetesTrialOptions | None)
         return _try(service, role, options, _urls(service) if name == first else (), service.kind.runs_keeper(name))
 
     with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="test pod") as threads:
-        return [finding for found in threads.map(try_role, reversed(distinct.values())) for finding in found]
+        found = threads.map(with_secrets_of_now(try_role), reversed(distinct.values()))
+        return [finding for of_role in found for finding in of_role]
 
 
 def _urls(service: KubernetesService) -> Sequence[str]:

@@ -33,6 +33,7 @@ from trainingservice.remote.journal_collector import JournalCollector
 from trainingservice.remote.machine_host import MachineHost
 from trainingservice.remote.problems import MachineProblem, NotConnected, as_problem
 from trainingservice.remote.set_aside import SetAside
+from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trialkeeper import contract
 
@@ -130,8 +131,8 @@ class RemoteMachine:
         self._collector = JournalCollector(relay_urls, clock)
         self.gpus = GpuWatch(self._ask_gpus, lambda: held_gpus(self.identity), gpus_matter,
                              lambda: host.machine_changed(self.address), monotonic)
-        self._threads = [threading.Thread(target=self._run, name=f"machine {self.address}", daemon=True),
-                         threading.Thread(target=self._run_starts, name=f"starts on {self.address}", daemon=True)]
+        self._threads = [ServiceThread(target=self._run, name=f"machine {self.address}", daemon=True),
+                         ServiceThread(target=self._run_starts, name=f"starts on {self.address}", daemon=True)]
 
     # --- what is known ---------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 from collections import deque
+
+from trainingservice.secrets_in_use import ServiceThread
 
 #: Seconds that a command whose output has ended gets to end, too.
 _END_PATIENCE = 1.0
@@ -29,7 +30,7 @@ class CommandSocket(socket.socket):
                                              stdout=there.fileno(), stderr=subprocess.PIPE,
                                              start_new_session=True)
         self._said: deque[str] = deque(maxlen=1)
-        self._watcher = threading.Thread(target=self._watch, daemon=True, name="ProxyCommand")
+        self._watcher = ServiceThread(target=self._watch, daemon=True, name="ProxyCommand")
         self._watcher.start()
 
     def _watch(self) -> None:

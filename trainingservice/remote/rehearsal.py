@@ -23,6 +23,7 @@ from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
 from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.problems import MachineProblem, as_problem
+from trainingservice.secrets_in_use import with_secrets_of_now
 from trainingservice.shared_storage import SharedStorage
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
@@ -62,9 +63,9 @@ def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeySt
     Where some machines are well, the others' faults do not block: trials go to those that are well.
     """
     with ThreadPoolExecutor(min(16, len(machines))) as pool:
-        findings = list(pool.map(
+        findings = list(pool.map(with_secrets_of_now(
             lambda machine: list(_rehearse(machine, keys, bundle, cluster_folder, addresses, clock, storage,
-                                           quick)), machines))
+                                           quick))), machines))
     some_are_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
     if not some_are_well:
         return [finding for of_one in findings for finding in of_one]

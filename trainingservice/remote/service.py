@@ -32,6 +32,7 @@ from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
 from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
 from trainingservice.remote.server_mount import look_at_mount_here
 from trainingservice.remote.trial_document import trial_document
+from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -134,10 +135,10 @@ class RemoteTrainingService(PollingTrainingService):
         storage = self._settings.shared_storage
         if storage is not None:
             # beside the rest: a file server that is away can hold a mount up for minutes
-            threading.Thread(target=look_at_mount_here, args=(storage,), daemon=True, name="mount here").start()
+            ServiceThread(target=look_at_mount_here, args=(storage,), daemon=True, name="mount here").start()
 
     def close(self) -> None:
-        closers = [threading.Thread(target=machine.close, daemon=True) for machine in self._machines.values()]
+        closers = [ServiceThread(target=machine.close, daemon=True) for machine in self._machines.values()]
         for closer in closers:
             closer.start()
         for closer in closers:

@@ -1,5 +1,6 @@
 """Checking a launch over REST: the same answer as launching where something is wrong, and nothing created."""
 
+import json
 import socket
 
 import pytest
@@ -91,6 +92,19 @@ def test_secrets_of_a_platform_that_is_not_used_are_masked_all_the_same(api, con
     answer = api.post("/api/v1/experiments/", {"config": text, "cluster": "box", "base_directory": str(code_folder)})
     assert answer.status_code == 201, answer.content
     assert "sesame" not in Experiment.objects.get().config_text
+
+
+def test_what_a_member_writes_is_not_masked_with_the_secrets_of_others(api, as_user, alice, vault) -> None:
+    """Else a list of words would come back with the passwords among them struck out."""
+    cluster = {"name": "safe", "platform": "vault", "is_private": True, "settings": {
+        "address": "there", "token": "open sesame", "doors": [{"host": "a", "password": "WARNING"}]}}
+    assert api.post("/api/v1/clusters/", cluster).status_code == 201
+    assert api.post(f"/api/v1/clusters/{Cluster.objects.get().public_id}/actions/rehearse/").status_code == 200
+    section = {"platform": "vault", "address": "open door, open sesame, WARNING", "token": "of alice"}
+    wish = {"searchSpace": json.loads(SPACE), "trialCommand": "true", "trialConcurrency": 1, "trialCodeDirectory": None,
+            "tuner": {"name": "Random"}, "trainingService": section}
+    [error] = check(as_user(alice), wish).json()["errors"]
+    assert "refused at open door, open sesame, WARNING;" in error["message"]
 
 
 def test_viewers_check_nothing(as_user, vera, config) -> None:

@@ -239,7 +239,8 @@ def test_a_cluster_of_the_server_is_named(api, as_user, alice, charlie, vault, g
 def test_what_the_rehearsal_finds_is_refused_and_leaves_no_cluster(api, vault_config, code_folder: Path) -> None:
     text = vault_config.replace("token: sesame", "token: wrong")
     errors = refused(api.post("/api/v1/experiments/", {"config": text, "base_directory": str(code_folder)}))
-    assert (errors[0]["field"], errors[0]["message"]) == ("trainingService", "The token is refused; set another.")
+    assert (errors[0]["field"], errors[0]["message"]) == (
+        "trainingService", "The token is refused at there; set another.")
 
 
 def test_a_platform_that_is_away_does_not_refuse(api, vault_config, code_folder) -> None:

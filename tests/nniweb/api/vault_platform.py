@@ -52,7 +52,8 @@ class VaultTrainingService(TrainingService):
         if settings.address == "away":
             raise TemporaryError("The vault does not answer.")
         opens = settings.token is not None and settings.token.get_secret_value() == "sesame"
-        return [RehearsalFinding("connection", opens, "It opens." if opens else "The token is refused; set another.")]
+        return [RehearsalFinding("connection", opens, "It opens." if opens else
+                                 f"The token is refused at {settings.address}; set another.")]
 
     def clean_up(self) -> None:
         pass

@@ -11,6 +11,7 @@ from nniweb.experiments.models import ClusterMetadata, Experiment, LogLine
 from nniweb.experiments.sealing import seal
 from nniweb.observability.log_ids import log_ids
 from nniweb.worker import experiment_log
+from trainingservice.secrets_in_use import learn, own_secrets
 
 logger = logging.getLogger("nniweb.worker.test")
 
@@ -63,13 +64,19 @@ def test_lines_are_kept_with_who_said_them_and_the_trial(experiment: Experiment)
     assert LogLine.objects.get(experiment=experiment, number=1).trial == "abc"
 
 
-def test_secrets_are_struck_out(experiment: Experiment) -> None:
-    ClusterMetadata.objects.create(cluster=experiment.cluster, key="password", sealed_value=seal("open sesame"))
+def test_secrets_of_the_work_that_a_line_is_of_are_struck_out_and_those_of_others_are_not(
+        experiment: Experiment) -> None:
+    ClusterMetadata.objects.create(cluster=experiment.cluster, key="password", sealed_value=seal("another word"))
     with experiment_log.kept(), log_ids(experiment=experiment.public_id):
-        logger.info("it said open sesame")
+        with own_secrets():
+            learn("open sesame")
+            logger.info("it said open sesame")
+        with own_secrets():
+            logger.info("open sesame or another word?")
         logger.info("asked https://me:tiger@host/ with Authorization: Bearer abcdefghijkl and password=cat")
     assert [line[3] for line in lines_of(experiment)] == [
-        "it said ***", "asked https://me:***@host/ with Authorization: Bearer *** and password=***"]
+        "it said ***", "open sesame or another word?",
+        "asked https://me:***@host/ with Authorization: Bearer *** and password=***"]
 
 
 def test_more_than_can_be_kept_is_left_out_and_counted(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
