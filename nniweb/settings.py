@@ -6,6 +6,7 @@ Every variable read here is explained in docs/settings.md.
 import importlib.util
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,18 @@ try:
 except OSError as error:
     raise ImproperlyConfigured(f"The data folder {DATA_FOLDER} cannot be made: {error.strerror}. "
                                f"Choose another one with NNIWEB_DATA.") from None
-INSTALLATION_ID = text("NNIWEB_INSTALLATION") or data_folder.installation_id(DATA_FOLDER)
+
+
+def _own(make: Callable[[Path], str]) -> str:
+    """A key of the data folder, which is made where it is missing."""
+    try:
+        return make(DATA_FOLDER)
+    except OSError as error:
+        raise ImproperlyConfigured(f"The keys in {DATA_FOLDER / 'keys'} cannot be read or made: {error.strerror}. Make "
+                                   "room there, or mend the rights of the folder, and start again.") from None
+
+
+INSTALLATION_ID = text("NNIWEB_INSTALLATION") or _own(data_folder.installation_id)
 HOST = text("NNIWEB_HOST", "127.0.0.1")
 PORT = number("NNIWEB_PORT", 8080)
 PUBLIC_URL = text("NNIWEB_PUBLIC_URL").rstrip("/")
@@ -120,11 +132,11 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = text("NNIWEB_MAIL_FROM", "NNI Web <nniweb@lo
 WEBHOOK_PRIVATE_ADDRESSES = boolean("NNIWEB_WEBHOOK_PRIVATE_ADDRESSES", False)
 
 # --- Django ----------------------------------------------------------------------------------
-SECRET_KEY = text("NNIWEB_SECRET_KEY") or data_folder.secret_key(DATA_FOLDER)
+SECRET_KEY = text("NNIWEB_SECRET_KEY") or _own(data_folder.secret_key)
 # empty: those of the data folder, which sealing.py reads, so that they can be changed while this runs
 SEAL_KEYS = names("NNIWEB_SEAL_KEYS")
 if not SEAL_KEYS:
-    data_folder.seal_keys(DATA_FOLDER)  # made at the first start, not with the first secret
+    _own(data_folder.seal_keys)  # made at the first start, not with the first secret
 DEBUG = boolean("NNIWEB_DEBUG", False)
 ALLOWED_HOSTS = names("NNIWEB_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 if PUBLIC_URL:

@@ -4,6 +4,8 @@ import socket
 
 from nniweb.own_files import START
 
+HOW_TO_CHOOSE = "Choose another port with NNIWEB_PORT."
+
 
 def why_no_port(host: str, port: int) -> str:
     """Why nobody can listen there now, with what to do; "" where one can. Listens for an instant to find out."""

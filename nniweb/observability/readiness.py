@@ -14,6 +14,7 @@ from nniweb.experiments.migrated import missing_migrations
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.own_files import COMMAND
+from trainingservice.lasting_thread import parts_in_trouble
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,11 @@ def readiness() -> tuple[bool, dict[str, Any]]:
                            "new is started. It goes on by itself; every page says more.",
                 "little room": "The data folder's disk is nearly full. Make room; every page says more."}
     found = [warnings.get(room_to_write.kind_of_trouble(), ""), no_worker]
+    for part in parts_in_trouble():
+        if part.is_vital:
+            checks.append(Check(part.name, False, part.trouble))
+        else:
+            found.append(part.trouble)
     ready = all(check.ok for check in checks)
     return ready, {"ready": ready, "checks": [asdict(check) for check in checks],
                    "warnings": [warning for warning in found if warning]}

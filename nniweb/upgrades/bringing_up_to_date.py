@@ -15,7 +15,7 @@ from nniweb import __version__
 from nniweb.backups import database
 from nniweb.data_folder import ServerLock, read_address_file
 from nniweb.experiments.migrated import is_of_this_version, note_this_version
-from nniweb.outage_logs import first_line
+from nniweb.outage_logs import first_line, is_database_away
 from nniweb.upgrades import backup_before
 from nniweb.upgrades.one_at_a_time import one_at_a_time
 from nniweb.upgrades.refusal import too_new
@@ -49,6 +49,8 @@ def bring_up_to_date(say: Callable[[str], None], *, is_server: bool, verbosity: 
         except Exception as error:
             if backup is not None:  # of what is still there; whoever tries again and again shall not fill the disk
                 backup.unlink(missing_ok=True)
+            if is_database_away(error):  # locked, full or not there: that passes
+                raise
             raise CannotUpgrade(
                 f"The database could not be brought to NNI Web {__version__} and is as it was: "
                 f"{type(error).__name__}: {first_line(error)}. Install the version that you had, which goes on with "

@@ -1,11 +1,14 @@
 """A few threads for calls that may hang. Daemons: unlike a ThreadPoolExecutor's, they never hold up an exit."""
 
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
 
 from trainingservice.secrets_in_use import with_secrets_of_now
+
+logger = logging.getLogger(__name__)
 
 
 class CallThreads:
@@ -21,17 +24,30 @@ class CallThreads:
         self._closed = False
 
     def submit(self, call: Callable[[], None]) -> bool:
-        """Run ``call``, which must not raise, soon, as a part of the work that hands it over. False after ``close``."""
+        """Run ``call``, which must not raise, soon, as a part of the work that hands it over. False after ``close``.
+
+        Raises RuntimeError or MemoryError, and keeps nothing, where there is no thread yet and none can be started.
+        """
         call = with_secrets_of_now(call)
         with self._guard:
             if self._closed:
                 return False
+            if self._queue.qsize() >= self._idle and len(self._threads) < self._size:
+                self._add_thread()
             self._queue.put(call)
-            if self._queue.qsize() > self._idle and len(self._threads) < self._size:
-                thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
             return True
+
+    def _add_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):
+            if not self._threads:
+                raise
+            logger.warning("%s: no thread more can be started; calls wait for the %d there are", self._name,
+                           len(self._threads))
+        else:
+            self._threads.append(thread)
 
     def close(self) -> None:
         """Take nothing more; what was handed over is still run."""
@@ -55,4 +71,7 @@ class CallThreads:
                 self._idle -= 1
             if call is None:
                 return
-            call()
+            try:
+                call()
+            except BaseException:  # of what must not raise; the calls behind it wait for this thread
+                logger.exception("%s: a call has failed", self._name)

@@ -28,6 +28,7 @@ from nniweb.experiments.revisions import next_revision
 from nniweb.observability.log_ids import AddIds
 from nniweb.observability.masking import masked_wholly
 from nniweb.outage_logs import NoTracebackWhileDatabaseIsAway, first_line
+from trainingservice.lasting_thread import LastingThread
 
 logger = logging.getLogger(__name__)
 
@@ -86,13 +87,13 @@ class ExperimentLog(logging.Handler):
         self._allowances: dict[str, _Allowance] = {}
         self._condition = threading.Condition()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="experiment-log", daemon=True)
+        self._thread = LastingThread("experiment-log", self._run, stopping=self._closing)
 
     def open(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        if self._thread.is_alive():
+        if self._thread.is_alive:
             self._closing.set()
             with self._condition:
                 self._condition.notify_all()

@@ -37,6 +37,7 @@ from nniweb.worker.lease import is_dead_here
 from nniweb.worker.looking_again import LOOK_SECONDS, look_until
 from nniweb.worker.notification_mail import send_mail
 from nniweb.worker.webhook_call import CallFailed, post
+from trainingservice.lasting_thread import LastingThread
 from trainingservice.secrets_in_use import own_secrets
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class NotificationSender:
         self._guard = threading.Lock()
         self._busy_rules: set[int] = set()
         self._next_tidying = 0.0
-        self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+        self._thread = LastingThread("notifications", self._run, stopping=self._stopping)
 
     def start(self) -> None:
         self._thread.start()
@@ -68,8 +69,7 @@ class NotificationSender:
     def join(self, timeout: float) -> None:
         """Wait for what is under way, at most so many seconds; what is not done by then another worker sends again."""
         deadline = time.monotonic() + timeout
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
+        self._thread.join(timeout)
         self._threads.close()
         self._threads.join(max(0.1, deadline - time.monotonic()))
 
@@ -94,7 +94,12 @@ class NotificationSender:
         for delivery in found:
             with self._guard:
                 self._busy_rules.add(delivery.rule_id)
-            self._threads.submit(lambda delivery=delivery: self._carry_out(delivery))  # type: ignore[misc]
+            try:
+                self._threads.submit(lambda delivery=delivery: self._carry_out(delivery))  # type: ignore[misc]
+            except BaseException:  # the machine has no thread to spare; what is claimed is sent when the claim is over
+                with self._guard:
+                    self._busy_rules.discard(delivery.rule_id)
+                raise
         return len(found)
 
     def _tidy(self) -> None:

@@ -71,6 +71,8 @@ class ClusterRunner:
         self._is_gathering = False
         #: When the round that is going on began (monotonic); None between rounds.
         self._round_began: float | None = None
+        #: Whether the thread has ended by a fault.
+        self.has_failed = False
         self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
 
     def start(self) -> None:
@@ -93,7 +95,11 @@ class ClusterRunner:
     def _run(self) -> None:
         with log_ids(cluster=self._name), own_secrets(), \
                 process_figures.clusters_driven.labels(self._name).track_inprogress():
-            self._make_rounds()
+            try:
+                self._make_rounds()
+            except BaseException:
+                self.has_failed = True  # the supervisor begins anew
+                logger.exception("cluster %s: its rounds have failed; they begin anew", self._name)
 
     def _make_rounds(self) -> None:
         next_full_round = 0.0

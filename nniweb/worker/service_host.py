@@ -20,6 +20,7 @@ from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError, UnknownTrialJob
 from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import ResumedJob
+from trialkeeper.shortage import is_shortage
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class ServiceHost:
         self._closed = True
         service, self._service = self._service, None
         if service is not None:
-            self._threads.submit(lambda: self._clean_up(service))
+            self._clean_up_soon(service)
         self._threads.close()
 
     def join(self, timeout: float) -> None:
@@ -191,7 +192,17 @@ class ServiceHost:
             self._box.put(outcome)
             self._wake(wake_within)
 
-        if not self._threads.submit(work):
+        try:
+            taken = self._threads.submit(work)
+        except (RuntimeError, MemoryError) as error:
+            if not is_shortage(error):
+                raise
+            fault = TemporaryError(f"The server's machine has no thread to spare for a call to the platform ({what}). "
+                                   "Raise its limit on processes and threads (ulimit -u, TasksMax=), or end what takes "
+                                   "so many.")
+            self._box.put(lambda: failed(fault))
+            taken = False
+        if not taken:
             with self._guard:
                 self._calls.pop(number, None)
 
@@ -214,10 +225,15 @@ class ServiceHost:
         if self._closed:
             self._clean_up(service)
             return
+        self._started_at = self._monotonic()
+        try:
+            ServiceThread(target=self._run, args=[service], name=f"service-{self._name}", daemon=True).start()
+        except (RuntimeError, MemoryError):
+            self._clean_up_soon(service)
+            self._fail("The server's machine has no thread to spare for this cluster's service.", needs_person=False)
+            return
         self._service, self.message, self.needs_person = service, "", False
         self.faults.clear()
-        self._started_at = self._monotonic()
-        ServiceThread(target=self._run, args=[service], name=f"service-{self._name}", daemon=True).start()
 
     def _start_failed(self, error: TrainingServiceError) -> None:
         self._building = False
@@ -244,7 +260,7 @@ class ServiceHost:
         if self._monotonic() - self._started_at > REBUILD_PAUSES[-1]:
             self._failures = 0
         self._service = None
-        self._threads.submit(lambda: self._clean_up(service))
+        self._clean_up_soon(service)
         self._fail(reason, needs_person=False)
 
     def _fail(self, reason: str, needs_person: bool) -> None:
@@ -253,6 +269,12 @@ class ServiceHost:
         self._not_before = self._monotonic() + pause
         self.message, self.needs_person = reason, needs_person
         logger.warning("cluster %s: %s Next try in %g s.", self._name, reason, pause)
+
+    def _clean_up_soon(self, service: TrainingService) -> None:
+        try:
+            self._threads.submit(lambda: self._clean_up(service))
+        except (RuntimeError, MemoryError):  # there is no thread to spare: it takes as long as it takes
+            self._clean_up(service)
 
     def _clean_up(self, service: TrainingService) -> None:
         try:

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 
 from django.db import DatabaseError, connection
@@ -32,6 +33,7 @@ from nniweb.worker.notification_sender import NotificationSender
 from nniweb.worker.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.worker.runner import ClusterRunner
 from nniweb.worker.upkeep import Upkeep
+from trainingservice.lasting_thread import PAUSES, LastingThread, Part, in_short
 
 logger = logging.getLogger(__name__)
 
@@ -58,11 +60,18 @@ class Supervisor:
         self._guard = threading.Lock()
         self._stopping = threading.Event()
         self._renewing_over = threading.Event()
-        self._renewal = threading.Thread(target=self._renew, name="leases", daemon=True)
+        self._renewal = LastingThread("leases", self._renew, stopping=self._renewing_over, is_vital=True)
+        #: Whether clusters are looked after. That a database which was there once is away is said elsewhere.
+        self._part = Part("clusters", is_vital=True)
+        self._has_looked = False
+        #: Whether ``run`` was called: it can be once.
+        self.has_run = False
         self._tuners = TunerClient()
         self._notifications = NotificationSender(self.worker_id)
         self._upkeep = Upkeep()
         self._next_tidying = 0.0
+        #: Cluster -> how often its rounds have failed in a row, and the monotonic time until which they are left alone.
+        self._failed: dict[int, tuple[int, float]] = {}
         #: Cluster -> monotonic time since which it was seen without a worker.
         self._free_since: dict[int, float] = {}
         #: Experiment -> its cluster (primary keys); an experiment stays where it is.
@@ -78,27 +87,26 @@ class Supervisor:
 
     def run(self) -> None:
         """Work until stopped; then finish the rounds, give the leases back and return. Trials go on."""
+        self.has_run = True
         with experiment_log.kept():
             self._work()
 
     def _work(self) -> None:
-        self._renewal.start()
-        self._notifications.start()
-        self._upkeep.start()
+        self._part.is_in_trouble("The worker begins: it has not looked at the clusters yet.")
         try:
+            self._renewal.start()
+            self._notifications.start()
+            self._upkeep.start()
             with doorbell.listening(rounds_only=True) as listener:
+                failures = 0
                 while not self._stopping.is_set():
-                    try:
-                        if not self._registered:
-                            self._register()
-                        self.look()
-                        self._tidy()
-                        give_connection_back()
-                    except DatabaseError as error:
-                        logger.warning("clusters cannot be looked after, the database says: %s", error)
-                        connection.close()
-                    self._wait(listener)
+                    failures = 0 if self._looked() else failures + 1
+                    if failures:
+                        self._stopping.wait(PAUSES[min(failures, len(PAUSES)) - 1])
+                    else:
+                        self._wait(listener)
         finally:
+            self._part.is_well()  # as far as it is needed
             self._notifications.stop()
             self._upkeep.stop()
             self._sign_off()  # first: nobody leaves a cluster to a worker that is ending
@@ -108,6 +116,29 @@ class Supervisor:
             self._renewing_over.set()
             self._renewal.join(timeout=10)
             connection.close()
+
+    def _looked(self) -> bool:
+        """Do what is due; False where that failed for another reason than the database's, which passes."""
+        try:
+            if not self._registered:
+                self._register()
+            self.look()
+            self._tidy()
+            give_connection_back()
+        except DatabaseError as error:
+            logger.warning("clusters cannot be looked after, the database says: %s", error)
+            connection.close()
+            if not self._has_looked:
+                self._part.is_in_trouble(f"The worker cannot begin ({in_short(error)}); it tries again by itself.")
+            return True
+        except Exception as error:
+            logger.exception("clusters cannot be looked after; it is tried again")
+            self._part.is_in_trouble(f"The worker cannot look after clusters ({in_short(error)}); it tries again by "
+                                     "itself.")
+            return False
+        self._has_looked = True
+        self._part.is_well()
+        return True
 
     def _wait(self, listener: doorbell.Listener) -> None:
         """Until the next look is due, or a bell rings of an experiment that no runner here hears.
@@ -140,8 +171,8 @@ class Supervisor:
 
     @property
     def is_whole(self) -> bool:
-        """False where the thread that renews leases has ended although it is needed: only a new process mends that."""
-        return self._renewal.ident is None or self._renewal.is_alive() or self._renewing_over.is_set()
+        """False while the thread that renews leases fails, though it is needed: a new process may mend that."""
+        return self._renewing_over.is_set() or not self._renewal.part.trouble
 
     def _tidy(self) -> None:
         if time.monotonic() >= self._next_tidying:
@@ -159,11 +190,25 @@ class Supervisor:
             cluster = wanted.get(pk)
             if not runner.is_alive:
                 self._drop(pk)
+                self._note_end(runner)
             elif cluster is None or cluster.settings_revision != runner.settings_revision:
                 runner.stop()
         for pk, cluster in wanted.items():
-            if pk not in self._runners and not self._stopping.is_set() and not self._leave_to_others(cluster):
+            if pk not in self._runners and not self._stopping.is_set() and self._may_begin(pk) \
+                    and not self._leave_to_others(cluster):
                 self._take(cluster)
+
+    def _note_end(self, runner: ClusterRunner) -> None:
+        """Of one that failed each begin is later than the one before, up to a limit."""
+        if not runner.has_failed:
+            self._failed.pop(runner.cluster_pk, None)
+            return
+        failures, _ = self._failed.get(runner.cluster_pk, (0, 0.0))
+        pause = PAUSES[min(failures, len(PAUSES) - 1)]
+        self._failed[runner.cluster_pk] = failures + 1, time.monotonic() + pause
+
+    def _may_begin(self, cluster_pk: int) -> bool:
+        return time.monotonic() >= self._failed.get(cluster_pk, (0, 0.0))[1]
 
     def _leave_to_others(self, cluster: Cluster) -> bool:
         """Whether a free cluster is left, for a moment, to a living worker that drives fewer than this one.
@@ -192,7 +237,13 @@ class Supervisor:
         runner = ClusterRunner(cluster, lease, self._tuners)
         with self._guard:
             self._runners[cluster.pk] = runner
-        runner.start()
+        try:
+            runner.start()
+        except BaseException:  # the machine has no thread to spare: perhaps another worker's has
+            self._drop(cluster.pk)
+            with suppress(DatabaseError):
+                lease.release()
+            raise
 
     def _drop(self, cluster_pk: int) -> None:
         with self._guard:

@@ -26,6 +26,7 @@ from nniweb.worker.keep_to_retention import Retention
 from nniweb.worker.looking_again import LOOK_SECONDS, look_until
 from nniweb.worker.process_identity import host_name
 from nniweb.worker.remove_rows import remove_rows_of
+from trainingservice.lasting_thread import LastingThread
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Upkeep:
         self._retention = Retention(self.pace)
         self._has_begun = False
         self._next_walk = 0.0
-        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+        self._thread = LastingThread("upkeep", self._run, stopping=self._stopping)
 
     def start(self) -> None:
         self._thread.start()
@@ -65,8 +66,7 @@ class Upkeep:
         self._stopping.set()
 
     def join(self, timeout: float) -> None:
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
+        self._thread.join(timeout)
 
     def _run(self) -> None:
         look_until(self._stopping, "upkeep", self._look)

@@ -1,5 +1,7 @@
 """Servers for the tests of this folder."""
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,3 +28,15 @@ def make_server(tmp_path: Path) -> Iterator[Callable[..., RunningServer]]:
 def running_server(make_server: Callable[..., RunningServer]) -> RunningServer:
     """A server that answers."""
     return make_server().start()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own of 16 MiB, which a test can fill. Root only."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: machines of their own, other users, small disks")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)

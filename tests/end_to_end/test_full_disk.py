@@ -1,10 +1,8 @@
 """The disk of a running server gets full and empty again: nothing acknowledged is lost, and it goes on by itself."""
 
-import os
 import re
 import sqlite3
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -15,17 +13,6 @@ from nniweb.worker.lease import LEASE_SECONDS
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.running_server import RunningServer, sign_in_by_link
 from trainingservice.testing.processes import processes_of
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: machines of their own, other users, small disks")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(disk)], check=True)
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def fill(disk: Path) -> Path:

@@ -6,10 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from nniweb import data_folder
 from nniweb.data_folder import ServerLock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,3 +74,36 @@ def test_a_data_folder_in_use_says_where_its_server_is(tmp_path: Path) -> None:
         lock.release()
     assert f"The data folder {tmp_path} is in use by another server at http://127.0.0.1:4321" in said
     assert f"process {os.getpid()}" in said
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A disk of its own with these mount options. Root only."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: machines of their own, other users, small disks")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mount(options: str) -> Path:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(disk)], check=True)
+        return disk
+
+    yield mount
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_disk_without_room_for_the_keys_of_a_new_installation_is_a_sentence(small_disk) -> None:
+    disk = small_disk("size=64k,nr_inodes=3")  # the folder and its keys' folder, and no file
+    said = serve(disk / "data")
+    assert f"The keys in {disk}/data/keys cannot be read or made: No space left on device. Make room" in said
+
+
+def test_a_data_folder_that_has_become_read_only_is_a_sentence(small_disk) -> None:
+    disk = small_disk("size=1m")
+    data = disk / "data"
+    data_folder.prepare(data)
+    for make in (data_folder.installation_id, data_folder.secret_key, data_folder.seal_keys):
+        make(data)
+    data_folder.prepare(data / "static")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    assert f"The data folder {data} cannot be used: Read-only file system. Make room, mend" in serve(data)

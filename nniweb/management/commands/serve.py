@@ -1,23 +1,20 @@
 """``manage.py serve``: web, worker and live pages in one process. The way to run NNI Web on one machine."""
 
 import os
-import threading
 from argparse import ArgumentParser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
 
 from nniweb.data_folder import DataFolderLocked, ServerLock
 from nniweb.descriptors import raise_limit
 from nniweb.doors.clear_text import why_not_listen
-from nniweb.doors.free_port import why_no_port
-from nniweb.experiments.migrated import is_of_this_version
-from nniweb.own_files import COMMAND, START
-
-if TYPE_CHECKING:  # when running, loaded after the migration
-    from nniweb.nniapi.ports import NniPort
+from nniweb.doors.free_port import HOW_TO_CHOOSE, why_no_port
+from nniweb.doors.gate import Gate
+from nniweb.own_files import START
+from nniweb.server_opening import Opening
+from trialkeeper.shortage import is_shortage
 
 
 class Command(BaseCommand):
@@ -37,6 +34,9 @@ class Command(BaseCommand):
             lock.acquire()
         except DataFolderLocked as error:
             raise CommandError(str(error)) from None
+        except OSError as error:
+            raise CommandError(f"The data folder {settings.DATA_FOLDER} cannot be used: {error.strerror or error}. "
+                               "Make room, mend its rights, or choose another folder with NNIWEB_DATA.") from None
         try:
             if why_not := why_not_listen(host, allowed=settings.MAY_BE_REACHED):
                 raise CommandError(why_not)
@@ -47,108 +47,60 @@ class Command(BaseCommand):
             lock.release()
 
     def _serve(self, lock: ServerLock, host: str, port: int, nni_port: list[str]) -> None:
-        self._bring_up_to_date()
         nni_ports = _nni_ports(nni_port)
-        from nniweb.worker.supervisor import Supervisor
-
-        supervisor = Supervisor()
-        supervisor.prepare()
         # daphne installs its reactor when it is imported: not before it is needed
         from daphne.server import Server
+        from twisted.internet import reactor
 
-        from nniweb.asgi import application, keeper_application
-        from nniweb.first_start import first_user, sign_in_address
-        from nniweb.nniapi.ports import with_nni_ports
-
-        url = f"http://{_shown_host(host)}:{port}"
-        user = first_user()
-        worker = threading.Thread(target=supervisor.run, name="worker")
-
-        def ready() -> None:
-            lock.write_address([url])
-            self.stdout.write(f"\nNNI Web is running at {url}\n"
-                              f"Sign in with this link (once, within an hour):\n\n    "
-                              f"{sign_in_address(url, user)}\n\n"
-                              f"Data folder: {settings.DATA_FOLDER}\nCtrl-C ends the server; running trials go on.\n")
-            for opened in nni_ports:
-                opened.start()
-                self.stdout.write(f"NNI's clients find experiment {opened.experiment_id} at port {opened.port} of this "
-                                  "machine, without a token: every local user may steer this experiment.\n")
-            self.stdout.flush()
-            connection.close()
-            worker.start()
-            threading.Thread(target=self._launch_demo, args=[user], name="demo", daemon=True).start()
+        gate = Gate()
+        opening = Opening(lock, gate, f"http://{_shown_host(host)}:{port}", nni_ports, self._say,
+                          give_up=lambda: reactor.callFromThread(server.stop))
 
         def listens() -> None:
             server.http_factory.log = lambda _: None  # Twisted writes a line for each request, which nobody gets to see
-            # ready() uses the database, which may not be called on the event loop's thread
-            threading.Thread(target=ready, name="ready").start()
+            opening.start()
 
-        ports = {opened.port: opened.experiment_id for opened in nni_ports}
-        routed = with_nni_ports(application, ports) if ports else application
-        endpoints = [_endpoint(host, port), *(_endpoint("127.0.0.1", opened.port) for opened in nni_ports)]
-        server = Server(application=routed, endpoints=endpoints, signal_handlers=True,
+        endpoints = [_endpoint(host, port), *(_endpoint("127.0.0.1", number) for number in nni_ports)]
+        server = Server(application=gate, endpoints=endpoints, signal_handlers=True,
                         action_logger=None, http_timeout=None, server_name="NNI Web", verbosity=0,
                         ready_callable=listens)
-        connection.close()
-        server.run()
-        self.stdout.write("\nStopping. Running trials go on and are found again at the next start "
-                          f"({START}).")
+        try:
+            server.run()
+        except (RuntimeError, MemoryError) as error:
+            if not is_shortage(error):
+                raise
+            raise CommandError("The server cannot be started: the machine has no thread to spare for it. Raise the "
+                               "limit on processes and threads (ulimit -u, TasksMax=), or end what takes so many."
+                               ) from None
+        failure = opening.failure
+        if not failure and len(server.listening_addresses) < len(endpoints):
+            failure = f"The server cannot listen on port {port} of {host}: another program was faster. {HOW_TO_CHOOSE}"
+        if not failure:
+            self._say("\nStopping. Running trials go on and are found again at the next start "
+                      f"({START}).")
+        opening.close()
         self.stdout.flush()
-        for opened in nni_ports:
-            opened.close()
-        supervisor.stop()
-        if worker.is_alive():
-            worker.join(timeout=20)
-        keeper_application.group_commit.close()
-        connection.close()
-        self.stdout.flush()
+        if failure:
+            self.stderr.write(f"CommandError: {failure}")
+            self.stderr.flush()
         # not sys.exit: that waits for threads, and one may hang in a platform's call or a slow request;
         # everything of ours is committed, and the lock on the data folder goes with the process
-        os._exit(0)
-
-    def _bring_up_to_date(self) -> None:
-        if is_of_this_version():
-            return
-        from nniweb.upgrades.bringing_up_to_date import CannotUpgrade, bring_up_to_date
-
-        try:
-            bring_up_to_date(self._say, is_server=True)
-        except CannotUpgrade as error:
-            raise CommandError(str(error)) from error
+        os._exit(1 if failure else 0)
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)
         self.stdout.flush()
 
-    def _launch_demo(self, user: Any) -> None:
-        from nniweb.first_start import launch_demo
 
-        try:
-            experiment = launch_demo(user)
-            if experiment is not None:
-                self.stdout.write(f"The demo \"{experiment.name}\" is running: watch it at the address above.")
-                self.stdout.flush()
-        finally:
-            connection.close()
-
-
-def _nni_ports(written: list[str]) -> list["NniPort"]:
-    """The ports of ``--nni-port``, checked. Raises CommandError."""
-    from nniweb.experiments.models import Experiment
-    from nniweb.nniapi.ports import NniPort
-
-    found = []
+def _nni_ports(written: list[str]) -> dict[int, str]:
+    """The ports of ``--nni-port``, each with the public id that was given for it. Raises CommandError."""
+    found: dict[int, str] = {}
     for text in written:
         name, separator, number = text.partition("=")
         if not separator or not number.isdigit():
             raise CommandError(f"--nni-port {text}: expected EXPERIMENT=PORT, such as --nni-port abc123def456=8081.")
-        experiment = Experiment.objects.filter(public_id=name, deleted_at=None).first()
-        if experiment is None:
-            raise CommandError(f"--nni-port {text}: there is no experiment {name}; {COMMAND} experiments list "
-                               "shows them.")
         _port_must_be_free("127.0.0.1", int(number))
-        found.append(NniPort(experiment, int(number)))
+        found[int(number)] = name
     return found
 
 

@@ -3,18 +3,22 @@
 import itertools
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from nniweb.experiments import code_archives, doorbell
 from nniweb.experiments.models import Cluster, CodeArchive, Worker
 from nniweb.experiments.worker_presence import worker_is_alive
 from nniweb.observability import process_figures
+from nniweb.worker.runner import ClusterRunner
 from nniweb.worker.supervisor import LOOK_SECONDS, Supervisor
 from trainingservice import platforms
+from trainingservice.lasting_thread import parts_in_trouble
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -164,19 +168,101 @@ def test_a_free_cluster_is_left_for_a_moment_to_a_worker_that_drives_fewer(super
     until(lambda: held() == {"one", "two"})
 
 
-def test_a_worker_whose_leases_nobody_renews_any_more_says_that_it_is_not_whole(
+def test_a_worker_whose_renewal_of_leases_fails_says_that_it_is_not_whole_and_goes_on_once_it_can(
         monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Supervisor()
     assert broken.is_whole, "before it begins"
-    monkeypatch.setattr(broken, "renew", lambda: 1 / 0)
+    is_broken, renew = threading.Event(), broken.renew
+    is_broken.set()
+    monkeypatch.setattr(broken, "renew", lambda: 1 / 0 if is_broken.is_set() else renew())
     monkeypatch.setattr("nniweb.worker.supervisor.RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # that the thread ends so is what is wanted
-    thread = threading.Thread(target=broken.run)
+    monkeypatch.setattr("trainingservice.lasting_thread.WELL_AFTER", 0.2)
+    with started(broken):
+        until(lambda: not broken.is_whole)
+        said = {part.name: part for part in parts_in_trouble()}["leases"]
+        assert said.is_vital
+        assert "ZeroDivisionError" in said.trouble
+        is_broken.clear()
+        until(lambda: broken.is_whole)
+        Worker.objects.all().delete()
+        until(worker_is_alive)  # its row is renewed by the thread that had failed
+    assert broken.is_whole, "one that was told to end renews nothing"
+
+
+@contextmanager
+def started(supervisor: Supervisor) -> Iterator[None]:
+    thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:
-        until(lambda: not broken.is_whole)
+        yield
     finally:
-        broken.stop()
+        supervisor.stop()
         thread.join(20)
     assert not thread.is_alive()
-    assert broken.is_whole, "one that was told to end renews nothing"
+
+
+def trouble_with(part: str) -> str:
+    return {found.name: found.trouble for found in parts_in_trouble()}.get(part, "")
+
+
+@pytest.mark.parametrize("fault", [OperationalError("database is locked"), ZeroDivisionError("a defect"),
+                                   RuntimeError("can't start new thread")])
+def test_a_worker_that_cannot_look_at_clusters_says_so_and_takes_them_once_it_can(
+        monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    supervisor = Supervisor()
+    is_broken, look = threading.Event(), supervisor.look
+    is_broken.set()
+
+    def brittle() -> None:
+        if is_broken.is_set():
+            raise fault
+        look()
+
+    monkeypatch.setattr(supervisor, "look", brittle)
+    monkeypatch.setattr("nniweb.worker.supervisor.PAUSES", (0.05,))
+    platforms.register("docile", "trainingservice.testing.misbehaving:DocileTrainingService")
+    Cluster.objects.create(name="one", platform="docile")
+    try:
+        with started(supervisor):
+            until(lambda: "tries again by itself" in trouble_with("clusters"))
+            is_broken.clear()
+            until(lambda: held() == {"one"} and not trouble_with("clusters"))
+    finally:
+        platforms.unregister("docile")
+    assert not trouble_with("clusters")
+
+
+def test_rounds_that_end_by_a_fault_begin_anew_later_each_time(supervisor: Supervisor, monkeypatch) -> None:
+    begun, make_rounds = [], ClusterRunner._make_rounds
+
+    def brittle(runner: ClusterRunner) -> None:
+        begun.append(time.monotonic())
+        if len(begun) < 3:
+            runner._close()
+            raise SystemExit("a platform's code did this")
+        make_rounds(runner)
+
+    monkeypatch.setattr(ClusterRunner, "_make_rounds", brittle)
+    monkeypatch.setattr("nniweb.worker.supervisor.PAUSES", (0.0, 3.0))
+    Cluster.objects.create(name="one", platform="docile")
+    until(lambda: len(begun) == 3 and driven() == 1)
+    assert begun[2] - begun[1] >= 3.0 > begun[1] - begun[0]
+
+
+def test_a_cluster_for_which_no_thread_can_be_started_is_free_for_others_and_taken_later(
+        supervisor: Supervisor, monkeypatch) -> None:
+    until(worker_is_alive)
+    refused, start = [], ClusterRunner.start
+
+    def begin(runner: ClusterRunner) -> None:
+        if not refused:
+            refused.append(Cluster.objects.get(name="one").lease_holder)
+            raise RuntimeError("can't start new thread")
+        start(runner)
+
+    monkeypatch.setattr(ClusterRunner, "start", begin)
+    monkeypatch.setattr("nniweb.worker.supervisor.PAUSES", (0.05,))
+    Cluster.objects.create(name="one", platform="docile")
+    until(lambda: driven() == 1)
+    assert refused == [supervisor.worker_id]
+    assert Cluster.objects.get(name="one").lease_epoch >= 2, "it was given back in between"

@@ -1,0 +1,123 @@
+"""Rows of the kill table: a server is started while something is wrong, and comes up by itself once that is over."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
+from tests.end_to_end.running_server import RunningServer
+from tests.end_to_end.test_full_disk import fill
+
+pytestmark = pytest.mark.timeout(300)
+#: A server that waits for locks for half a second, so that many tries fit into a test.
+IMPATIENT = ("-m", "tests.end_to_end.kill_table.impatient_server", "0.5")
+
+
+@contextmanager
+def locked(server: RunningServer) -> Iterator[None]:
+    """While this block runs another process, this one, is writing into the server's database."""
+    with closing(sqlite3.connect(server.data_folder / "nniweb.sqlite3", isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("ROLLBACK")
+
+
+def readiness(server: RunningServer) -> tuple[int, dict[str, Any]]:
+    """The status and the document of ``/readyz``; (0, {}) where nobody answers."""
+    try:
+        answer = requests.get(f"{server.url}/readyz", timeout=30)
+        return answer.status_code, answer.json()
+    except requests.RequestException:
+        return 0, {}
+
+
+def why_not_ready(server: RunningServer) -> str:
+    """The sentences of the checks that are not well; "" while nobody answers, and where all is well."""
+    _, document = readiness(server)
+    return " ".join(check["message"] for check in document.get("checks", []) if not check["ok"])
+
+
+def comes_up_and_works(server: RunningServer, folder: Path) -> None:
+    """The process that was started under a fault, and no other, is ready and finishes an experiment."""
+    pid = server.pid
+    server.wait_until(lambda: readiness(server)[0] == 200 and server.answers(), 90, "it is ready")
+    WitnessedExperiment(server, folder, trials=3, concurrency=3).launch().nothing_is_lost()
+    assert server.is_alive
+    assert server.pid == pid
+
+
+@pytest.mark.kill_table("a start while another program has locked the database")
+def test_a_server_started_while_its_database_is_locked_comes_up_with_a_worker(
+        make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
+    server = make_server()
+    server.start()
+    server.stop()
+    with locked(server):
+        server.start(program=IMPATIENT, wait=False)
+        server.wait_until(lambda: "database is locked" in why_not_ready(server), 60, "it says why it is not ready")
+        assert requests.get(f"{server.url}/healthz", timeout=30).json() == {"alive": True}
+    comes_up_and_works(server, tmp_path / "experiment")
+
+
+@pytest.mark.slow
+@pytest.mark.kill_table("a start while another program has locked the database for longer than is waited for a lock")
+def test_a_server_started_while_its_database_is_locked_for_long_comes_up(
+        make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
+    server = make_server()
+    server.start()
+    server.stop()
+    with locked(server):
+        server.start(wait=False)
+        server.wait_until(lambda: "database is locked" in why_not_ready(server), 90, "it says why it is not ready")
+    comes_up_and_works(server, tmp_path / "experiment")
+
+
+@pytest.mark.kill_table("the first start of an installation while its database is locked")
+def test_a_first_start_with_a_locked_database_comes_up(
+        make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
+    server = make_server()
+    server.data_folder.mkdir(mode=0o700)
+    with locked(server):
+        server.start(program=IMPATIENT, wait=False)
+        server.wait_until(lambda: "database is locked" in why_not_ready(server), 60, "it says why it is not ready")
+    comes_up_and_works(server, tmp_path / "experiment")
+
+
+@pytest.mark.kill_table("a start while the disk of the data folder is full")
+def test_a_server_started_on_a_full_disk_comes_up_once_there_is_room(
+        small_disk: Path, make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
+    # trials have room, as on machines of their own: only the server's disk is full
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    data = small_disk / "data"
+    data.mkdir(mode=0o700)
+    (data / "clusters").symlink_to(elsewhere)
+    server = make_server({"NNIWEB_LOW_SPACE_MB": "0"}, name="disk/data")
+    server.log_file = tmp_path / "server.log"
+    server.start()
+    server.stop()
+    full = fill(small_disk)
+    server.start(wait=False)
+    said = server.wait_until(lambda: why_not_ready(server), 60, "it says why it is not ready")
+    assert "full" in said or "No space left" in said or "disk I/O error" in said
+    full.unlink()
+    comes_up_and_works(server, tmp_path / "experiment")
+
+
+@pytest.mark.kill_table("the worker of a running server fails by a defect, again and again")
+def test_the_worker_of_a_server_that_fails_comes_back_by_itself(
+        make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
+    server, broken = make_server(), tmp_path / "broken"
+    broken.touch()
+    server.start(program=("-m", "tests.end_to_end.kill_table.brittle_server", str(broken)), wait=False)
+    server.wait_until(lambda: "worker\" of the server failed (RecursionError)" in why_not_ready(server), 60,
+                      "it says which part has failed, and how")
+    broken.unlink()
+    comes_up_and_works(server, tmp_path / "experiment")
