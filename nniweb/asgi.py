@@ -24,6 +24,7 @@ from django.urls import get_resolver  # noqa: E402
 from nniweb.doors.body_size import not_too_large  # noqa: E402
 from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
 from nniweb.doors.proxies import behind_proxies  # noqa: E402
+from nniweb.doors.shortage import come_again_when_short  # noqa: E402
 from nniweb.doors.unhurried import unhurried  # noqa: E402
 from nniweb.garbage import look_seldom  # noqa: E402
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
@@ -68,7 +69,8 @@ async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitab
         raise ValueError(f"nothing is served here for connections of type {scope['type']!r}")
 
 
-_guarded = not_in_the_clear(behind_proxies(_routed, settings.TRUSTED_PROXIES), allowed=settings.MAY_BE_REACHED)
+_guarded = not_in_the_clear(behind_proxies(come_again_when_short(_routed), settings.TRUSTED_PROXIES),
+                            allowed=settings.MAY_BE_REACHED)
 
 
 async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],

@@ -55,6 +55,7 @@ class Opening:
         self._supervisor: Supervisor | None = None
         self._keeper_application: KeeperApplication | None = None
         self._nni_ports: list[NniPort] = []
+        self._open_ports: list[NniPort] = []
         self._has_told = False
 
     def start(self) -> None:
@@ -139,7 +140,9 @@ class Opening:
 
         self._lock.write_address([self._url])  # for keepers on this machine
         for opened in self._nni_ports:
-            opened.start()
+            if opened not in self._open_ports:
+                opened.start()
+                self._open_ports.append(opened)
         if self._has_told:
             return
         address = sign_in_address(self._url, first_user())

@@ -16,9 +16,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from typing import Any, Protocol, TypedDict
 
 from trainingservice.errors import TemporaryError
+from trainingservice.lasting_thread import in_short
 from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import KeeperAccess
 from trialkeeper import contract
@@ -103,7 +105,11 @@ class AgentClient:
         self._closed = False
         self._hello: Future[dict[str, Any]] = Future()
         self._thread = ServiceThread(target=self._read, name=f"{name}-reader", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError) as error:
+            self.close()  # the agent ends with its input
+            raise TemporaryError(f"the agent {name} cannot be heard: {in_short(error)}") from error
 
     # --- life ------------------------------------------------------------------------------
 
@@ -228,7 +234,12 @@ class AgentClient:
                 self._take(line)
         except (OSError, ValueError) as error:
             reason = str(error)
+        except BaseException as error:  # whoever waits for an answer must not wait for ever
+            logger.exception("the agent %s is heard no more", self._name)
+            reason = f"it cannot be heard any more ({in_short(error)})"
         self._fail_open_requests(reason)
+        with suppress(OSError):
+            self._writer.close()  # an agent that nobody hears is to end
         if self._on_closed is not None:
             self._on_closed()
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from trainingservice.errors import TrainingServiceError
 from trainingservice.journal_delivery import deliver, keeper_document
-from trainingservice.secrets_in_use import ServiceThread
+from trainingservice.lasting_thread import LastingThread
 from trainingservice.trial_job import JobApplicationForm
 from trialkeeper import attempt_folder, contract
 
@@ -83,20 +83,18 @@ class CollectedJournals:
         self._jobs: dict[str, _Collected] = {}
         self._guard = threading.Lock()
         self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = LastingThread("collected journals", self._run, stopping=self._closed)
 
     def open(self) -> None:
         """Take up what earlier objects noted, and begin. Harmless when repeated."""
-        if self._thread is not None:
+        if self._thread.was_started:
             return
         self._load()
-        self._thread = ServiceThread(target=self._run, name="collected journals", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._closed.set()
-        if self._thread is not None:
-            self._thread.join(15.0)
+        self._thread.join(15.0)
 
     def expect(self, form: JobApplicationForm) -> None:
         """Collect this attempt's journal from now on. Raises OSError where that cannot be noted."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainingservice.errors import TemporaryError
 from trainingservice.gpu_slots import GpuReading
-from trainingservice.secrets_in_use import ServiceThread
+from trainingservice.lasting_thread import LastingThread
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class GpuWatch:
         self._looking = threading.Lock()
         self._stop = threading.Event()
         self._soon = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = LastingThread("gpu-watch", self._run, stopping=self._stop)
 
     @property
     def latest(self) -> GpuLook | None:
@@ -83,9 +83,7 @@ class GpuWatch:
 
     def start(self) -> None:
         """Begin to look at intervals. Harmless when repeated."""
-        if self._thread is None:
-            self._thread = ServiceThread(target=self._run, name="gpu-watch", daemon=True)
-            self._thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """Look no more. A look under way goes on: ``join``."""
@@ -94,8 +92,7 @@ class GpuWatch:
 
     def join(self, timeout: float = 10.0) -> None:
         """After ``stop``: wait for the thread's end."""
-        if self._thread is not None:
-            self._thread.join(timeout)
+        self._thread.join(timeout)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from trainingservice.secrets_in_use import with_secrets_of_now
 from trialkeeper.shortage import is_shortage
 
 logger = logging.getLogger(__name__)
@@ -85,9 +86,12 @@ class LastingThread:
 
     def __init__(self, name: str, work: Callable[[], None], *, stopping: threading.Event, is_vital: bool = False,
                  pauses: Sequence[float] = PAUSES, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """``stopping``: once it is set ``work`` is to return soon, and is not called again."""
+        """``stopping``: once it is set ``work`` is to return soon, and is not called again.
+
+        ``work`` is a part of the work that makes this object, as far as secrets are concerned.
+        """
         self.part = Part(name, is_vital=is_vital, monotonic=monotonic)
-        self._work = work
+        self._work = with_secrets_of_now(work)
         self._stopping = stopping
         self._pauses = pauses
         self._monotonic = monotonic

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
+from trainingservice.lasting_thread import LastingThread
 from trainingservice.report_reading import RefusedReport, refuse_by_length
-from trainingservice.secrets_in_use import ServiceThread
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
@@ -95,13 +95,15 @@ class ReceiverServer(ThreadingHTTPServer):
         self.answer = answer
         self._connections: set[socket.socket] = set()
         self._changed = threading.Condition()
-        self._thread = ServiceThread(target=self.serve_forever, kwargs={"poll_interval": 0.05},
-                                        name="keeper-receiver", daemon=True)
+        self._stopping = threading.Event()
+        self._thread = LastingThread("keeper-receiver", lambda: self.serve_forever(poll_interval=0.05),
+                                     stopping=self._stopping)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
+        self._stopping.set()
         self.shutdown()
         self._thread.join()
         self.server_close()

@@ -106,7 +106,11 @@ class RelayDesk:
             request.left -= len(data)
         if request.left <= 0:
             self._open.pop(number, None)
-            self._pool.submit(with_secrets_of_now(self._pass_on), number, request)
+            try:
+                self._pool.submit(with_secrets_of_now(self._pass_on), number, request)
+            except (RuntimeError, MemoryError):  # no thread can be started, or it is closed: the keeper asks again
+                request.body.close()
+                self._reply(number, 503, {"Retry-After": "5"}, b"")
 
     def close(self) -> None:
         """Take no more. Requests under way are answered or not; their keepers ask again."""

@@ -14,10 +14,13 @@ from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 from rest_framework.views import exception_handler, set_rollback
 
+from nniweb.doors.shortage import RETRY_AFTER, SHORT
 from nniweb.experiments.clusters import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.intents import Refused
 from nniweb.outage_logs import first_line, is_database_away
+from trainingservice.lasting_thread import in_short
+from trialkeeper.shortage import is_shortage
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +79,11 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response:
         logger.warning("a request cannot be answered, the database says: %s", first_line(error))
         response = _answer(503, [_item("", DATABASE_AWAY)])
         response["Retry-After"] = "5"
+        return response
+    if is_shortage(error):
+        logger.warning("a request cannot be answered: %s", in_short(error))
+        response = _answer(503, [_item("", SHORT)])
+        response["Retry-After"] = str(RETRY_AFTER)
         return response
     logger.error("%s failed", context["request"].path if context.get("request") else "a request", exc_info=error)
     return _answer(500, [_item("", "The server failed at this request. Its log has the reason; nothing you sent was "

@@ -6,12 +6,18 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views.defaults import server_error
 
+from nniweb.doors.shortage import RETRY_AFTER, SHORT
 from nniweb.outage_logs import is_database_away
+from trialkeeper.shortage import is_shortage
 
 
 def page_failed(request: HttpRequest) -> HttpResponse:
     """Django's handler for any exception of a page; called while the exception is handled."""
-    if is_database_away(sys.exc_info()[1]):
+    error = sys.exc_info()[1]
+    if is_database_away(error):
         # the request itself is not given to the template: who is signed in cannot be read either
         return HttpResponse(render_to_string("503.html"), status=503, headers={"Retry-After": "5"})
+    if is_shortage(error):
+        return HttpResponse(f"{SHORT}\n", status=503, content_type="text/plain; charset=utf-8",
+                            headers={"Retry-After": str(RETRY_AFTER)})
     return server_error(request)

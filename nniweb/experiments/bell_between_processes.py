@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trainingservice.lasting_thread import LastingThread, in_short
+
 logger = logging.getLogger(__name__)
 
 #: The group that every process of the installation listens to.
@@ -44,8 +46,11 @@ class BellBetweenProcesses:
         self._guard = threading.Lock()
         #: Experiment -> whether it needs a round.
         self._rung: dict[int, bool] = {}
+        #: Of the thread, while it runs.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._was_refused = False
+        self._thread: LastingThread | None = None
+        self._stopping = threading.Event()
         # --- of the loop alone
         self._wake = asyncio.Event()
         self._probe_heard = asyncio.Event()
@@ -59,12 +64,22 @@ class BellBetweenProcesses:
         return bool(self._connected)
 
     def start(self) -> None:
-        """Hear the others from soon on. Harmless when repeated."""
+        """Hear the others from soon on. Harmless when repeated, and where no thread can be started: the next ring tries
+        again.
+        """
         with self._guard:
             if self._thread is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run, args=[self._loop], name="bell", daemon=True)
-                self._thread.start()
+                stopping = threading.Event()
+                thread = LastingThread("bell", self._run, stopping=stopping)
+                try:
+                    thread.start()
+                except (RuntimeError, MemoryError) as error:
+                    if not self._was_refused:
+                        logger.warning("other processes are not told what changes here: %s", in_short(error))
+                    self._was_refused = True
+                    return
+                self._was_refused = False
+                self._thread, self._stopping = thread, stopping
                 atexit.register(self.close)
 
     def ring(self, experiment_pk: int, needs_round: bool = True) -> None:
@@ -82,6 +97,7 @@ class BellBetweenProcesses:
         with self._guard:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
+            self._stopping.set()
             if loop is not None:
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(self._cancel)
@@ -95,13 +111,25 @@ class BellBetweenProcesses:
         if self._task is not None:
             self._task.cancel()
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._wake, self._probe_heard, self._connected = asyncio.Event(), asyncio.Event(), None
-        self._task = loop.create_task(self._stay_connected())
+    def _run(self) -> None:
+        stopping = self._stopping
+        loop = asyncio.new_event_loop()
         try:
+            self._wake, self._probe_heard, self._connected = asyncio.Event(), asyncio.Event(), None
+            self._task = loop.create_task(self._stay_connected())
+            with self._guard:
+                if stopping.is_set():
+                    self._task.cancel()
+                else:
+                    self._loop = loop
+                    if self._rung:
+                        self._wake.set()
             with contextlib.suppress(asyncio.CancelledError):
                 loop.run_until_complete(self._task)
         finally:
+            with self._guard:
+                if self._loop is loop:
+                    self._loop = None
             loop.close()  # closes the layer's connections of this loop as well
 
     async def _stay_connected(self) -> None:

@@ -15,11 +15,14 @@ from django.db import connections
 
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
+from trialkeeper.shortage import is_shortage
 
 logger = logging.getLogger(__name__)
 
 #: Seconds for what is done before a launch, and for a full rehearsal.
 BRIEF, PATIENT = 30.0, 300.0
+NO_ROOM = ("the server's machine has no thread, process or memory to spare at the moment. Try again later; if it "
+           "happens each time, raise its limits (ulimit -u, TasksMax=) or end what takes so many.")
 #: So many calls of one platform may hang at a time in this process.
 MOST_HANGING = 4
 
@@ -68,7 +71,10 @@ def ask_platform(platform: str, call: Callable[[], _Result], seconds: float) -> 
             if is_given_up.is_set():
                 _hanging[platform] -= 1
 
-    threading.Thread(target=run, name=f"call of {platform}", daemon=True).start()
+    try:
+        threading.Thread(target=run, name=f"call of {platform}", daemon=True).start()
+    except (RuntimeError, MemoryError):
+        raise TemporaryError(f"The platform {platform} cannot be asked: {NO_ROOM}") from None
     if not is_over.wait(seconds):
         with _guard:
             if not is_over.is_set():
@@ -81,6 +87,8 @@ def ask_platform(platform: str, call: Callable[[], _Result], seconds: float) -> 
     for error in errors:
         if isinstance(error, TrainingServiceError):
             raise error
+        if is_shortage(error):
+            raise TemporaryError(f"The platform {platform} cannot be asked: {NO_ROOM}") from error
         logger.error("the platform %s failed", platform, exc_info=error)
         raise TemporaryError(f"The platform {platform} failed: {type(error).__name__}: {error}. It is the platform's "
                              "defect; the server's log has more.") from error

@@ -22,7 +22,9 @@ from nniweb.experiments import ingest, unspoken_keepers
 from nniweb.experiments.idle_connections import give_connection_back
 from nniweb.observability import process_figures
 from nniweb.outage_logs import first_line
+from trainingservice.lasting_thread import LastingThread, in_short
 from trainingservice.report_reading import ReadReport, RefusedReport, UnspokenVersion, read_report
+from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +61,8 @@ class GroupCommit:
         #: What each loop has read and not handed over yet; a loop touches its own alone.
         self._read_on: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
         self._guard = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: LastingThread | None = None
+        self._stopping = threading.Event()
         #: Monotonic time at which the first report of the group under way arrived.
         self._oldest: float | None = None
         process_figures.show_queue(self._queue.qsize, self._oldest_seconds)
@@ -82,22 +85,31 @@ class GroupCommit:
         return await waiting.future
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        for waiting in self._read_on.pop(loop):
+        read_on = self._read_on.pop(loop)
+        try:
+            self._start()
+        except (RuntimeError, MemoryError) as error:
+            logger.warning("%d reports are refused, they will come again: %s", len(read_on), in_short(error))
+            self._answer(read_on, [self._come_again()] * len(read_on))
+            return
+        for waiting in read_on:
             self._queue.put(waiting)
-        self._start()
 
     def _start(self) -> None:
         with self._guard:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
-                self._thread.start()
+            if self._thread is None:
+                self._stopping = threading.Event()
+                thread = LastingThread("group-commit", self._run, stopping=self._stopping, is_vital=True)
+                thread.start()
+                self._thread = thread
                 atexit.register(self.close)
 
     def close(self) -> None:
         """Store what has been taken, then end the thread. The next report starts a new one."""
         with self._guard:
             thread, self._thread = self._thread, None
-        if thread is not None and thread.is_alive():
+        if thread is not None and thread.is_alive:
+            self._stopping.set()
             self._queue.put(None)
             thread.join(timeout=30)
             atexit.unregister(self.close)
@@ -129,11 +141,20 @@ class GroupCommit:
                 break
         if group:
             self._oldest = group[0].arrived
-            answers = self._store(group)
-            give_connection_back()
-            self._answer(group, answers)
-            self._oldest = None
+            try:
+                answers = self._store(group)
+                give_connection_back()
+                self._answer(group, answers)
+            except BaseException:  # the thread begins again; whoever has no answer yet would wait for ever
+                self._answer(group, [self._come_again()] * len(group))
+                raise
+            finally:
+                self._oldest = None
         return going_on
+
+    def _come_again(self) -> ingest.Answer:
+        return ingest.Answer(503, {"installation": self._installation, "error": contract.ERROR_BUSY,
+                                   "message": "The server cannot store reports at the moment."}, retry_after=5)
 
     def _store(self, group: list[_Waiting]) -> list[ingest.Answer]:
         answers: list[ingest.Answer | None] = []
@@ -148,6 +169,8 @@ class GroupCommit:
         began = time.monotonic()
         try:
             stored = iter(ingest.store(deliveries) if deliveries else [])
+        except MemoryError:
+            raise
         except Exception:
             logger.exception("a group of %d reports could not be stored; they will come again", len(group))
             connection.close()

@@ -21,6 +21,7 @@ from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, Experim
 from nniweb.experiments.who_asks import asked_by
 from nniweb.nniapi.documents import registry_entry
 from nniweb.nniapi.registry import change_registry
+from trainingservice.lasting_thread import LastingThread
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class StandIn:
         self._port = port
         self._guard = threading.Lock()
         self._closing = threading.Event()
+        self._thread = LastingThread(f"NNI port {port}", self._follow, stopping=self._closing)
         self._process: subprocess.Popen[bytes] | None = None
         #: The experiment's status at the last look.
         self._seen = ""
@@ -52,13 +54,14 @@ class StandIn:
     def start(self) -> None:
         """Begin, and follow the experiment in a thread until ``close``."""
         self.begin()
-        threading.Thread(target=self._follow, name=f"NNI port {self._port}", daemon=True).start()
+        self._thread.start()
 
     def begin(self) -> None:
         """The process and its entry, whatever the experiment's status."""
         with self._guard:
             experiment = Experiment.objects.select_related("cluster").get(public_id=self._experiment_id)
-            self._begin_process()
+            if self._process is None:  # it is there where a first try went wrong after it
+                self._begin_process()
             self._seen = experiment.status
             self._register(experiment)
 

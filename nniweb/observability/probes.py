@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 
-from nniweb.observability.readiness import readiness
+from nniweb.observability.readiness import Check, readiness
+from trialkeeper.shortage import is_shortage
 
 PATHS = ("/healthz", "/readyz")
 
@@ -20,7 +22,14 @@ async def probe_application(scope: MutableMapping[str, Any], _receive: Callable[
     elif scope["path"] == "/healthz":
         status, document = 200, {"alive": True}
     else:
-        ready, document = await asyncio.to_thread(readiness)
+        try:
+            ready, document = await asyncio.to_thread(readiness)
+        except (RuntimeError, MemoryError) as error:
+            if not is_shortage(error):
+                raise
+            check = Check("threads", False, "The machine has no thread to spare for the question. Raise its limit on "
+                                            "processes and threads, or end what takes so many.")
+            ready, document = False, {"ready": False, "checks": [asdict(check)], "warnings": []}
         status = 200 if ready else 503
     body = orjson.dumps(document)
     await send({"type": "http.response.start", "status": status, "headers": [

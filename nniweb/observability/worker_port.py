@@ -15,6 +15,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 from nniweb.observability.figures import all_figures, is_metrics_token
 from nniweb.observability.readiness import readiness
+from trainingservice.lasting_thread import LastingThread
 
 if TYPE_CHECKING:  # not there when running
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -34,7 +35,8 @@ class WorkerPort:
     def __init__(self, host: str, port: int, is_whole: Callable[[], bool]) -> None:
         self._is_whole = is_whole
         self._server = make_server(host, port, self._answer, _ServerOfIPv6 if ":" in host else _Server, _QuietHandler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="worker-port", daemon=True)
+        self._stopping = threading.Event()
+        self._thread = LastingThread("worker-port", self._server.serve_forever, stopping=self._stopping)
         self._thread.start()
 
     @property
@@ -46,6 +48,7 @@ class WorkerPort:
 
     def close(self) -> None:
         """Answer nobody any more."""
+        self._stopping.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -86,7 +86,11 @@ def _run_unless_it_runs(board: TensorBoard, folder: Path) -> None:
         os.close(lock)  # another process runs it, or is about to
         return
     runner = _Runner(board.public_id, list(board.trials), folder, lock)
-    threading.Thread(target=runner.run, name=f"tensorboard {board.public_id}", daemon=True).start()
+    try:
+        threading.Thread(target=runner.run, name=f"tensorboard {board.public_id}", daemon=True).start()
+    except BaseException:  # the machine has no thread to spare: whoever looks again tries again
+        os.close(lock)
+        raise
 
 
 class _Runner:

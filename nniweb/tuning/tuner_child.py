@@ -1,6 +1,7 @@
 """One run of the tuner process and the threads that talk to it."""
 
 import collections
+import errno
 import itertools
 import json
 import logging
@@ -82,12 +83,15 @@ class TunerChild:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        self._stderr_thread = self._start(self._read_log, self._process.stderr)
-        self._threads = [
-            self._stderr_thread,
-            self._start(self._write, self._process.stdin),
-            self._start(self._read, self._process.stdout),
-        ]
+        self._threads: list[threading.Thread] = []
+        try:
+            self._stderr_thread = self._start(self._read_log, self._process.stderr)
+            self._start(self._write, self._process.stdin)
+            self._start(self._read, self._process.stdout)
+        except (RuntimeError, MemoryError) as error:
+            self._outbox.put(None)
+            self._kill()
+            raise OSError(errno.EAGAIN, "no thread can be started to speak with it") from error
 
     @property
     def pid(self) -> int:
@@ -126,6 +130,7 @@ class TunerChild:
     def _start(self, target: Callable[[IO[bytes]], None], pipe: IO[bytes]) -> threading.Thread:
         thread = threading.Thread(target=target, args=(pipe,), name=f"tuner {target.__name__.strip('_')}", daemon=True)
         thread.start()
+        self._threads.append(thread)
         return thread
 
     def _write(self, pipe: IO[bytes]) -> None:
@@ -138,6 +143,14 @@ class TunerChild:
             logger.debug("the tuner process closed its input", exc_info=True)  # the reading thread reports the end
 
     def _read(self, pipe: IO[bytes]) -> None:
+        try:
+            self._read_replies(pipe)
+        except BaseException:  # its end is reported all the same, so that nobody waits for an answer for ever
+            logger.exception("the tuner process is heard no more, and is ended")
+            self._kill()
+        self._report_end()
+
+    def _read_replies(self, pipe: IO[bytes]) -> None:
         with pipe:
             for line in pipe:
                 try:
@@ -152,7 +165,6 @@ class TunerChild:
                 else:
                     failure = TunerFailed(pending.experiment_id, reply["error"], reply["traceback"])
                     pending.future.set_exception(failure)
-        self._report_end()
 
     def _read_log(self, pipe: IO[bytes]) -> None:
         """What algorithms print and log goes to our log; the last lines explain a death."""

@@ -48,8 +48,8 @@ def post(address: WebhookAddress, body: bytes, headers: Mapping[str, str], *, al
     whole = plain.dup()
     end = threading.Timer(max(0.1, deadline - time.monotonic()), _shut, [whole])
     end.daemon = True
-    end.start()
     try:
+        end.start()
         return _talk(address, plain, body, headers)
     except (OSError, http.client.HTTPException, ValueError) as error:
         late = " in time" if time.monotonic() >= deadline else ""

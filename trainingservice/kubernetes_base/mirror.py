@@ -24,7 +24,7 @@ from trainingservice.kubernetes_base.api import (
     Watch,
     error_of,
 )
-from trainingservice.secrets_in_use import ServiceThread
+from trainingservice.lasting_thread import LastingThread
 
 logger = logging.getLogger(__name__)
 
@@ -72,27 +72,27 @@ class Mirror:
         #: Why the copy is not fresh, a sentence; "" while it is.
         self.problem = "It is being read for the first time."
         self.lists = self.watches = 0  # how often each was asked for
-        self._thread = ServiceThread(target=self._run, name=f"watch {resource.plural}", daemon=True)
+        self._stopping = threading.Event()
+        self._thread = LastingThread(f"watch {resource.plural}", self._run, stopping=self._stopping)
 
     # --- from any thread -------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin. Harmless when repeated."""
         with self._lock:
-            if self._closed or self._thread.is_alive():
-                return
-            self._thread.start()
+            if not self._closed:
+                self._thread.start()
 
     def stop(self) -> None:
         """End the thread and its watch. Harmless when repeated."""
+        self._stopping.set()
         with self._lock:
             self._closed = True
             watch = self._watch
             self._lock.notify_all()
         if watch is not None:
             watch.close()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(10.0)
+        self._thread.join(10.0)
 
     @property
     def is_fresh(self) -> bool:

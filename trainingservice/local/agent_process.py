@@ -113,8 +113,13 @@ class AgentProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process = process
-        client = AgentClient(process.stdout, process.stdin, on_event=self._on_event, name="of this machine",
-                             on_closed=lambda: self._lost(process))
+        try:
+            client = AgentClient(process.stdout, process.stdin, on_event=self._on_event, name="of this machine",
+                                 on_closed=lambda: self._lost(process))
+        except TemporaryError:
+            end(process)
+            self._process = None
+            raise
         self._client = client
         return client
 

@@ -23,6 +23,7 @@ from trainingservice.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.gpu_watch import GpuWatch
 from trainingservice.keeper_bundle import KeeperBundle
+from trainingservice.lasting_thread import LastingThread
 from trainingservice.relay_desk import RelayDesk
 from trainingservice.remote.code_copies import CodeCopies
 from trainingservice.remote.config import RemoteMachineSettings
@@ -33,7 +34,6 @@ from trainingservice.remote.journal_collector import JournalCollector
 from trainingservice.remote.machine_host import MachineHost
 from trainingservice.remote.problems import MachineProblem, NotConnected, as_problem
 from trainingservice.remote.set_aside import SetAside
-from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trialkeeper import contract
 
@@ -131,8 +131,9 @@ class RemoteMachine:
         self._collector = JournalCollector(relay_urls, clock)
         self.gpus = GpuWatch(self._ask_gpus, lambda: held_gpus(self.identity), gpus_matter,
                              lambda: host.machine_changed(self.address), monotonic)
-        self._threads = [ServiceThread(target=self._run, name=f"machine {self.address}", daemon=True),
-                         ServiceThread(target=self._run_starts, name=f"starts on {self.address}", daemon=True)]
+        self._stopping = threading.Event()
+        self._threads = [LastingThread(f"machine {name}", self._run, stopping=self._stopping),
+                         LastingThread(f"starts on {name}", self._run_starts, stopping=self._stopping)]
 
     # --- what is known ---------------------------------------------------------------------
 
@@ -248,19 +249,19 @@ class RemoteMachine:
     def open(self) -> None:
         """Begin. Harmless when repeated."""
         for thread in self._threads:
-            if not thread.is_alive() and not self._closed:
+            if not self._closed:
                 thread.start()
 
     def close(self) -> None:
         """End connection, agent and threads. Trials go on."""
+        self._stopping.set()
         with self._lock:
             self._closed = True
             self._lock.notify_all()
         self.gpus.stop()
         self._drop(MachineProblem("The service was closed."))
         for thread in self._threads:
-            if thread.is_alive():
-                thread.join(5.0)
+            thread.join(5.0)
         self._drop(MachineProblem("The service was closed."))  # what was just being connected
         self.gpus.join(5.0)
 

@@ -62,10 +62,11 @@ def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeySt
 
     Where some machines are well, the others' faults do not block: trials go to those that are well.
     """
+    def rehearse_one(machine: RemoteMachineSettings) -> list[RehearsalFinding]:
+        return list(_rehearse(machine, keys, bundle, cluster_folder, addresses, clock, storage, quick))
+
     with ThreadPoolExecutor(min(16, len(machines))) as pool:
-        findings = list(pool.map(with_secrets_of_now(
-            lambda machine: list(_rehearse(machine, keys, bundle, cluster_folder, addresses, clock, storage,
-                                           quick))), machines))
+        findings = list(pool.map(with_secrets_of_now(rehearse_one), machines))
     some_are_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
     if not some_are_well:
         return [finding for of_one in findings for finding in of_one]

@@ -17,8 +17,9 @@ from tests.end_to_end.scaled_out.several_processes import Installation, is_trace
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.kill_table("a start of a web and a worker while PostgreSQL and Redis are away")
-def test_a_web_and_a_worker_that_were_started_too_early_work_once_postgresql_and_redis_have_come(
-        installation: Installation, postgresql: PostgresqlServer, redis: RedisServer, tmp_path: Path, seed: int) -> None:
+def test_a_web_and_a_worker_started_too_early_work_once_postgresql_and_redis_have_come(
+        installation: Installation, postgresql: PostgresqlServer, redis: RedisServer, tmp_path: Path,
+        seed: int) -> None:
     port = free_port()
     postgresql.kill()
     redis.kill()

@@ -80,7 +80,8 @@ def test_a_link_in_a_code_folder_that_leads_to_the_keys_is_refused_by_name_where
     (inside / "model").symlink_to(data_folder / "keys")
     copied = config.replace("platform: local", "platform: local\n  snapshotCode: true")
     found = refusal(api, config=copied, base_directory=str(inside))
-    assert found.startswith("trialCodeDirectory: The link") and "leads out of the code folder" in found
+    assert found.startswith("trialCodeDirectory: The link")
+    assert "leads out of the code folder" in found
     assert api.post("/api/v1/experiments/", {"config": copied, "base_directory": str(inside)}).status_code == 400
     assert not CodeArchive.objects.exists()
     assert refusal(api, config=config, base_directory=str(inside)) == ""  # shared, not packed: the trial's own business
@@ -156,7 +157,8 @@ def test_other_peoples_homes_are_closed_but_for_those_as_whom_the_person_runs_tr
     monkeypatch.setattr(homes_of_others.pwd, "getpwall", lambda: users)
     settings.CODE_ROOTS = (tmp_path,)
     alice.names_folders = True
-    assert "home folder of the machine's user ml-bob" in nameable_folders(alice).problem(homes / "ml-bob" / "code", "it")
+    problem = nameable_folders(alice).problem(homes / "ml-bob" / "code", "it")
+    assert "home folder of the machine's user ml-bob" in problem
     assert "contains the home folder" in nameable_folders(alice).problem(homes, "it")
     assert nameable_folders(alice).problem(homes / "program" / "code", "it") == ""
     alice.local_users = "ml-alice"
