@@ -29,6 +29,7 @@ from trialkeeper.attempt_folder import (
     ENDED_STATE,
     FolderState,
     folder_state,
+    job_name_of,
     keeper_pid,
     make_private_folder,
     needs_finishing,
@@ -131,9 +132,10 @@ class Agent:
         state = self._state(folder)
         if state["keeper_pid"] is None and state["state"] not in (CANCELED, ENDED_STATE):
             make_private_folder(folder)
-            if not os.path.exists(os.path.join(folder, contract.JOB_FILE)):
+            if read_object(os.path.join(folder, contract.JOB_FILE)) is None:  # a power cut may have left it empty
                 write_file(os.path.join(folder, contract.JOB_FILE), json.dumps(job))
-            save_access(folder, access)
+            if access.has_server or saved_access(folder) is None:
+                save_access(folder, access)
             self._fork_keeper(folder)
             state = self._state(folder)
         self._told[folder] = state
@@ -167,6 +169,7 @@ class Agent:
                 _signal(state["keeper_pid"], signal.SIGTERM)
                 wake(folder)
             else:
+                self._finishers.pop(folder, None)  # somebody wants it: keepers that failed may work by now
                 self._finish_if_needed(folder)
                 state = self._state(folder)
         self._told[folder] = state
@@ -255,8 +258,7 @@ class Agent:
             return
         undelivered = (killed or folder not in self._told) and _is_undelivered(folder)
         tries = self._finishers.get(folder, 0)
-        if (needs_finishing(folder) or undelivered) and tries < MOST_FINISHERS \
-                and os.path.exists(os.path.join(folder, contract.JOB_FILE)):
+        if (needs_finishing(folder) or undelivered) and tries < MOST_FINISHERS:
             self._finishers[folder] = tries + 1
             self._fork_keeper(folder)
 
@@ -420,8 +422,7 @@ def _become_keeper(folder: str, pipe: int) -> None:
             with contextlib.suppress(OSError):  # the agent is gone, or has not read for long
                 os.write(pipe, b"!")
 
-        job = read_object(os.path.join(folder, contract.JOB_FILE)) or {}
-        status = Keeper(folder, str(job.get("job_name", "")), saved_access(folder), changed=changed).run()
+        status = Keeper(folder, job_name_of(folder), saved_access(folder), changed=changed).run()
     except BaseException:
         traceback.print_exc()
     finally:

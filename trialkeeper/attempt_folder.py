@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict, Optional
 
 from trialkeeper import contract, machine
+from trialkeeper.durable_files import flush_folder
 from trialkeeper.file_mode import file_mode
 from trialkeeper.journal import JournalSummary, read_summary
 
@@ -45,11 +46,7 @@ def write_file(path: str, text: str, durable: bool = False, secret: bool = False
             os.fsync(stream.fileno())
     os.replace(temporary, path)
     if durable:
-        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        flush_folder(os.path.dirname(path))
 
 
 def read_text(path: str) -> Optional[str]:
@@ -69,6 +66,15 @@ def read_object(path: str) -> Optional[Dict[str, Any]]:
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
+
+
+def job_name_of(folder: str) -> str:
+    """The attempt's name by its job or, where that is damaged, by its journal; "" where neither says it."""
+    name = (read_object(os.path.join(folder, contract.JOB_FILE)) or {}).get("job_name")
+    if not isinstance(name, str):
+        summary = summary_of(folder)
+        name = "" if summary is None else summary.job_name
+    return name
 
 
 def read_accepted(folder: str) -> int:
@@ -125,7 +131,7 @@ def folder_state(folder: str, starting_pid: Optional[int] = None) -> FolderState
 
 def needs_finishing(folder: str) -> bool:
     """Whether an attempt was begun here and its end is not on record; its keeper must be dead for this to matter."""
-    if os.path.exists(os.path.join(folder, contract.EXIT_FILE)):
+    if read_object(os.path.join(folder, contract.EXIT_FILE)) is not None:
         return False
     summary = summary_of(folder)
     return summary is not None and summary.started and not summary.ended

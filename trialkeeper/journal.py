@@ -1,7 +1,7 @@
 """The journal: a numbered, append-only record of all that must be reported. It survives anything.
 
-The file is JSON lines. The first is ``{"journal_id": ..., "version": 1}``; each other is an entry (see
-contract.py) with, for those that were read from a file of the trial, a last member ``"position": [source,
+The file is JSON lines. The first is ``{"journal_id", "version", "job_name", "machine_id", "boot_id"}``: whose
+journal it is, and in which start of which machine it was begun. Each other is an entry (see contract.py) with, for those that were read from a file of the trial, a last member ``"position": [source,
 offset]``: how far that file was read. A keeper that takes over goes on from there, so nothing is reported
 twice; the member is never sent.
 
@@ -16,7 +16,7 @@ import threading
 from array import array
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from trialkeeper import contract
+from trialkeeper import contract, machine
 from trialkeeper.file_mode import file_mode
 
 _POSITION = b', "position": ['
@@ -31,13 +31,19 @@ class JournalSummary(NamedTuple):
     last_n: int
     started: bool
     ended: bool
+    #: "" in journals of older keepers.
+    job_name: str = ""
 
 
 def read_summary(path: str) -> Optional[JournalSummary]:
-    """The summary, from the first and the last line. None where the file has no whole line; OSError as from open."""
+    """The summary, from the first and the last line. None where the file has no whole line; OSError as from open.
+
+    Where the last line is damaged (a power cut leaves blocks of zeros), the last one before the damage counts.
+    """
     with open(path, "rb") as stream:
-        header = stream.readline()
-        if not header.endswith(b"\n"):
+        line = stream.readline()
+        header = _document(line)
+        if header is None or "journal_id" not in header:
             return None
         begin = stream.tell()
         end = stream.seek(0, os.SEEK_END)
@@ -53,28 +59,58 @@ def read_summary(path: str) -> Optional[JournalSummary]:
                 break
             block *= 8
     last = tail[cut + 1:]
-    entry: Dict[str, Any] = json.loads(last) if last else {}
-    return JournalSummary(json.loads(header)["journal_id"], entry.get("n", 0), bool(entry),
-                          entry.get("type") == contract.ENDED)
+    entry = _document(last) if last else {}
+    if entry is None:
+        entry = _last_whole_entry(path)
+    return JournalSummary(header["journal_id"], entry.get("n", 0), bool(entry), entry.get("type") == contract.ENDED,
+                          str(header.get("job_name") or ""))
+
+
+def _document(line: bytes) -> Optional[Dict[str, Any]]:
+    """The document of a whole line; None where the line is cut off or damaged."""
+    try:
+        document = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _whole_lines(path: str) -> Iterator[Tuple[int, Dict[str, Any]]]:
+    """Length and document of the lines up to the first that is cut off or damaged: what follows cannot be trusted."""
+    with open(path, "rb") as stream:
+        for line in stream:
+            document = _document(line)
+            if document is None or not ("journal_id" in document or "type" in document):
+                return
+            yield len(line), document
+
+
+def _last_whole_entry(path: str) -> Dict[str, Any]:
+    last: Dict[str, Any] = {}
+    for _, last in _whole_lines(path):  # noqa: B007  # the last one is wanted
+        pass
+    return last if "type" in last else {}
 
 
 def read_entries(path: str, after: int = 0) -> Tuple[str, List[contract.Entry]]:
     """For those who collect a journal as a file: its id and the whole entries with numbers above ``after``."""
-    with open(path, "rb") as stream:
-        lines = stream.read().split(b"\n")[:-1]
-    if not lines:
+    lines = [document for _, document in _whole_lines(path)]
+    if not lines or "journal_id" not in lines[0]:
         return "", []
-    entries = [json.loads(without_position(line)) for line in lines[1:] if line]
-    return json.loads(lines[0])["journal_id"], [entry for entry in entries if entry["n"] > after]
+    for entry in lines[1:]:
+        entry.pop("position", None)
+    return str(lines[0]["journal_id"]), [entry for entry in lines[1:] if entry["n"] > after]
 
 
 class Journal:
     """The journal of one attempt, open for writing. Any thread may call; one process at a time (KEEPER_FILE's lock)."""
 
-    def __init__(self, path: str) -> None:
-        """Open or make the file. Raises OSError."""
+    def __init__(self, path: str, job_name: str = "") -> None:
+        """Open or make the file. Raises OSError. ``job_name``: what a new one says whose it is."""
         self._lock = threading.Lock()
-        self._path = path
+        self._path, self._job_name = path, job_name
+        #: Whether the machine was switched off, or started anew, since the journal was begun on it.
+        self.machine_was_off = False
         self._offsets = array("Q")  # of entry n at index n - 1
         #: Source -> how far it was read when its last entry was written.
         self.positions: Dict[str, int] = {}
@@ -155,31 +191,26 @@ class Journal:
 
     def _begin(self) -> str:
         journal_id = os.urandom(16).hex()
-        self._write(json.dumps({"journal_id": journal_id, "version": contract.PROTOCOL_VERSION}).encode() + b"\n")
+        header = {"journal_id": journal_id, "version": contract.PROTOCOL_VERSION, "job_name": self._job_name,
+                  "machine_id": machine.machine_id(), "boot_id": machine.boot_id()}
+        self._write(json.dumps(header).encode() + b"\n")
         return journal_id
 
     def _read(self) -> Optional[str]:
         journal_id = None
-        for length, document in self._whole_lines():
+        for length, document in _whole_lines(self._path):
             if journal_id is None:
+                if "journal_id" not in document:
+                    break
                 journal_id = str(document["journal_id"])
+                self.machine_was_off = (document.get("machine_id") == machine.machine_id()
+                                        and document.get("boot_id", "") not in ("", machine.boot_id()))
             else:
                 self._offsets.append(self._size)
                 self._take_note(document)
             self._size += length
         os.ftruncate(self._descriptor, self._size)
         return journal_id
-
-    def _whole_lines(self) -> Iterator[Tuple[int, Dict[str, Any]]]:
-        with open(self._path, "rb") as stream:
-            for line in stream:
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    document = json.loads(line)
-                except ValueError:  # a block that a power cut left empty: what follows cannot be trusted
-                    return
-                yield len(line), document
 
     def _take_note(self, entry: contract.Entry) -> None:
         if "position" in entry:

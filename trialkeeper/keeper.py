@@ -20,9 +20,10 @@ from typing import Any, Callable, Dict, List, Optional, cast
 
 from trialkeeper import contract, machine
 from trialkeeper.access import Access, save_access
-from trialkeeper.attempt_folder import make_private_folder, read_object, write_file
+from trialkeeper.attempt_folder import make_private_folder, read_object, summary_of, write_file
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
+from trialkeeper.durable_files import flush_file, flush_folder
 from trialkeeper.file_mode import file_mode
 from trialkeeper.gpu_usage import GpuWatch
 from trialkeeper.inbox import Inbox
@@ -85,7 +86,7 @@ class Keeper:
         self._job = job
         self._limits: contract.LimitsDocument = job.get("limits") or {}
         self._working_directory = working_directory_of(job, self._folder)
-        self._journal = Journal(self._path(contract.JOURNAL_FILE))
+        self._journal = Journal(self._path(contract.JOURNAL_FILE), self._job_name)
         self._make_reporter()
         self._recorder = Recorder(self._folder, self._journal, self._limits, now=self._now, clock=self._clock,
                                   log=self._log, notify=self._notify_reporter)
@@ -135,6 +136,10 @@ class Keeper:
 
     def _get_job(self) -> Optional[contract.JobDocument]:
         document = read_object(self._path(contract.JOB_FILE))
+        if document is None and self._has_begun():
+            # asking for it would help nothing: it is not run again, and what is known of its end can be told without it
+            self._log("%s is missing or damaged, as after a power cut" % self._path(contract.JOB_FILE))
+            return {"job_name": self._job_name}
         if document is None and self._access.has_server:
             self._wakeups.in_background(
                 _JOB, lambda: fetch_job(self._access, self._folder, self._job_name, self._log))
@@ -153,13 +158,17 @@ class Keeper:
             document = None
         return cast(Optional[contract.JobDocument], document)
 
+    def _has_begun(self) -> bool:
+        summary = summary_of(self._folder)
+        return summary is not None and summary.started
+
     def _make_reporter(self) -> None:
         parameters = [parameter["index"] for parameter in self._job.get("parameters") or []]
         self._document: contract.KeeperDocument = {
             "version": contract.PROTOCOL_VERSION, "host": machine.host(), "pid": os.getpid(),
             "journal_id": self._journal.journal_id, "replica": self._replica,
             "parameter_index": max(parameters, default=-1)}
-        if self._access.has_server:
+        if self._access.has_server and self._job_name:
             save_access(self._folder, self._access)
             self._reporter = Reporter(
                 access=self._access, job_name=self._job_name, folder=self._folder, journal=self._journal,
@@ -242,6 +251,7 @@ class Keeper:
                              self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE))
         self._tree = ProcessTree(self._journal.journal_id, child.pid, child.start_time, own_children=True,
                                  reaps_orphans=reaps)
+        self._flush_what_the_next_keeper_needs()
         try:
             write_file(self._path(contract.TRIAL_FILE), json.dumps(
                 {"pid": child.pid, "start_time": child.start_time, "working_directory": self._working_directory}))
@@ -253,6 +263,19 @@ class Keeper:
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
         return child
+
+    def _flush_what_the_next_keeper_needs(self) -> None:
+        """Before anybody is told that the trial runs. A power cut before that costs the trial, and nothing it reported.
+
+        The trial runs meanwhile: it does not wait for the disk.
+        """
+        try:
+            for name in (contract.JOB_FILE, contract.ACCESS_FILE):
+                if os.path.exists(self._path(name)):
+                    flush_file(self._path(name))
+            flush_folder(self._folder)
+        except OSError as error:
+            self._log("%s cannot be flushed: %s" % (self._folder, error))
 
     def _watch(self, child: ChildProcess) -> Optional[TrialEnd]:
         assert self._tree is not None
@@ -320,6 +343,9 @@ class Keeper:
             return self._end(contract.STOPPED, self._inbox.stop or "cancelled after its keeper was killed")
         if was_alive:
             return self._end(contract.LOST, "the trial's keeper was killed while the trial ran; the trial was ended")
+        if self._journal.machine_was_off:
+            return self._end(contract.LOST, "%s was switched off or started anew while the trial ran (a power cut, for "
+                             "instance), which ended the trial" % machine.host())
         return self._end(contract.LOST, "the trial's keeper was killed; how the trial ended is not known")
 
     def _end_after_failure(self, error: Exception) -> TrialEnd:
@@ -347,7 +373,7 @@ class Keeper:
         give_up_at = self._clock() + self._limits.get("give_up_after", 86400.0)
         while True:
             try:
-                if not os.path.exists(self._path(contract.EXIT_FILE)):
+                if read_object(self._path(contract.EXIT_FILE)) is None:
                     write_file(self._path(contract.EXIT_FILE), json.dumps(end), durable=True)
                     self._changed()
                 break

@@ -22,6 +22,11 @@ def machine_id() -> str:
     return "host-" + host()
 
 
+def boot_id() -> str:
+    """Another text after each start of this machine; "" where it is not known."""
+    return _read_text(_BOOT_ID_FILE)
+
+
 def process_start_time(pid: int) -> Optional[str]:
     """When the process began, as a text that no later process of the same pid has; None: there is no such process.
 
@@ -29,7 +34,7 @@ def process_start_time(pid: int) -> Optional[str]:
     """
     stat = process_stat(pid)
     if stat is not None:
-        return None if stat[1][0] == "Z" else "%s/%s" % (_read_text(_BOOT_ID_FILE), stat[1][19])
+        return None if stat[1][0] == "Z" else "%s/%s" % (boot_id(), stat[1][19])
     if os.path.isdir("/proc/self"):
         return None
     text = _ps("-o", "stat=,lstart=", "-p", str(pid))

@@ -186,6 +186,69 @@ def test_a_keeper_that_died_without_an_agent_is_replaced_when_an_agent_is_asked(
     assert len(server.of_type("started")) == 1
 
 
+@pytest.fixture
+def after_a_power_cut(agents, attempt):
+    """The folder of an attempt that had begun when the power failed: its processes are gone, the machine is up again."""
+    agent = agents()
+    agent.start(attempt, "sleep 60")
+    trial = wait_until(lambda: attempt.exists(contract.TRIAL_FILE) and attempt.read(contract.TRIAL_FILE))
+    attempt.server.wait_for(lambda: attempt.server.of_type("started"))
+    agent.kill()
+    os.kill(attempt.read(contract.KEEPER_FILE)["pid"], signal.SIGKILL)
+    os.kill(trial["pid"], signal.SIGKILL)
+    journal = attempt.folder / contract.JOURNAL_FILE
+    journal.write_text(journal.read_text().replace(machine.boot_id(), "of-the-start-before"))
+    return attempt
+
+
+def test_after_a_power_cut_it_is_told_that_the_machine_was_switched_off(agents, after_a_power_cut, server):
+    agents().state(after_a_power_cut.folder)
+    server.wait_for(lambda: server.ended)
+    assert server.ended["reason"] == "lost"
+    assert "was switched off or started anew while the trial ran" in server.ended["message"]
+
+
+def test_an_attempt_whose_job_a_power_cut_left_empty_is_told_and_ended(agents, after_a_power_cut, server):
+    (after_a_power_cut.folder / contract.JOB_FILE).write_bytes(b"")
+    agents().state(after_a_power_cut.folder)
+    server.wait_for(lambda: server.ended)
+    assert (server.ended["reason"], len(server.of_type("started"))) == ("lost", 1)
+    assert "was switched off" in server.ended["message"]
+
+
+def test_an_attempt_of_which_a_power_cut_left_only_the_journal_ends(agents, after_a_power_cut):
+    for name in (contract.JOB_FILE, contract.ACCESS_FILE, contract.KEEPER_FILE, contract.TRIAL_FILE):
+        (after_a_power_cut.folder / name).write_bytes(b"")
+    agent = agents()
+    agent.state(after_a_power_cut.folder)
+    wait_until(lambda: agent.state(after_a_power_cut.folder)["state"] == "ended", what="the end")
+    assert "was switched off" in agent.state(after_a_power_cut.folder)["exit"]["message"]
+
+
+def test_an_attempt_whose_files_are_damaged_can_be_cancelled(agents, after_a_power_cut):
+    for name in (contract.JOB_FILE, contract.ACCESS_FILE):
+        (after_a_power_cut.folder / name).unlink()
+    agent = agents()
+    agent.ask("stop", folder=str(after_a_power_cut.folder))
+    wait_until(lambda: agent.state(after_a_power_cut.folder)["state"] == "ended", what="the end")
+    assert agent.state(after_a_power_cut.folder)["exit"]["reason"] == "stopped"
+
+
+def test_a_folder_with_a_damaged_journal_holds_up_no_other(agents, after_a_power_cut, tmp_path):
+    (after_a_power_cut.folder / contract.JOURNAL_FILE).write_bytes(b"\0" * 5000)
+    states = agents().ask("state", folders=[str(after_a_power_cut.folder), str(tmp_path / "other")])["states"]
+    assert {state["state"] for state in states.values()} == {"absent"}
+
+
+def test_a_job_that_a_power_cut_left_empty_before_it_began_is_written_again(agent, attempt, server):
+    attempt.folder.mkdir()
+    (attempt.folder / contract.JOB_FILE).write_bytes(b"")
+    (attempt.folder / contract.ACCESS_FILE).write_bytes(b"")
+    agent.start(attempt, "exit 5")
+    server.wait_for(lambda: server.ended)
+    assert server.ended["exit_code"] == 5
+
+
 def test_orders_are_handed_over(agent, attempt, server):
     agent.start(attempt, "sleep 60")
     wait_until(lambda: attempt.exists(contract.TRIAL_FILE))

@@ -68,15 +68,31 @@ def test_batches_hold_at_least_one_entry_and_otherwise_what_fits(path):
 
 
 def test_the_summary_is_read_from_the_ends_of_the_file(path):
-    journal = Journal(path)
-    assert read_summary(path) == (journal.journal_id, 0, False, False)
+    journal = Journal(path, "jobaaaaaaaaa")
+    assert read_summary(path) == (journal.journal_id, 0, False, False, "jobaaaaaaaaa")
     journal.append([{"type": "started", "at": 1.0}, entry("x" * 100_000)])
-    assert read_summary(path) == (journal.journal_id, 2, True, False)
+    assert read_summary(path) == (journal.journal_id, 2, True, False, "jobaaaaaaaaa")
     journal.append([{"type": "ended", "at": 1.0, "message": "y" * 9000}])
-    assert read_summary(path) == (journal.journal_id, 3, True, True)
+    assert read_summary(path) == (journal.journal_id, 3, True, True, "jobaaaaaaaaa")
     with open(path, "ab") as stream:
         stream.write(b'{"n": 4')
     assert read_summary(path).last_n == 3
+
+
+def test_what_a_power_cut_left_as_zeros_counts_for_nothing_and_hides_nothing(path):
+    journal = Journal(path)
+    journal.append([{"type": "started", "at": 1.0}, entry("a")])
+    with open(path, "ab") as stream:
+        stream.write(b"\0" * 4096 + b"\n")
+    assert read_summary(path) == (journal.journal_id, 2, True, False, "")
+    assert [each["n"] for each in read_entries(path)[1]] == [1, 2]
+    with open(path, "r+b") as stream:
+        stream.write(b"\0" * 20)
+    assert read_summary(path) is None
+    assert read_entries(path) == ("", [])
+    again = Journal(path)
+    assert again.last_n == 0
+    assert again.journal_id != journal.journal_id
 
 
 def test_a_full_disk_loses_nothing_that_was_written_and_writes_no_half_line(path, monkeypatch):
