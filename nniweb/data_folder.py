@@ -8,6 +8,8 @@ import secrets
 from pathlib import Path
 from typing import IO, Any
 
+from trialkeeper.durable_files import flush_file, flush_folder, put_in_place
+
 
 class DataFolderLocked(Exception):
     """Another server uses this data folder. ``holder`` is what it wrote about itself."""
@@ -38,6 +40,7 @@ def prepare(folder: Path) -> Path:
     for part in [*reversed(folder.parents), folder]:
         if not part.is_dir():  # mkdir's parents=True would make the ones above with the usual mode
             part.mkdir(mode=0o700, exist_ok=True)
+            flush_folder(str(part.parent))
     return folder
 
 
@@ -73,25 +76,15 @@ def read_or_make(path: Path, make: Any) -> str:
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(make())
-        file.flush()
-        os.fsync(file.fileno())  # before it has its name: an empty key after a loss of power would be nobody's key
+    flush_file(str(draft))  # before it has its name: an empty key after a loss of power would be nobody's key
     try:
         os.link(draft, path)  # fails if another process was first: then its key is the key
     except FileExistsError:
         pass
     finally:
         draft.unlink()
-    _flush_names(path.parent)
+    flush_folder(str(path.parent))
     return path.read_text().strip()
-
-
-def _flush_names(folder: Path) -> None:
-    """Have the names in a folder survive a loss of power."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def secret_key(folder: Path) -> str:
@@ -115,10 +108,7 @@ def write_seal_keys(folder: Path, keys: list[str]) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(",".join(keys))
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    _flush_names(path.parent)
+    put_in_place(str(draft), str(path))
 
 
 def installation_id(folder: Path) -> str:
@@ -159,7 +149,7 @@ class ServerLock:
         return False
 
     def write_address(self, urls: list[str]) -> None:
-        """Tell keepers on this machine where the server listens now."""
+        """Tell keepers on this machine where the server listens now. Not flushed: each start writes it anew."""
         draft = self.address_file.with_suffix(".draft")
         draft.write_text(json.dumps({"urls": urls, "pid": os.getpid()}))
         draft.chmod(0o600)

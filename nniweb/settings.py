@@ -235,7 +235,7 @@ STATIC_ROOT = data_folder.prepare(DATA_FOLDER / "static")
 WHITENOISE_USE_FINDERS = True
 # files kept for experiments (code archives): never served as they are
 STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage",
+    "default": {"BACKEND": "nniweb.durable_storage.DurableFileSystemStorage",
                 "OPTIONS": {"location": str(DATA_FOLDER / "files"), "directory_permissions_mode": 0o700,
                             "file_permissions_mode": 0o600}},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 from trainingservice.errors import PermanentError
 from trainingservice.ignore_rules import IGNORE_FILE, IgnoreRules
 from trainingservice.unlinked_paths import LinkOnTheWay, open_file, open_folder
+from trialkeeper.durable_files import put_in_place
 
 if TYPE_CHECKING:  # packing needs nothing of a trial: programs that only pack need no pydantic
     from trainingservice.trial_job import TrialCode
@@ -123,7 +124,7 @@ def pack_code(folder: Path, target_folder: Path, *, max_files: int = MAX_FILES,
             sha256 = hashlib.file_digest(packed, "sha256").hexdigest()
         size = os.path.getsize(temporary)
         path = target_folder / f"{sha256}.tar.gz"
-        os.replace(temporary, path)
+        put_in_place(temporary, str(path))
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

@@ -19,6 +19,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from trialkeeper.durable_files import put_in_place
 from trialkeeper.nni_for_trials import FOR_TRIALS
 
 #: Where that module lies in the source.
@@ -51,6 +52,11 @@ def keeper_bytes() -> bytes:
     return bundle_bytes(files("trialkeeper"))
 
 
+def bundle_name() -> str:
+    """The name of the zipapp's file."""
+    return f"keeper-{hashlib.sha256(keeper_bytes()).hexdigest()[:16]}.pyz"
+
+
 def build_keeper(folder: Path) -> KeeperBundle:
     """The zipapp as a file in ``folder`` (made if need be); an existing one with the right content is used.
 
@@ -59,7 +65,7 @@ def build_keeper(folder: Path) -> KeeperBundle:
     """
     content = keeper_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
-    path = folder / f"keeper-{sha256[:16]}.pyz"
+    path = folder / bundle_name()
     if not path.is_file() or path.read_bytes() != content:
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=".keeper-")
@@ -67,7 +73,7 @@ def build_keeper(folder: Path) -> KeeperBundle:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(content)
                 os.fchmod(stream.fileno(), 0o644)
-            os.replace(temporary, path)
+            put_in_place(temporary, str(path))
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise

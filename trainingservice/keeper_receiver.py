@@ -35,6 +35,7 @@ from trainingservice.receiver_http import Answer, ReceiverServer, Request
 from trainingservice.report_reading import RefusedReport, read_report
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode, job_document
 from trialkeeper import contract
+from trialkeeper.durable_files import put_in_place
 
 logger = logging.getLogger(__name__)
 
@@ -257,7 +258,7 @@ class KeeperReceiver:
         try:
             with part.open("wb") as stream:
                 request.copy_to(stream, MAX_FILE_BYTES)
-            os.replace(part, path)
+            put_in_place(str(part), str(path))
         finally:
             part.unlink(missing_ok=True)
         return Answer(200, {"installation": self.installation})

@@ -1,9 +1,9 @@
 """The journal: a numbered, append-only record of all that must be reported. It survives anything.
 
 The file is JSON lines. The first is ``{"journal_id", "version", "job_name", "machine_id", "boot_id"}``: whose
-journal it is, and in which start of which machine it was begun. Each other is an entry (see contract.py) with, for those that were read from a file of the trial, a last member ``"position": [source,
-offset]``: how far that file was read. A keeper that takes over goes on from there, so nothing is reported
-twice; the member is never sent.
+journal it is, and in which start of which machine it was begun. Each other is an entry (see contract.py) with,
+for those that were read from a file of the trial, a last member ``"position": [source, offset]``: how far that
+file was read. A keeper that takes over goes on from there, so nothing is reported twice; the member is never sent.
 
 A line is written before it is sent, in one write; half a line at the end (power cut, full disk) was never
 sent and is cut off when the journal is opened. The entries are read back from the file when they are sent:

@@ -2,7 +2,6 @@
 
 from pathlib import PurePosixPath
 
-from django.core.files.storage import default_storage
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
@@ -10,13 +9,14 @@ from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import APIException, NotFound
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.api.trial_documents import TrialFileSerializer
 from nniweb.api.trials import trial_of
+from nniweb.experiments.kept_files import KeptFileDamaged, content_of
 from nniweb.experiments.models import TrialFile
 
 
@@ -30,6 +30,13 @@ class TrialFilesView(generics.ListAPIView[TrialFile]):
         trial = trial_of(self.request, self.kwargs["trial_id"])
         return TrialFile.objects.filter(attempt__trial=trial).select_related("attempt").order_by(
             "attempt__number", "name", "pk")
+
+
+class Damaged(APIException):
+    """The file was kept, and is not what it was."""
+
+    status_code = 410
+    default_code = "damaged"
 
 
 class TrialFileView(generics.GenericAPIView[TrialFile]):
@@ -47,10 +54,11 @@ class TrialFileView(generics.GenericAPIView[TrialFile]):
         trial = trial_of(request, trial_id)
         kept = get_object_or_404(TrialFile.objects.filter(attempt__trial=trial), pk=file_id)
         try:
-            with default_storage.open(kept.storage_path) as file:
-                content = file.read()  # keepers send at most 64 MiB
+            content = content_of(kept)
         except FileNotFoundError:
             raise NotFound("The file is not in the server's data folder any more.") from None
+        except KeptFileDamaged as damage:
+            raise Damaged(str(damage)) from None
         disposition = content_disposition_header(True, PurePosixPath(kept.name).name) or "attachment"
         return HttpResponse(content, content_type="application/octet-stream", headers={
             "Content-Disposition": disposition, "Content-Security-Policy": "sandbox; default-src 'none'",

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from trialkeeper.durable_files import put_in_place
+
 #: Grows when an older program could not read the file. 2: it says what it holds, which need not be all; 1: all.
 FORMAT, READABLE = 2, (1, 2)
 MANIFEST = "manifest.json"
@@ -57,10 +59,8 @@ class BackupWriter:
         text = json.dumps({"format": FORMAT, **about, "members": self._members}, indent=1).encode()
         self._tar.addfile(self._info(MANIFEST, len(text)), io.BytesIO(text))
         self._tar.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
         self._file.close()
-        self.draft.replace(self._path)
+        put_in_place(str(self.draft), str(self._path))
 
     def give_up(self) -> None:
         self._file.close()

@@ -20,6 +20,7 @@ from nniweb.backups.taking import CLUSTERS, FOLDERS, KEYS, seal_key_marks
 from nniweb.data_folder import ServerLock, prepare
 from nniweb.experiments.models import Worker
 from nniweb.experiments.worker_presence import alive_hosts
+from trialkeeper.durable_files import flush_file, flush_folder
 
 
 class CannotRestore(Exception):
@@ -48,6 +49,9 @@ def put_back(path: Path, force: bool, now: datetime) -> tuple[dict[str, Any], Pa
             aside = _aside(data_folder, now) if was_used else None
             if KEYS not in _parts(manifest):
                 _name_of(scratch).write_text(manifest["installation"])
+                flush_file(str(_name_of(scratch)))
+            for folder in _folders_below(scratch):  # its files are flushed: their names, too, before they are moved
+                flush_folder(folder)
             _replace(data_folder, scratch, aside, _parts(manifest))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -122,6 +126,7 @@ def _replace(data_folder: Path, scratch: Path, aside: Path | None, parts: frozen
         try:
             # keys that were only just made, where there was no installation, are kept by nobody
             _exchange(moves, data_folder, scratch, aside or Path(unwanted), parts)
+            moves.flush()
         except BaseException:
             moves.undo()
             if aside is not None:
@@ -129,7 +134,10 @@ def _replace(data_folder: Path, scratch: Path, aside: Path | None, parts: frozen
                     (aside / database.POSTGRESQL).unlink(missing_ok=True)
                     aside.rmdir()
             raise
-    _sync(data_folder)
+
+
+def _folders_below(folder: Path) -> list[str]:
+    return [parent for parent, _, _ in os.walk(folder)]
 
 
 class _Moves:
@@ -146,6 +154,12 @@ class _Moves:
     def undo(self) -> None:
         for source, goal in reversed(self._done):
             os.rename(goal, source)
+
+    def flush(self) -> None:
+        """Have all of them survive a loss of power."""
+        for folder in sorted({str(parent) for source, goal in self._done for path in (source, goal)
+                              for parent in (path.parent, path.parent.parent) if parent.is_dir()}):
+            flush_folder(folder)
 
 
 def _exchange(moves: _Moves, data_folder: Path, scratch: Path, old: Path, parts: frozenset[str]) -> None:
@@ -174,12 +188,4 @@ def _exchange(moves: _Moves, data_folder: Path, scratch: Path, old: Path, parts:
         if path.exists():
             moves.move(path, old / path.name)
     moves.move(scratch / database.SQLITE, present)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 

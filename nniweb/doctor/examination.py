@@ -8,12 +8,13 @@ from nniweb.outage_logs import first_line
 
 Look = Callable[[], Iterator[Finding]]
 _FIRST: tuple[Look, ...] = (
-    files.folder, files.keys, files.disk, program.own_clock, program.system_checks, program.browser_libraries,
-    network.server, network.exposure, network.public_address, network.redis, network.mail)
+    files.folder, files.keys, files.disk, files.keepers, program.own_clock, program.system_checks,
+    program.browser_libraries, network.server, network.exposure, network.public_address, network.redis, network.mail)
 #: These ask the database, and are not tried where it is not well.
 _WITH_DATABASE: tuple[tuple[str, Look], ...] = (
     ("secrets", database.secrets), ("clock", program.database_clock), ("workers", work.workers),
-    ("clusters", work.clusters), ("mail", work.notifications))
+    ("clusters", work.clusters), ("stored files", files.stored),
+    ("mail", work.notifications))
 
 
 def examine() -> list[Finding]:

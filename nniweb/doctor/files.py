@@ -1,19 +1,26 @@
-"""The data folder, its keys, whose they are, and the room on its disk."""
+"""The data folder, its keys, whose they are, the room on its disk, and whether what is kept in it is whole."""
 
 import os
 import pwd
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
+from django.core.files.storage import default_storage
 
 from nniweb.doctor.findings import Finding, warning, well, wrong
+from nniweb.experiments.models import CodeArchive, TrialFile
 from nniweb.experiments.room_to_write import little_room
 from nniweb.own_files import START
+from trainingservice.keeper_bundle import bundle_name, keeper_bytes
+from trialkeeper.nni_for_trials import damaged_files
 
 #: With fewer free entries in the file system's table of files, soon none can be made, whatever room there is.
 FEW_FILES = 1000
+#: Seconds for which kept files are looked at: there may be very many.
+FILES_SECONDS = 20.0
 _ROOM = "docs/how-to-debug.md (\"The disk is full\") says what takes room. NNIWEB_LOW_SPACE_MB is where this begins."
 
 
@@ -71,6 +78,50 @@ def disk() -> Iterator[Finding]:
                       f"Remove files there. {_ROOM}")
     else:
         yield well("disk", f"{table.f_bavail * table.f_frsize / 1e9:.1f} GB are free in {settings.DATA_FOLDER}.")
+
+
+def keepers() -> Iterator[Finding]:
+    """What the agents of this machine run, and the module that they give to trials."""
+    damaged: list[str] = []
+    # those of other versions are used by nobody any more
+    bundles = sorted(Path(settings.DATA_FOLDER).glob(f"clusters/*/agent*/**/{bundle_name()}"))
+    for bundle in bundles:
+        whole = bundle.read_bytes() == keeper_bytes()
+        damaged += damaged_files(str(bundle)) if whole else [str(bundle)]
+    if damaged:
+        more = f", and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
+        yield wrong("keeper", f"{damaged[0]} is damaged{more}, as after a power cut; trials here fail with it.",
+                    "Restart the server: an agent compares its files when it starts, and writes damaged ones anew.")
+    elif bundles:
+        yield well("keeper", "The programs beside the trials of this machine are whole.")
+
+
+def stored() -> Iterator[Finding]:
+    """Whether kept files and code archives are there, as long as they were; their content is compared when it is read.
+    """
+    gives_up_at = time.monotonic() + FILES_SECONDS
+    code = [archive.storage_path for archive in CodeArchive.objects.order_by("pk").iterator()
+            if time.monotonic() < gives_up_at and _size_of(archive.storage_path) != archive.size]
+    kept = [f"{file.name} of trial {file.attempt.trial.public_id}" for file in
+            TrialFile.objects.select_related("attempt__trial").order_by("-pk").iterator()
+            if time.monotonic() < gives_up_at and _size_of(file.storage_path) != file.size]
+    if code:
+        yield warning("code archives", f"{len(code)} of them, such as {code[0]}, are gone or damaged.", (
+            "Where its folder still has the same code, one is made again when a trial needs it; else launch the same "
+            "code again, or bring the file back from a backup (docs/backup.md)."))
+    if kept:
+        yield warning("kept files", f"{len(kept)} of them, such as {kept[0]}, are gone or damaged.",
+                      "Bring them back from a backup (docs/backup.md), or run the trials again.")
+    if not code and not kept:
+        yield well("stored files", "Code archives and kept files are there." if time.monotonic() < gives_up_at else
+                   f"Of those that were looked at within {FILES_SECONDS:.0f} seconds all are there.")
+
+
+def _size_of(storage_path: str) -> int | None:
+    try:
+        return default_storage.size(storage_path)
+    except OSError:
+        return None
 
 
 def _server_files(path: Path) -> Iterator[Path]:

@@ -1,5 +1,12 @@
-"""Code folders as they were at launch: kept once per content, shared by all who have the same."""
+"""Code folders as they were at launch: kept once per content, shared by all who have the same.
 
+A file that was damaged (a bad disk, a power cut before files were flushed) is made again from what brought it: the next
+launch of the same code, or the folder that it was packed from.
+"""
+
+import contextlib
+import hashlib
+import logging
 import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -9,13 +16,20 @@ from django.core.files.base import File
 from django.core.files.storage import default_storage
 from django.db import transaction
 
-from nniweb.experiments.models import CodeArchive
+from nniweb.experiments.models import CodeArchive, Experiment
 from trainingservice.code_archive import pack_code
+from trainingservice.errors import TrainingServiceError
+from trialkeeper.durable_files import put_in_place
+
+logger = logging.getLogger(__name__)
 
 #: An archive without experiments is kept for so long: the same code is often launched again.
 KEEP_UNUSED = timedelta(days=1)
 #: Archives that one call of ``remove_unused`` looks at.
 MOST_AT_ONCE = 100
+
+#: Hashes of archives that are damaged and that this process could not make again: it does not try with each trial.
+_given_up: set[str] = set()
 
 
 def keep_folder(folder: Path, now: datetime) -> CodeArchive:
@@ -26,16 +40,27 @@ def keep_folder(folder: Path, now: datetime) -> CodeArchive:
 
 
 def keep_archive(path: Path, sha256: str, file_count: int, now: datetime) -> CodeArchive:
-    """Keep an archive that was packed already."""
+    """Keep an archive that was packed already. One that is kept, but damaged, is replaced."""
     storage_path = f"code/{sha256}.tar.gz"
     # the row first: it keeps ``remove_unused`` from taking the file away
     archive, _ = CodeArchive.objects.update_or_create(
         sha256=sha256, defaults={"size": path.stat().st_size, "file_count": file_count, "last_used": now,
                                  "storage_path": storage_path})
+    if default_storage.exists(storage_path) and _hash_of(storage_path) != sha256:
+        logger.warning("the code archive %s was damaged on the disk and is made again", storage_path)
+        default_storage.delete(storage_path)
     if not default_storage.exists(storage_path):
         with open(path, "rb") as file:
             default_storage.save(storage_path, File(file))
     return archive
+
+
+def _hash_of(storage_path: str) -> str:
+    digest = hashlib.sha256()
+    with default_storage.open(storage_path) as file:
+        for chunk in file.chunks(1024 * 1024):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def remove_unused(now: datetime) -> int:
@@ -54,9 +79,16 @@ def remove_unused(now: datetime) -> int:
 
 
 def local_path(archive: CodeArchive) -> Path:
-    """A path of the archive on this machine; fetched into the data folder where the storage is elsewhere."""
+    """A path of the archive on this machine; fetched into the data folder where the storage is elsewhere.
+
+    Where the file is missing, or not as long as it was, it is made again first, if that can be done: whoever unpacks it
+    compares its hash and says otherwise that it is damaged.
+    """
     try:
-        return Path(default_storage.path(archive.storage_path))
+        path = Path(default_storage.path(archive.storage_path))
+        if _size_of(path) != archive.size and archive.sha256 not in _given_up:
+            _make_again(archive)
+        return path
     except NotImplementedError:
         copy = settings.DATA_FOLDER / "cache" / Path(archive.storage_path).name
         if not copy.exists():
@@ -65,5 +97,25 @@ def local_path(archive: CodeArchive) -> Path:
             with default_storage.open(archive.storage_path) as source, open(draft, "wb") as goal:
                 for chunk in source.chunks():
                     goal.write(chunk)
-            draft.replace(copy)
+            put_in_place(str(draft), str(copy))
         return copy
+
+
+def _size_of(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return None
+
+
+def _make_again(archive: CodeArchive) -> None:
+    folders = Experiment.objects.filter(code=archive).exclude(code_folder="").values_list("code_folder", flat=True)
+    for folder in sorted(set(folders)):
+        with tempfile.TemporaryDirectory(dir=settings.DATA_FOLDER) as scratch, \
+                contextlib.suppress(TrainingServiceError, OSError):
+            packed = pack_code(Path(folder), Path(scratch))
+            if packed.sha256 == archive.sha256:
+                keep_archive(packed.path, packed.sha256, packed.file_count, archive.last_used)
+                return
+    logger.error("the code archive %s is damaged or gone, and no folder has the same code any more: launch the "
+                 "experiments that need it again", archive.storage_path)
+    _given_up.add(archive.sha256)

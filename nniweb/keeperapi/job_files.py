@@ -14,6 +14,7 @@ from django.utils import timezone
 from nniweb.experiments import code_archives
 from nniweb.experiments.ingest import authenticate
 from nniweb.experiments.job_forms import application_form, first_parameters
+from nniweb.experiments.kept_files import hash_of_content
 from nniweb.experiments.models import Attempt, TrialFile
 from trainingservice.platforms import load_platform
 from trainingservice.report_reading import RefusedReport
@@ -93,7 +94,8 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
             raise RefusedReport(503, contract.ERROR_BUSY, "The server cannot store files at the moment.") from None
         old = TrialFile.objects.filter(attempt=attempt, name=name).first()
         TrialFile.objects.update_or_create(attempt=attempt, name=name,
-                                           defaults={"size": len(body), "storage_path": path})
+                                           defaults={"size": len(body), "sha256": hash_of_content(body),
+                                                     "storage_path": path})
         if old is not None:
             default_storage.delete(old.storage_path)
     finally:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from django.core.files.storage import default_storage
-
+from nniweb.experiments.kept_files import KeptFileDamaged, content_of
 from nniweb.experiments.models import Attempt, Trial, TrialFile
 from nniweb.experiments.trial_output_folder import TrialOutputFolder
 from nniweb.tensorboard.run_names import is_event_file, run_path
@@ -136,8 +135,8 @@ class TrialCopy:
         for name in names:
             path = run_path(folder, name)
             if path is not None:
-                with suppress(FileNotFoundError), default_storage.open(kept[name].storage_path) as file:
-                    self._append(path, file.read(), 0, most)
+                with suppress(FileNotFoundError, KeptFileDamaged):
+                    self._append(path, content_of(kept[name]), 0, most)
         return bool(names)
 
 

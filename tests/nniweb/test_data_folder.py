@@ -38,7 +38,7 @@ def test_a_key_is_on_the_disk_before_it_has_its_name_and_the_name_before_it_is_u
     monkeypatch.setattr(os, "fsync", flush)
     monkeypatch.setattr(os, "link", name)
     key = data_folder.secret_key(tmp_path)
-    assert done == [f"{len(key)} bytes", "link secret_key", "names"]
+    assert done == ["names", f"{len(key)} bytes", "link secret_key", "names"], "that of the new folder comes first"
 
 
 def test_folders_are_made_private_at_every_level(tmp_path: Path) -> None:

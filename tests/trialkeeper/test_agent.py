@@ -188,7 +188,7 @@ def test_a_keeper_that_died_without_an_agent_is_replaced_when_an_agent_is_asked(
 
 @pytest.fixture
 def after_a_power_cut(agents, attempt):
-    """The folder of an attempt that had begun when the power failed: its processes are gone, the machine is up again."""
+    """An attempt that had begun when the power failed: its processes are gone, the machine is up again."""
     agent = agents()
     agent.start(attempt, "sleep 60")
     trial = wait_until(lambda: attempt.exists(contract.TRIAL_FILE) and attempt.read(contract.TRIAL_FILE))

@@ -32,6 +32,7 @@ from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetai
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract, machine
 from trialkeeper.attempt_folder import ENDED_STATE
+from trialkeeper.code_folder import file_sha256
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class LocalTrainingService(PollingTrainingService):
         self._gpus = GpuWatch(lambda: self._agent.client().gpus(), self._held_gpus, self._gpus_matter,
                               self.room_may_be_free, monotonic)
         self._packing = threading.Lock()
+        self._whole: set[Path] = set()
         self._has_nvidia_smi = False
         self._metadata_text = ""
         self._metadata = LocalConfigMetadata()
@@ -190,6 +192,7 @@ class LocalTrainingService(PollingTrainingService):
             remove_folders(self._agent.client(), sorted(map(str, trials.iterdir())), monotonic=self._monotonic)
             shutil.rmtree(trials, ignore_errors=True)
         shutil.rmtree(self._code_folder(experiment_id), ignore_errors=True)
+        self._whole = {path for path in self._whole if path.parent != self._code_folder(experiment_id)}
         self._agents.remove_experiment(experiment_id)
         for job in jobs:
             self.context.gpu_book.free(job.id)
@@ -319,13 +322,23 @@ class LocalTrainingService(PollingTrainingService):
         scratch = self._code_folder(experiment_id)
         with self._packing:
             packed = sorted(scratch.glob("*.tar.gz"))
-            if code.archive is None and packed:
+            if code.archive is None and packed and self._is_whole(packed[0]):
                 archive, sha256 = packed[0], packed[0].name.removesuffix(".tar.gz")
             else:
                 archive, sha256 = archive_of(code, scratch)
         if user_folder is not None:
             return user_folder.deliver_code(experiment_id, archive, sha256)
         return {"sha256": sha256, "archive": str(archive)}
+
+    def _is_whole(self, archive: Path) -> bool:
+        """Whether an archive that was packed here has the content that it is named by; read once by this object."""
+        if archive not in self._whole:
+            if file_sha256(str(archive)) != archive.name.removesuffix(".tar.gz"):
+                logger.warning("the code archive %s is damaged, as after a power cut, and is packed again", archive)
+                archive.unlink()
+                return False
+            self._whole.add(archive)
+        return True
 
     def _document(self, job: TrialJobDetail, code: contract.CodeDocument | None,
                   gpu_indices: tuple[int, ...] | None) -> contract.JobDocument:

@@ -64,6 +64,8 @@ class TrialFile(models.Model):
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="files")
     name = models.TextField()
     size = models.BigIntegerField()
+    #: Of the content, in hex; "" of files that were kept before hashes were.
+    sha256 = models.CharField(max_length=64, blank=True, default="")
     storage_path = models.CharField(max_length=300)
 
     class Meta:

@@ -45,7 +45,8 @@ class CutDisk:
                                       capture_output=True).stdout.strip()
 
     def mount(self) -> None:
-        subprocess.run(["mount", self._device, str(self.path)], check=True)
+        # names are written only when somebody flushes, and not each five seconds: a test may take longer
+        subprocess.run(["mount", "-o", "commit=300", self._device, str(self.path)], check=True)
 
     def cut(self, processes: Callable[[], list[RunningProcess]]) -> None:
         """Stop the processes, cut the power, kill them; the file system is not mounted any more then."""

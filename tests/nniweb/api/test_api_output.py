@@ -145,3 +145,11 @@ def test_files_of_another_trial_and_lost_ones_are_404(api, attempt, make_attempt
     lost = api.get(f"/api/v1/trials/{attempt.trial.public_id}/files/{kept.pk}/")
     assert lost.status_code == 404
     assert "data folder" in lost.json()["errors"][0]["message"]
+
+
+def test_a_kept_file_that_was_damaged_is_an_error_and_not_an_empty_answer(api, attempt) -> None:
+    path = default_storage.save("trials/x/model", ContentFile(b""))
+    kept = TrialFile.objects.create(attempt=attempt, name="model.bin", size=6, storage_path=path)
+    answer = api.get(f"/api/v1/trials/{attempt.trial.public_id}/files/{kept.pk}/")
+    assert answer.status_code == 410
+    assert "model.bin was damaged on the server's disk" in answer.json()["errors"][0]["message"]

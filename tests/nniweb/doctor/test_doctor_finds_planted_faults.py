@@ -6,6 +6,8 @@ import os
 import shutil
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
 from django.db import connection
 from django.utils import timezone
 
@@ -23,8 +27,9 @@ from nniweb.data_folder import ServerLock
 from nniweb.doctor import files
 from nniweb.doctor.examination import examine
 from nniweb.doctor.findings import Finding, Verdict, exit_status
-from nniweb.experiments.models import Cluster, ClusterMetadata, Machine, Worker
+from nniweb.experiments.models import Cluster, ClusterMetadata, CodeArchive, Machine, TrialFile, Worker
 from nniweb.experiments.sealing import seal
+from trainingservice.keeper_bundle import build_keeper
 
 
 @dataclass
@@ -34,6 +39,7 @@ class Installation:
     settings: Any
     folder: Path
     make_experiment: Callable[..., Any]
+    make_attempt: Callable[..., Any]
     monkeypatch: pytest.MonkeyPatch
     #: A small one; the tests' own is locked by the test's transaction.
     database: Path
@@ -43,7 +49,7 @@ class Installation:
 
 @pytest.fixture
 def installation(settings: Any, tmp_path: Path, make_experiment: Callable[..., Any],
-                 monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+                 make_attempt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
     folder = data_folder.prepare(tmp_path / "data")
     data_folder.installation_id(folder)
     data_folder.secret_key(folder)
@@ -59,7 +65,7 @@ def installation(settings: Any, tmp_path: Path, make_experiment: Callable[..., A
     chosen = {**settings.DATABASES["default"], "ENGINE": "nniweb.sqlite", "NAME": small_database(folder)}
     monkeypatch.setitem(settings.DATABASES, "default", chosen)
     with ExitStack() as opened:
-        yield Installation(settings, folder, make_experiment, monkeypatch, chosen["NAME"], opened)
+        yield Installation(settings, folder, make_experiment, make_attempt, monkeypatch, chosen["NAME"], opened)
 
 
 def refusing_port(here: Installation) -> int:
@@ -185,6 +191,31 @@ def mail_server_is_away(here: Installation) -> None:
     here.settings.EMAIL_HOST, here.settings.EMAIL_PORT = "127.0.0.1", refusing_port(here)
 
 
+def module_for_trials_is_damaged(here: Installation) -> None:
+    bundle = build_keeper(here.folder / "clusters" / "abc" / "agent").path
+    subprocess.run([sys.executable, "-I", "-c", "import sys; sys.path.insert(0, sys.argv[1]); "
+                    "from trialkeeper.nni_for_trials import unpack_for_trials; unpack_for_trials()", str(bundle)],
+                   check=True)
+    assert next(files.keepers()).verdict is Verdict.WELL
+    (bundle.with_suffix(".for_trials") / "nni" / "__init__.py").write_bytes(b"")
+
+
+def keepers_program_is_damaged(here: Installation) -> None:
+    build_keeper(here.folder / "clusters" / "abc" / "agent").path.write_bytes(b"")
+
+
+def kept_file_is_empty(here: Installation) -> None:
+    path = default_storage.save("trials/x/model", ContentFile(b""))
+    here.opened.callback(default_storage.delete, path)
+    attempt = here.make_attempt(here.make_experiment(status="DONE"))
+    TrialFile.objects.create(attempt=attempt, name="model.bin", size=6, storage_path=path)
+
+
+def code_archive_is_gone(here: Installation) -> None:
+    CodeArchive.objects.create(sha256="a" * 64, size=9, file_count=1, last_used=timezone.now(),
+                               storage_path=f"code/{'a' * 64}.tar.gz")
+
+
 def small_database(folder: Path) -> Path:
     """What the settings name as the file of the database: the tests' own is locked by the test's transaction."""
     path = folder / "nniweb.sqlite3"
@@ -211,6 +242,10 @@ FAULTS = [
     (cluster_needs_a_person, "cluster farm", "The key of gpu1 is another one", "Rehearse"),
     (machine_is_ill, "cluster farm", "gpu1 cannot be used: Its disk is full.", "Rehearse"),
     (host_has_another_name, "cluster farm", "the-name-before is away", "give it its old name back"),
+    (module_for_trials_is_damaged, "keeper", "nni/__init__.py is damaged", "Restart the server"),
+    (keepers_program_is_damaged, "keeper", ".pyz is damaged", "Restart the server"),
+    (kept_file_is_empty, "kept files", "1 of them, such as model.bin of trial", "backup"),
+    (code_archive_is_gone, "code archives", "1 of them, such as code/aaa", "launch the same code again"),
     (clock_was_set_back, "clock", "in the future", "Set the clock"),
     (libraries_are_not_built, "browser libraries", "echarts.min.js is missing", "make packages"),
     (redis_is_away, "Redis", "does not answer", "Start Redis there, or correct NNIWEB_REDIS_URL"),

@@ -192,6 +192,34 @@ def test_a_keeper_that_was_killed_before_its_trial_started_is_started_again(benc
     bench.wait_for_end(successor, form)
 
 
+def test_a_job_that_a_power_cut_left_empty_before_it_began_is_written_again(bench, lasting):
+    form, go = lasting()
+    folder = folder_of(bench, form)
+    folder.mkdir(parents=True, mode=0o700)
+    waiting = TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, submit_time=time.time())
+    for name in ("job.json", "access.json"):
+        (folder / name).touch()
+    successor = bench.open_service([ResumedJob(waiting)])
+    bench.wait_for_status(successor, form, RUNNING)
+    go.touch()
+    bench.wait_for_end(successor, form)
+
+
+def test_an_archive_of_a_snapshot_that_a_power_cut_left_empty_is_packed_again(bench, service):
+    only_folder = replace(bench.code({"say.sh": "echo said\n"}), archive=None, sha256=None)
+    snapshot = LocalTrialOptions(snapshot_code=True)
+    first = replace(bench.form("sh say.sh", code=only_folder), options=snapshot)
+    service.submit_trial_job(first)
+    bench.wait_for_end(service, first)
+    [archive] = (bench.context().state_folder / "code" / first.experiment_id).iterdir()
+    archive.write_bytes(b"")
+    successor = bench.open_service()
+    second = replace(bench.form("sh say.sh", code=only_folder), options=snapshot)
+    successor.submit_trial_job(second)
+    bench.wait_for_end(successor, second)
+    assert bench.output(second) == "said\n"
+
+
 def test_attempt_folders_are_the_user_s_alone(bench, service):
     form = bench.form("true")
     service.submit_trial_job(form)
