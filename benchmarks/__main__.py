@@ -20,7 +20,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.reporting import MISSED, RESULTS, RESULTS_VARIABLE, table
+from benchmarks.reporting import MISSED, RESULTS, RESULTS_VARIABLE, keep_faults, table
 from trainingservice.testing.processes import end_processes, processes_of
 
 HERE = Path(__file__).resolve().parent
@@ -108,7 +108,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as kept_for_now:
         results = Path(kept_for_now) if options.quick else RESULTS
         faults = run_all(names, options.quick, results)
-        text = table(results, order=PROGRAMS, faults=faults)
+        keep_faults(results, names, faults)
+        text = table(results, order=PROGRAMS)
         print(f"\n{text}")
         if not options.quick:
             (results / "README.md").write_text(f"# What `make bench` measured\n\n{text}\n")

@@ -26,6 +26,8 @@ MISSED = "missed a target"
 #: Folder for the figures, where it is another one than RESULTS.
 RESULTS_VARIABLE = "BENCHMARK_RESULTS"
 RESULTS = Path(__file__).resolve().parent / "results"
+#: File beside the figures: what went wrong when programs were run last, by name. A run of some leaves the rest.
+FAULTS_FILE = "faults.json"
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,24 @@ class Report:
         print(figure.line, flush=True)
 
     def finish(self) -> int:
-        """Keep the figures; 1 where one misses its limit, as an exit status."""
-        folder = Path(os.environ.get(RESULTS_VARIABLE) or RESULTS)
+        """Keep the figures; 1 where one misses its limit, as an exit status.
+
+        A program that was given arguments measured less, or something else: its figures do not replace those of a
+        whole run, unless a folder of their own is named.
+        """
+        named = os.environ.get(RESULTS_VARIABLE)
+        if named or not sys.argv[1:]:
+            self._keep(Path(named or RESULTS))
+        else:
+            print(f"These figures are not kept: {self._name} was given arguments. "
+                  f"{RESULTS_VARIABLE}=FOLDER keeps them.", flush=True)
+        return 0 if all(figure.is_met for figure in self._figures) else 1
+
+    def _keep(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         kept = {"benchmark": self._name, "at": datetime.now(UTC).isoformat(timespec="seconds"),
                 "machine": self._machine, "figures": [asdict(figure) for figure in self._figures]}
         (folder / f"{self._name}.json").write_text(json.dumps(kept, indent=1) + "\n")
-        return 0 if all(figure.is_met for figure in self._figures) else 1
 
 
 def machine() -> dict[str, Any]:
@@ -107,14 +120,30 @@ def in_short(number: float) -> str:
     return f"{number:.3g}"
 
 
-def table(folder: Path = RESULTS, order: Iterable[str] = (), faults: Mapping[str, str] | None = None) -> str:
+def kept_faults(folder: Path) -> dict[str, str]:
+    """What went wrong with each program when it was run last, by name; programs that went well are not there."""
+    try:
+        return dict(json.loads((folder / FAULTS_FILE).read_text()))
+    except FileNotFoundError:
+        return {}
+
+
+def keep_faults(folder: Path, names: Iterable[str], faults: Mapping[str, str]) -> None:
+    """These programs were run just now, and this went wrong with them. What is known of others stays."""
+    known = kept_faults(folder)
+    for name in names:
+        known.pop(name, None)
+    known |= faults
+    (folder / FAULTS_FILE).write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def table(folder: Path = RESULTS, order: Iterable[str] = ()) -> str:
     """All kept figures as a table in Markdown, the programs in this order and then the others.
 
-    ``faults``: what went wrong with programs just now, by name; the figures of one that did not come to its end are
-    those of an earlier run.
+    The figures of a program that did not come to its end the last time are those of an earlier run, and it says so.
     """
-    faults = faults or {}
-    found = {path.stem: path for path in sorted(folder.glob("*.json"))}
+    faults = kept_faults(folder)
+    found = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != FAULTS_FILE}
     names = [name for name in order if name in found or name in faults]
     lines = []
     for name in [*names, *(name for name in found if name not in names)]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.__main__ import HERE, PROGRAMS
-from benchmarks.reporting import table
+from benchmarks.reporting import keep_faults, table
 from trainingservice.testing.processes import is_alive
 
 
@@ -25,12 +25,44 @@ def test_the_table_has_the_figures_and_says_which_program_did_not_end(tmp_path: 
             "benchmark": name, "at": "2026-01-01T00:00:00", "machine": machine, "figures": [
                 {"what": "a thing", "measured": measured, "unit": "s", "target": 2.0, "at_least": False,
                  "beside": "bare: 1 s"}]}))
-    text = table(tmp_path, ["slow", "missing", "fast"], {"slow": "did not end within 5 minutes", "missing": "failed"})
+    keep_faults(tmp_path, ["slow", "missing", "fast"], {"slow": "did not end within 5 minutes", "missing": "failed"})
+    keep_faults(tmp_path, ["fast"], {})  # a run of one says nothing of the others
+    text = table(tmp_path, ["slow", "missing", "fast"])
     assert text.index("**slow**") < text.index("**missing**") < text.index("**fast**")
     assert "| a thing (bare: 1 s) | 1 s | ≤ 2 s | met |" in text
     assert "| a thing (bare: 1 s) | 9 s | ≤ 2 s | **missed** |" in text
     assert "it did not end within 5 minutes the last time" in text
     assert "**missing** – no figures: it failed" in text
+    keep_faults(tmp_path, ["slow"], {})
+    assert "did not end" not in table(tmp_path)
+
+
+MEASURE = """
+import sys
+sys.path.insert(0, {repository!r})
+import benchmarks.reporting as reporting
+reporting.RESULTS = reporting.Path({results!r})
+report = reporting.Report("a_program.py")
+report.add("a thing", float(len(sys.argv)), "s")
+sys.exit(report.finish())
+"""
+
+
+def test_a_program_that_was_given_arguments_does_not_replace_the_figures_of_a_whole_run(tmp_path: Path) -> None:
+    program, kept = tmp_path / "program.py", tmp_path / "results" / "a_program.json"
+    program.write_text(MEASURE.format(repository=str(HERE.parent), results=str(tmp_path / "results")))
+
+    def measured(*arguments: str, **environment: str) -> str:
+        return subprocess.run([sys.executable, str(program), *arguments], env={**os.environ, **environment}, text=True,
+                              stdout=subprocess.PIPE, check=True).stdout
+
+    measured()
+    whole = kept.read_text()
+    assert "These figures are not kept: a_program was given arguments." in measured("--trials", "3")
+    assert kept.read_text() == whole
+    measured("--trials", "3", BENCHMARK_RESULTS=str(tmp_path / "elsewhere"))
+    assert kept.read_text() == whole
+    assert (tmp_path / "elsewhere" / "a_program.json").exists()
 
 
 def test_what_is_interrupted_ends_with_all_that_it_started(tmp_path: Path) -> None:
