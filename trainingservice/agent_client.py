@@ -178,7 +178,9 @@ class AgentClient:
         return list(reply.get("gpus", [])), str(reply.get("error") or "")
 
     def machine(self, paths: Sequence[str] = (), timeout: float = 30.0) -> dict[str, Any]:
-        """What the machine is: machine_id, host, python, cpu_count, memory_total, bash, nvidia_smi, disk_free."""
+        """What the machine is: machine_id, host, python, cpu_count, memory_total, bash, nvidia_smi, disk_free,
+        no_control_groups (a sentence, or "").
+        """
         return self.request("machine", timeout, paths=list(paths))
 
     def relay(self, file: str, timeout: float = 30.0) -> None:

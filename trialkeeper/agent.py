@@ -1,5 +1,8 @@
 """The machine's agent: starts keepers by forking (they are warm at once) and answers for all attempts.
 
+Where a keeper is killed, its trial's processes become children of the agent (Linux), whatever they did to hide. The
+keeper that finishes the attempt is told of them; what is left of them after its grace period is killed.
+
 JSON lines on stdin and stdout; the verbs are the methods ``_do_...`` below, each says its request and its answer.
 Unasked it sends ``{"event": "hello", ...}`` first and ``{"event": "state", "folder", "state"}`` whenever an attempt
 that it started, or was asked about, starts its trial, ends, or was delivered.
@@ -20,7 +23,7 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from trialkeeper import contract, machine
 from trialkeeper.access import access_from_document, save_access, saved_access
@@ -35,11 +38,14 @@ from trialkeeper.attempt_folder import (
     needs_finishing,
     read_accepted,
     read_object,
+    summary_of,
     wake,
     write_file,
 )
-from trialkeeper.keeper import Keeper
+from trialkeeper.control_group import own_folder, recorded_group, why_not
+from trialkeeper.keeper import DEFAULT_GRACE, Keeper
 from trialkeeper.nni_for_trials import unpack_for_trials
+from trialkeeper.process_tree import become_reaper_of_orphans
 from trialkeeper.relay import Relay
 
 AGENT_VERSION = 1
@@ -48,6 +54,8 @@ LOOK_EVERY = 1.0
 #: Seconds for which the word of a keeper waits for others: a short trial starts, ends and is delivered in one event.
 #: Whoever has to know sooner hears it by the keeper's report.
 GATHER = 0.05
+#: Seconds beyond the grace period that a keeper gets to end what its predecessor left.
+FINISHING = 2.0
 #: Keepers forked for one folder by one agent to finish its attempt; more would mean that they fail.
 MOST_FINISHERS = 3
 
@@ -77,6 +85,10 @@ class Agent:
         self._to_look_at: Dict[str, float] = {}  # folders whose keepers spoke, and when to look, soonest first
         self._finishers: Dict[str, int] = {}
         self._relay: Optional[Relay] = None
+        self._others: Set[int] = set()  # children that are no keepers: those forked for a question, those from before
+        self._reaps_orphans = False
+        self._orphans: Dict[int, float] = {}  # what killed keepers left, and when it is killed
+        self._orphans_end_at = 0.0  # when that is for those of the keeper that was killed last
         self._closing = False
 
     def run(self) -> int:
@@ -97,6 +109,9 @@ class Agent:
             import encodings.ascii
             import encodings.idna  # noqa: F401
         unpack_for_trials()
+        own_folder()  # keepers need not look for it
+        self._others.update(machine.children_of(os.getpid()))  # of a program that became this one
+        self._reaps_orphans = become_reaper_of_orphans()
         gc.freeze()  # what is here is for keepers to share, not for their collectors to touch
         self._send({"event": "hello", "version": AGENT_VERSION, "pid": os.getpid(),
                     "python": platform.python_version(), "machine_id": machine.machine_id(), "host": machine.host(),
@@ -221,7 +236,7 @@ class Agent:
         paths = request.get("paths") or []
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
             raise Refused("machine needs paths: a list of paths")
-        self._in_child(request["id"], lambda: machine.description(paths))
+        self._in_child(request["id"], lambda: {**machine.description(paths), "no_control_groups": why_not()})
         return None
 
     def _do_relay(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -252,15 +267,18 @@ class Agent:
         child = self._children.get(folder)
         return None if child is None else child.pid
 
-    def _finish_if_needed(self, folder: str, killed: bool = False) -> None:
-        """Fork a keeper where one died before its attempt had ended, or was ``killed`` before all was delivered."""
+    def _finish_if_needed(self, folder: str, killed: bool = False, orphans: Sequence[int] = ()) -> None:
+        """Fork a keeper where one died before its attempt had ended, or was ``killed`` before all was delivered.
+
+        ``orphans``: process ids of what the killed one left.
+        """
         if self._child_pid(folder) is not None or keeper_pid(folder) is not None:
             return
         undelivered = (killed or folder not in self._told) and _is_undelivered(folder)
         tries = self._finishers.get(folder, 0)
         if (needs_finishing(folder) or undelivered) and tries < MOST_FINISHERS:
             self._finishers[folder] = tries + 1
-            self._fork_keeper(folder)
+            self._fork_keeper(folder, orphans)
 
     def _deliver_again(self, folder: str, accepted: int) -> None:
         """Have entries sent once more that the server has lost since (it came back from a backup); sending known ones
@@ -271,7 +289,7 @@ class Agent:
             self._told.pop(folder, None)
             self._finishers.pop(folder, None)
 
-    def _fork_keeper(self, folder: str) -> None:
+    def _fork_keeper(self, folder: str, orphans: Sequence[int] = ()) -> None:
         reader, writer = os.pipe()
         # a signal must not fall between the fork and the keeper's own handlers
         held = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
@@ -279,7 +297,7 @@ class Agent:
         try:
             pid = os.fork()
             if pid == 0:
-                _become_keeper(folder, writer)
+                _become_keeper(folder, writer, [(orphan, machine.process_start_time(orphan)) for orphan in orphans])
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
         os.close(writer)
@@ -297,8 +315,35 @@ class Agent:
             os.close(pipe)
             child = self._children.pop(folder)
             _, status = os.waitpid(child.pid, 0)  # its pipe closed because it is ending now
-            self._finish_if_needed(folder, killed=os.WIFSIGNALED(status))
+            self._finish_if_needed(folder, os.WIFSIGNALED(status), self._adopt(folder))
         self._to_look_at.setdefault(folder, time.monotonic() + GATHER)
+
+    def _new_orphans(self) -> List[int]:
+        """Children that this agent did not fork and has not seen: what keepers left that were killed."""
+        if not self._reaps_orphans:
+            return []
+        known = {child.pid for child in self._children.values()}
+        return [pid for pid in machine.children_of(os.getpid())
+                if pid not in known and pid not in self._others and pid not in self._orphans]
+
+    def _adopt(self, folder: str) -> List[int]:
+        """The orphans of a keeper that has just ended. They have as long as a trial that is told to end."""
+        found = self._new_orphans()
+        if found:
+            limits = (read_object(os.path.join(folder, contract.JOB_FILE)) or {}).get("limits") or {}
+            self._orphans_end_at = time.monotonic() + limits.get("grace_period", DEFAULT_GRACE) + FINISHING
+            self._orphans.update(dict.fromkeys(found, self._orphans_end_at))
+        return found
+
+    def _end_orphans(self) -> None:
+        """Reap orphans that have ended, kill those whose time is over; what they left in their turn, too."""
+        now = time.monotonic()
+        self._orphans.update(dict.fromkeys(self._new_orphans(), max(now, self._orphans_end_at)))
+        for pid, end_at in list(self._orphans.items()):
+            if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                del self._orphans[pid]
+            elif now >= end_at:
+                _signal(pid, signal.SIGKILL)
 
     def _look_where_keepers_spoke(self) -> None:
         now = time.monotonic()
@@ -307,6 +352,7 @@ class Agent:
             self._tell_if_changed(folder)
 
     def _look_at_all(self) -> None:
+        self._end_orphans()
         for folder, told in list(self._told.items()):
             if folder not in self._children and not (told["state"] == CANCELED or told["delivered"]):
                 self._finish_if_needed(folder)
@@ -374,6 +420,7 @@ class Agent:
             finally:
                 os._exit(0)
         os.close(writer)
+        self._others.add(pid)
         parts: List[bytes] = []
 
         def hear() -> None:
@@ -383,6 +430,7 @@ class Agent:
                 self._selector.unregister(reader)
                 os.close(reader)
                 os.waitpid(pid, 0)
+                self._others.discard(pid)
                 text = b"".join(parts)
                 self._send(json.loads(text) if text else
                            {"id": number, "ok": False, "error": "the agent's child was ended by somebody"})
@@ -402,7 +450,7 @@ class Agent:
         os.read(self._signal_reader, 4096)
 
 
-def _become_keeper(folder: str, pipe: int) -> None:
+def _become_keeper(folder: str, pipe: int, orphans: Sequence[Tuple[int, Optional[str]]]) -> None:
     """In the forked child: let go of everything that is the agent's, then be the keeper. Does not return."""
     status = 1
     try:
@@ -422,7 +470,7 @@ def _become_keeper(folder: str, pipe: int) -> None:
             with contextlib.suppress(OSError):  # the agent is gone, or has not read for long
                 os.write(pipe, b"!")
 
-        status = Keeper(folder, job_name_of(folder), saved_access(folder), changed=changed).run()
+        status = Keeper(folder, job_name_of(folder), saved_access(folder), changed=changed, orphans=orphans).run()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -450,6 +498,11 @@ def _is_undelivered(folder: str) -> bool:
 
 def _remove(folder: str) -> Dict[str, Any]:
     import shutil
+    summary = summary_of(folder)
+    group = None if summary is None else recorded_group(folder, summary.journal_id)
+    if group is not None:  # of an attempt that nobody finished; the others removed theirs
+        group.kill()
+        group.remove()
     if os.path.lexists(folder):
         shutil.rmtree(folder)
     return {}

@@ -83,6 +83,7 @@ class TreeEnding:
             self.left_behind = len(members)
             return True
         if now >= self._kill_at:
+            self._tree.kill_group()
             _send(members, signal.SIGKILL)
         else:
             # each process hears TERM once, also those that were born meanwhile

@@ -55,6 +55,8 @@ ORDERS_FILE = "orders.json"
 KEEPER_FILE = "keeper.json"
 #: ``{"pid", "start_time", "working_directory"}`` of the trial's first process.
 TRIAL_FILE = "trial.json"
+#: Path of the control group (cgroup v2) that holds the trial's processes (text); not there where none could be made.
+GROUP_FILE = "control_group"
 #: ``{"exit_code", "signal", "reason", "message", "duration", "at"}``: how the trial ended.
 EXIT_FILE = "exit.json"
 #: ``{"urls", "token", "url_file", "ca_file", "relay_file"}`` (0600): how the keeper reaches the server, for

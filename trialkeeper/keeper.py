@@ -16,13 +16,14 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, cast
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from trialkeeper import contract, machine
 from trialkeeper.access import Access, save_access
 from trialkeeper.attempt_folder import make_private_folder, read_object, summary_of, write_file
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
+from trialkeeper.control_group import Gathering, recorded_group
 from trialkeeper.durable_files import flush_file, flush_folder
 from trialkeeper.file_mode import file_mode
 from trialkeeper.gpu_usage import GpuWatch
@@ -44,6 +45,10 @@ from trialkeeper.wakeups import Wakeups
 NOTHING_TO_DO = 82
 #: Seconds between two looks at the trial's files.
 LOOK_EVERY = 0.1
+#: Seconds between TERM and KILL where a job does not say.
+DEFAULT_GRACE = 5.0
+#: Seconds after its start until a trial is taken into a control group: what is over sooner does without.
+GATHER_AFTER = 0.5
 #: Seconds within which the processes of a job are signaled where a scheduler signals all of them.
 SIGNALS_APART = 1.0
 #: Seconds for which a final result waits for the trial's end, which mostly follows at once: one report less.
@@ -59,8 +64,13 @@ class Keeper:
 
     def __init__(self, folder: str, job_name: str, access: Optional[Access], *, replica: int = 0,
                  changed: Callable[[], None] = lambda: None, echo: bool = False,
+                 orphans: Sequence[Tuple[int, Optional[str]]] = (),
                  clock: Callable[[], float] = time.monotonic) -> None:
-        """``access`` None: nobody is called, the journal is collected as a file. ``echo``: log to stderr too."""
+        """``access`` None: nobody is called, the journal is collected as a file. ``echo``: log to stderr too.
+
+        ``orphans``: (pid, start time) of processes that a killed keeper of this attempt left.
+        """
+        self._orphans = orphans
         self._folder, self._job_name, self._replica = os.path.abspath(folder), job_name, replica
         self._access = access or Access()
         self._changed, self._echo, self._clock = changed, echo, clock
@@ -110,6 +120,7 @@ class Keeper:
             except Exception as error:  # a bug of ours: nothing of the trial may be left, and the end must be told
                 self._log("the keeper failed:\n" + traceback.format_exc())
                 end = self._end_after_failure(error)
+            self._remove_group()
             if end is None:
                 return NOTHING_TO_DO
             self._hand_over_kept_files()
@@ -285,6 +296,7 @@ class Keeper:
         reason, message = contract.EXITED, ""
         ended_at: Optional[float] = None
         ending: Optional[TreeEnding] = None
+        gathering: Optional[Gathering] = Gathering(self._folder, self._journal.journal_id)
         while True:
             if child.reap() and ended_at is None:
                 ended_at = self._clock()
@@ -295,8 +307,12 @@ class Keeper:
                     reason, message = contract.STOPPED, self._inbox.stop or ""
                 elif limit is not None and self._clock() - started_at >= limit:
                     reason, message = contract.TIME_LIMIT, "it ran longer than %g s" % limit
+                if gathering is not None and self._clock() - started_at >= GATHER_AFTER:
+                    is_done = gathering.step()
+                    self._tree.group = gathering.group
+                    gathering = None if is_done else gathering
                 if ended_at is not None or reason != contract.EXITED:
-                    ending = TreeEnding(self._tree, self._limits.get("grace_period", 5.0), self._clock)
+                    ending = TreeEnding(self._tree, self._limits.get("grace_period", DEFAULT_GRACE), self._clock)
             if ending is not None and ending.step() and (child.reap() or ending.left_behind):
                 break
             self._recorder.pump()
@@ -332,9 +348,10 @@ class Keeper:
         self._start_reporter()
         trial = read_object(self._path(contract.TRIAL_FILE)) or {}
         tree = ProcessTree(self._journal.journal_id, trial.get("pid") or 0, trial.get("start_time"),
-                           own_children=False, reaps_orphans=False)
+                           own_children=False, reaps_orphans=False,
+                           group=recorded_group(self._folder, self._journal.journal_id), orphans=self._orphans)
         was_alive = not tree.is_empty()
-        ending = TreeEnding(tree, self._limits.get("grace_period", 5.0), self._clock)
+        ending = TreeEnding(tree, self._limits.get("grace_period", DEFAULT_GRACE), self._clock)
         while not ending.step():
             self._recorder.pump()
             self._inbox.wait(LOOK_INTERVAL)
@@ -350,11 +367,16 @@ class Keeper:
 
     def _end_after_failure(self, error: Exception) -> TrialEnd:
         if self._tree is not None:
-            ending = TreeEnding(self._tree, self._limits.get("grace_period", 5.0), self._clock)
+            ending = TreeEnding(self._tree, self._limits.get("grace_period", DEFAULT_GRACE), self._clock)
             while not ending.step():
                 self._wakeups.wait(LOOK_INTERVAL)
         return self._end(contract.LOST, "the trial's keeper failed (%s: %s), see %s"
                          % (type(error).__name__, error, self._path(contract.KEEPER_LOG_FILE)))
+
+    def _remove_group(self) -> None:
+        group = recorded_group(self._folder, self._journal.journal_id)
+        if group is not None and not group.remove():
+            self._log("%s is still in use: what is in it did not end even when killed" % group.path)
 
     def _leave_to_another(self, child: Optional[ChildProcess]) -> None:
         self._log("leaving the attempt to its owner: %s" % self._inbox.claimed)

@@ -2,13 +2,15 @@
 
 While the keeper that started the trial lives it is, on Linux, the reaper of the trial's orphans: every process of
 the tree is a descendant of the keeper, whatever it did to hide. A keeper that took over (or one on another
-system) goes by the trial's session and by a mark in the environment.
+system) goes by the trial's control group, where it has one, by the trial's session, by a mark in the environment, and
+by what the machine's agent got as orphans when the keeper was killed.
 """
 
 import os
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from trialkeeper import machine
+from trialkeeper.control_group import ControlGroup
 
 #: Variable of the trial's environment whose value only this attempt's processes have.
 MARK_VARIABLE = "NNI_KEEPER_ATTEMPT"
@@ -28,11 +30,17 @@ class ProcessTree:
     """The processes of one trial."""
 
     def __init__(self, mark: str, first_pid: int, first_start_time: Optional[str], *, own_children: bool,
-                 reaps_orphans: bool) -> None:
+                 reaps_orphans: bool, group: Optional[ControlGroup] = None,
+                 orphans: Sequence[Tuple[int, Optional[str]]] = ()) -> None:
         """``first_pid``: of the trial's first process, the leader of its session; 0: not known.
 
         ``own_children``: this process started the trial. Whatever else it starts (nvidia-smi) is counted in.
+        ``group``: what holds the trial's processes, as far as that is known. ``orphans``: (pid, start time) of
+        processes that are known to be the trial's.
         """
+        #: May be set when it is made.
+        self.group = group
+        self._orphans = orphans
         self._mark = ("%s=%s" % (MARK_VARIABLE, mark)).encode()
         self._first_pid = first_pid
         self._first_start_time = first_start_time
@@ -60,6 +68,9 @@ class ProcessTree:
             found.update(children.get(me, []))
         if not self._reaps_orphans:
             found.update(self._by_session_and_mark(table))
+            found.update(pid for pid, start_time in self._orphans if machine.process_lives(pid, start_time))
+            if self.group is not None:
+                found.update(self.group.members())
         found.discard(me)
         waiting = list(found)
         while waiting:
@@ -68,6 +79,11 @@ class ProcessTree:
                     found.add(child)
                     waiting.append(child)
         return sorted(found)
+
+    def kill_group(self) -> None:
+        """KILL to all that the control group holds, at once; nothing where there is none."""
+        if self.group is not None:
+            self.group.kill()
 
     def _by_session_and_mark(self, table: List[Tuple[int, int, int, int]]) -> List[int]:
         # A number that is in use as a session is not given to a new process, so a living leader vouches for all

@@ -6,39 +6,9 @@ import signal
 
 import pytest
 
+from tests.trialkeeper.hiding_process import HIDER, hider_pid, lives
 from tests.trialkeeper.keeper_run import KeeperRun, wait_until
 from trialkeeper import contract, machine
-
-#: Leaves its session, its parent and its signals behind, and goes on for ever.
-HIDER = """
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.environ.clear()
-        os.execve("/bin/sh", ["sh", "-c", "trap '' TERM; echo $$ > hider.pid; while :; do sleep 0.05; done"], {})
-    os._exit(0)
-os.wait()
-"""
-
-
-def lives(pid):
-    return machine.process_start_time(pid) is not None
-
-
-def hider_pid(keeper):
-    path = keeper.folder / contract.CODE_FOLDER / "hider.pid"
-    return int(wait_until(lambda: path.exists() and path.read_text().strip(), what="the hiding process"))
-
-
-@pytest.fixture
-def clean_hider(keeper):
-    yield
-    path = keeper.folder / contract.CODE_FOLDER / "hider.pid"
-    if path.exists() and lives(int(path.read_text())):
-        os.kill(int(path.read_text()), signal.SIGKILL)
 
 
 def test_a_stop_ends_the_whole_tree_also_what_hid_and_ignores_term(keeper, server, clean_hider):
@@ -226,12 +196,11 @@ def test_later_parameters_reach_a_waiting_trial(keeper, server):
 # --- keepers that are killed ---------------------------------------------------------------
 
 
-def test_the_next_keeper_finishes_what_a_killed_one_left_and_doubles_nothing(keeper, server, clean_hider):
+def test_the_next_keeper_finishes_what_a_killed_one_left_and_doubles_nothing(keeper, server):
     code = ("import nni, time; nni.get_next_parameter(); nni.report_intermediate_result(1)\n"
             "print('one', flush=True); nni.report_intermediate_result(2); time.sleep(60)")
-    process = keeper.start(keeper.python_command(code) + " & " + keeper.python_command(HIDER) + "; wait")
+    process = keeper.start(keeper.python_command(code) + " & wait")
     server.wait_for(lambda: len(server.values()) == 2 and server.output())
-    hider = hider_pid(keeper)
     process.kill()
     process.wait()
     trial = keeper.read(contract.TRIAL_FILE)["pid"]
@@ -248,7 +217,6 @@ def test_the_next_keeper_finishes_what_a_killed_one_left_and_doubles_nothing(kee
     assert (server.ended["reason"], len(server.of_type("ended"))) == ("lost", 1)
     assert "keeper was killed" in server.ended["message"]
     assert [entry["n"] for entry in server.entries] == list(range(1, len(server.entries) + 1))
-    os.kill(hider, signal.SIGKILL)  # it left no trace that a new keeper could find
 
 
 def test_a_keeper_killed_after_the_end_was_written_tells_that_end(keeper, server):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from trainingservice.agent_client import AgentClient, AgentError, AgentGone
 from trainingservice.base import RehearsalFinding
+from trainingservice.control_groups_finding import control_groups_finding
 from trainingservice.errors import TrainingServiceError
 from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
 from trainingservice.keeper_exit import observed_exit
@@ -58,6 +59,7 @@ def rehearse_local(folder: Path, agents: LocalAgents, os_user: str, request: Gpu
         if wants_gpus or not quick:
             findings += _gpus(client, request, machine, wants_gpus, timeout=1.5 if quick else 30.0)
         if not quick:
+            findings.append(control_groups_finding(client, machine))
             scratch = folder if user_folder is None else user_folder.path
             findings += _trial(client, scratch / "rehearsal" / uuid.uuid4().hex[:12], machine, user_folder)
     except TrainingServiceError as error:

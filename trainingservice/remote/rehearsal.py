@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trainingservice.agent_client import AgentClient, AgentError
 from trainingservice.base import RehearsalFinding
+from trainingservice.control_groups_finding import control_groups_finding
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
 from trainingservice.keeper_bundle import KeeperBundle
@@ -161,6 +162,7 @@ def _with_agent(connection: Connection, facts: MachineFacts, settings: RemoteMac
                          on_closed=lambda: None)
     try:
         yield _gpus(client, settings, name)
+        yield control_groups_finding(client, name)
         yield _way_home(connection, facts, addresses, name)
         folder = posixpath.join(facts.folder, cluster_folder, "rehearsal", uuid.uuid4().hex[:12])
         yield from _trial(client, folder, settings, name)

@@ -21,7 +21,7 @@ BEFORE_FOLDER = "before-{}"
 NOT_OURS, NO_PYTHON = 82, 69
 #: What of an attempt's folder belongs to one run.
 _OF_ONE_RUN = (contract.JOURNAL_FILE, contract.ACCEPTED_FILE, contract.ORDERS_FILE, contract.KEEPER_FILE,
-               contract.TRIAL_FILE, contract.EXIT_FILE, contract.ACCESS_FILE, contract.WAY_FILE,
+               contract.TRIAL_FILE, contract.GROUP_FILE, contract.EXIT_FILE, contract.ACCESS_FILE, contract.WAY_FILE,
                contract.STDOUT_FILE, contract.STDERR_FILE, contract.KEEPER_LOG_FILE, contract.WAKE_FILE,
                contract.NNI_FOLDER, contract.CODE_FOLDER)
 _PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(16, 7, -1)), "/usr/local/bin/python3",

@@ -30,6 +30,7 @@ from trainingservice.testing.behaviour import Behaviour
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import attempt_folder, contract, machine
+from trialkeeper.control_group import recorded_group
 from trialkeeper.process_tree import ProcessTree
 
 #: An address at which nobody answers: a keeper that is given it believes the server is away.
@@ -298,8 +299,9 @@ class ScriptedCluster:
             journal = attempt_folder.summary_of(str(run))
             if trial is not None and journal is not None:
                 tree = ProcessTree(journal.journal_id, trial["pid"], trial["start_time"], own_children=False,
-                                   reaps_orphans=False)
+                                   reaps_orphans=False, group=recorded_group(str(run), journal.journal_id))
                 while members := tree.members():  # a process may fork while its family is killed
+                    tree.kill_group()
                     for pid in members:
                         _send(pid, signal.SIGKILL)
 

@@ -277,7 +277,7 @@ def rehearse(service: LocalTrainingService, **arguments):
 def test_a_rehearsal_tries_everything_and_leaves_nothing_running(bench):
     service = bench.platform.new_service(bench.context())
     findings = rehearse(service)
-    assert set(findings) == {"interpreter", "folder", "disk", "gpus", "trial", "connection"}
+    assert set(findings) == {"interpreter", "folder", "disk", "gpus", "processes", "trial", "connection"}
     assert [finding for finding in findings.values() if finding.blocks] == []
     assert findings["trial"].message == "A trial that does nothing ran through."
     assert service._agent.pid is None

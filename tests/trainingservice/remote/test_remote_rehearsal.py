@@ -26,8 +26,8 @@ def by_check(findings):
 def test_everything_is_tried_and_nothing_is_left_running(bench, machine):
     bench.server_urls = (bench.server.url,)
     findings = by_check(rehearse(bench))
-    assert set(findings) == {"connection", "host_key", "interpreter", "folder", "disk", "clock", "gpus", "way_home",
-                             "trial"}
+    assert set(findings) == {"connection", "host_key", "interpreter", "folder", "disk", "clock", "gpus", "processes",
+                             "way_home", "trial"}
     assert [finding for finding in findings.values() if not finding.ok and not finding.temporary] == []
     assert findings["trial"].message == "A trial that does nothing ran through."
     assert list((machine.home / ".nniweb" / "clusters" / "conformance" / "rehearsal").iterdir()) == []

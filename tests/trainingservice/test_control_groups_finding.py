@@ -1,0 +1,50 @@
+"""A rehearsal says whether trials are held in control groups. Without them nothing is wrong."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from trainingservice.agent_client import AgentClient
+from trainingservice.control_groups_finding import control_groups_finding
+
+AGENT = """
+from trialkeeper import agent
+agent.why_not = lambda: {why_not!r}
+raise SystemExit(agent.Agent().run())
+"""
+
+
+@pytest.fixture
+def agent_that_says() -> Iterator[Callable[[str], AgentClient]]:
+    """Agents whose machine can hold trials, or not for the reason given."""
+    started: list[tuple[subprocess.Popen[bytes], AgentClient]] = []
+
+    def start(why_not: str) -> AgentClient:
+        process = subprocess.Popen([sys.executable, "-c", AGENT.format(why_not=why_not)], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        client = AgentClient(process.stdout, process.stdin, name="of the test", on_event=lambda folder, state: None,
+                             on_closed=lambda: None)
+        started.append((process, client))
+        client.hello(20)
+        return client
+
+    yield start
+    for process, client in started:
+        client.close()
+        process.wait(20)
+
+
+def test_it_says_that_trials_are_held(agent_that_says: Callable[[str], AgentClient]) -> None:
+    finding = control_groups_finding(agent_that_says(""), "ada")
+    assert (finding.ok, finding.machine) == (True, "ada")
+    assert finding.message == "Each trial's processes are held in a control group: all of them end with their trial."
+
+
+def test_it_says_why_they_are_not_and_finds_no_fault_in_that(agent_that_says: Callable[[str], AgentClient]) -> None:
+    finding = control_groups_finding(agent_that_says("There is no room."), "ada")
+    assert (finding.ok, finding.blocks, finding.temporary) == (True, False, False)
+    assert "not held in control groups. There is no room. A process" in finding.message

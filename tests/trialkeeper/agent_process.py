@@ -1,0 +1,61 @@
+"""A real agent on real pipes."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from tests.trialkeeper.keeper_run import ROOT, KeeperRun
+
+
+class AgentProcess:
+    """An agent and what it said."""
+
+    def __init__(self, program: tuple[str, ...] = ("-m", "trialkeeper", "agent")) -> None:
+        """``program``: arguments for Python."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen([sys.executable, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=environment)
+        self.answers: queue.Queue = queue.Queue()
+        self.events: list[dict] = []
+        self.closed = threading.Event()
+        self.hello = json.loads(self.process.stdout.readline())
+        threading.Thread(target=self._read, daemon=True).start()
+        self._number = 0
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            message = json.loads(line)
+            (self.events.append if "event" in message else self.answers.put)(message)
+        self.closed.set()
+
+    def ask(self, verb: str, **fields) -> dict:
+        self._number += 1
+        self.process.stdin.write(json.dumps({"id": self._number, "do": verb, **fields}).encode() + b"\n")
+        self.process.stdin.flush()
+        answer = self.answers.get(timeout=20)
+        assert answer["id"] == self._number
+        return answer
+
+    def start(self, run: KeeperRun, command: str, **fields) -> dict:
+        access = {"urls": [run.server.url], "token": run.server.token, "url_file": None, "ca_file": None}
+        answer = self.ask("start", folder=str(run.folder), job=run.job(command, **fields), access=access)
+        assert answer["ok"], answer
+        return answer["state"]
+
+    def state(self, folder: Path) -> dict:
+        return self.ask("state", folders=[str(folder)])["states"][str(folder)]
+
+    def states_told(self, folder: Path) -> list[str]:
+        return [event["state"]["state"] for event in self.events if event["folder"] == str(folder)]
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.closed.wait(5)
+        self.process.stdin.close()
+        self.process.stdout.close()
