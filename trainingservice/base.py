@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -130,7 +130,7 @@ class TrainingService(abc.ABC):
 
     @abc.abstractmethod
     def list_trial_jobs(self) -> list[TrialJobDetail]:
-        """One detail per job ever submitted to or resumed by this object and not cleaned up, ended ones too.
+        """One detail per job that this object was given (submitted, resumed), ended ones too, until it is forgotten.
 
         Answers from memory: the host asks each round.
         """
@@ -163,6 +163,14 @@ class TrainingService(abc.ABC):
         Returns when the request is on its way. Harmless on an ended job and when repeated (the
         first call decides between the two statuses). Leaves a tombstone, so that a late
         submission under the same name starts nothing. Raises UnknownTrialJob.
+        """
+
+    def forget_trial_jobs(self, job_names: Collection[str]) -> None:
+        """The host has written down how these jobs ended and asks for them no more (default: nothing).
+
+        Memory only, and at once: the host calls it in its rounds. They are not listed and not known any more. What they
+        left on the platform stays until ``clean_up_experiment``. One of which something is still due is listed again,
+        and the host says it again; unknown names are harmless.
         """
 
     @property

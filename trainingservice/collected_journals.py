@@ -127,6 +127,11 @@ class CollectedJournals:
         """The platform certainly has no such job: there is nothing to collect."""
         self._drop(job_name)
 
+    def collects(self, job_name: str) -> bool:
+        """Whether something of this attempt may still come."""
+        with self._guard:
+            return job_name in self._jobs
+
     def run_anew(self, job_name: str) -> None:
         """The platform runs the job once more, in an emptied folder and with another journal."""
         with self._guard:

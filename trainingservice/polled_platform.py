@@ -58,7 +58,11 @@ class PolledPlatform(TrainingService):
 
     @abc.abstractmethod
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
-        """Remove all that an experiment left on the platform. Its known jobs have ended. May be repeated."""
+        """Remove all that an experiment left on the platform. Its known jobs have ended. May be repeated.
+
+        ``jobs``: those that are still remembered. There were others: an earlier object's, and those that were forgotten
+        after their end.
+        """
 
     # --- what a platform may add -----------------------------------------------------------
 
@@ -74,6 +78,13 @@ class PolledPlatform(TrainingService):
 
     def job_ended(self, job: TrialJobDetail) -> None:
         """Called once when a job has ended, however it ended: let go of what was reserved for it."""
+
+    def is_done_with(self, job: TrialJobDetail) -> bool:
+        """Whether nothing is left to do for an ended job (a journal to fetch), so that it may be forgotten.
+
+        Asked with the lock of the jobs held: answer from memory, and call nothing of this object that takes it.
+        """
+        return True
 
     @property
     def is_multi_phase_job_supported(self) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trainingservice.base import ServiceContext
@@ -188,7 +188,7 @@ class PollingTrainingService(PolledPlatform):
             if refusal is not None:
                 with self._lock:
                     self._jobs.pop(form.job_name, None)
-                self._let_go(record)
+                self._announce_end(record)
                 raise refusal
         self._wake.set()
         return record.detail
@@ -234,12 +234,28 @@ class PollingTrainingService(PolledPlatform):
             self._stop(record)
         self._wake.set()
 
+    def forget_trial_jobs(self, job_names: Collection[str]) -> None:
+        with self._lock:
+            for name in job_names:
+                record = self._jobs.get(name)
+                # not before its end was announced, which lets go of what it held, and while a stop is to be said again
+                if record is not None and record.stage is Stage.ENDED and record.end_announced \
+                        and record.stop_due is None and self.is_done_with(record.detail):
+                    self._let_go(name)
+
+    def _let_go(self, job_name: str) -> None:
+        """The lock is held."""
+        self._jobs.pop(job_name, None)
+        self._accepted.pop(job_name, None)
+        self._waiting_for_room.discard(job_name)
+        self._untold.discard(job_name)
+
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
         now = self._monotonic()
         with self._lock:
             for job in jobs:
                 stage = Stage.ENDED if job.ended else Stage.SUBMITTED if job.submitted else Stage.SOUGHT
-                record = JobRecord(job.detail, stage, sought_since=now)
+                record = JobRecord(job.detail, stage, sought_since=now, end_announced=job.ended)
                 record.delivered_indices.add(job.detail.form.hyper_parameters.index)
                 if record.canceled and not job.ended:
                     record.stop_due = now
@@ -289,7 +305,7 @@ class PollingTrainingService(PolledPlatform):
         self.remove_experiment(experiment_id, known)
         with self._lock:
             for job in known:
-                self._jobs.pop(job.id, None)
+                self._let_go(job.id)
 
     # --- the loop --------------------------------------------------------------------------
 
@@ -532,13 +548,13 @@ class PollingTrainingService(PolledPlatform):
     def _announce(self, records: Iterable[JobRecord]) -> None:
         """Tell the host that details have changed; ended jobs let go of what they held and make room."""
         for record in records:
-            self._let_go(record)
+            self._announce_end(record)
             try:
                 self.context.on_change(record.name)
             except Exception:
                 logger.exception("the host failed on the news that job %s has changed", record.name)
 
-    def _let_go(self, record: JobRecord) -> None:
+    def _announce_end(self, record: JobRecord) -> None:
         """Of a job that has ended, once: what it held is given back."""
         with self._lock:
             has_ended = record.detail.status.is_end and not record.end_announced

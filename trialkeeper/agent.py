@@ -81,7 +81,7 @@ class Agent:
             os.dup2(2, 1)
         self._selector = selectors.DefaultSelector()
         self._children: Dict[str, _Child] = {}
-        self._told: Dict[str, FolderState] = {}  # watched folders and what was said of them last
+        self._told: Dict[str, FolderState] = {}  # folders of which something may come, and what was said of them last
         self._to_look_at: Dict[str, float] = {}  # folders whose keepers spoke, and when to look, soonest first
         self._finishers: Dict[str, int] = {}
         self._relay: Optional[Relay] = None
@@ -153,7 +153,7 @@ class Agent:
                 save_access(folder, access)
             self._fork_keeper(folder)
             state = self._state(folder)
-        self._told[folder] = state
+        self._note(folder, state)
         return {"state": state}
 
     def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -170,7 +170,8 @@ class Agent:
             if isinstance(accepted, dict) and isinstance(accepted.get(folder), int):
                 self._deliver_again(folder, accepted[folder])
             self._finish_if_needed(folder)
-            states[folder] = self._told[folder] = self._state(folder)
+            states[folder] = self._state(folder)
+            self._note(folder, states[folder])
         return {"states": states}
 
     def _do_stop(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -187,7 +188,7 @@ class Agent:
                 self._finishers.pop(folder, None)  # somebody wants it: keepers that failed may work by now
                 self._finish_if_needed(folder)
                 state = self._state(folder)
-        self._told[folder] = state
+        self._note(folder, state)
         return {"state": state}
 
     def _do_deliver(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -262,6 +263,17 @@ class Agent:
 
     def _state(self, folder: str) -> FolderState:
         return folder_state(folder, self._child_pid(folder))
+
+    def _note(self, folder: str, state: FolderState) -> None:
+        """This was said of the folder. One of which nothing more can come is not watched any longer: an agent lives as
+        long as its server, and thousands of attempts end meanwhile.
+        """
+        is_over = state["state"] == CANCELED or state["delivered"]
+        if is_over and folder not in self._children:
+            self._told.pop(folder, None)
+            self._finishers.pop(folder, None)
+        else:
+            self._told[folder] = state
 
     def _child_pid(self, folder: str) -> Optional[int]:
         child = self._children.get(folder)
@@ -353,16 +365,18 @@ class Agent:
 
     def _look_at_all(self) -> None:
         self._end_orphans()
-        for folder, told in list(self._told.items()):
-            if folder not in self._children and not (told["state"] == CANCELED or told["delivered"]):
+        for folder in list(self._told):
+            if folder not in self._children:
                 self._finish_if_needed(folder)
                 self._tell_if_changed(folder)
 
     def _tell_if_changed(self, folder: str) -> None:
         state = self._state(folder)
-        if folder in self._told and state != self._told[folder]:
-            self._told[folder] = state
-            self._send({"event": "state", "folder": folder, "state": state})
+        if folder in self._told:
+            is_news = state != self._told[folder]
+            self._note(folder, state)
+            if is_news:
+                self._send({"event": "state", "folder": folder, "state": state})
 
     # --- the wire --------------------------------------------------------------------------
 

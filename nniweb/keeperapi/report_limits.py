@@ -17,7 +17,10 @@ from typing import TypeVar
 BURST_SECONDS = 10.0
 #: Calls with wrong tokens that one address may make in a second, unless it is at less than its burst.
 REFUSED_A_SECOND, REFUSED_BURST = 50.0, 500.0
-#: Buckets that are remembered; the longest unused ones are forgotten first, which fills them.
+#: A bucket that was not used for so many seconds is forgotten: it is full again, and its keeper, which speaks each ten
+#: seconds, has probably ended.
+FORGET_AFTER = 60.0
+#: Buckets that are remembered at most; the longest unused ones are forgotten first, which fills them.
 MOST_BUCKETS = 20_000
 
 Key = TypeVar("Key")
@@ -25,7 +28,7 @@ Key = TypeVar("Key")
 Caller = tuple[str, str]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Bucket:
     calls: float
     bytes: float
@@ -81,11 +84,20 @@ class ReportLimits:
         bucket = buckets.get(key)
         if bucket is None:
             bucket = buckets[key] = _Bucket(burst, self._bytes * BURST_SECONDS, now)
-            if len(buckets) > MOST_BUCKETS:
-                buckets.popitem(last=False)
+            # in the order of their last use; two at most, so that no call pays for many and more go than come
+            for _ in range(2):
+                oldest = next(iter(buckets))
+                if len(buckets) <= MOST_BUCKETS and not self._is_over(buckets[oldest], now):
+                    break
+                del buckets[oldest]
         buckets.move_to_end(key)
         passed = max(0.0, now - bucket.at)
         bucket.calls = min(burst, bucket.calls + passed * rate)
         bucket.bytes = min(self._bytes * BURST_SECONDS, bucket.bytes + passed * self._bytes)
         bucket.at = now
         return bucket
+
+    def _is_over(self, bucket: _Bucket, now: float) -> bool:
+        """Whether it was not used for long, and owes no bytes any more."""
+        unused = now - bucket.at
+        return unused > FORGET_AFTER and (not self._bytes or bucket.bytes + unused * self._bytes >= 0)

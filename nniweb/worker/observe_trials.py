@@ -7,7 +7,7 @@ an observation: the attempt ends with the keeper's ``ended``, or after the drain
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from django.db.models import Q
@@ -95,6 +95,7 @@ _OF_TRIAL = ("id", "experiment", "status", "target", "message")
 def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
     by_name = {detail.id: detail for detail in details}
     attempts = _looked_at(list(by_name), [name for name, detail in by_name.items() if detail.cause])
+    _forget_settled(work, by_name, {attempt.job_name for attempt in attempts})
     early = [attempt.job_name for attempt in attempts if attempt.pk in work.submitting]
     work.host.look_again_at(early)  # what their submission returns says it too, and is written down first
     due = [(attempt, by_name[attempt.job_name]) for attempt in attempts
@@ -110,6 +111,13 @@ def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
             revision = next_revision(experiment_pk, needs_round=ends)
             for attempt, detail in pairs:
                 _write(work, attempt, detail, revision)
+
+
+def _forget_settled(work: ClusterWork, by_name: Mapping[str, TrialJobDetail], open_names: Collection[str]) -> None:
+    """Let the platform's object forget the jobs that have ended by its word and by the rows, where nothing is open."""
+    settled = [name for name, detail in by_name.items() if detail.status.is_end and name not in open_names]
+    if settled and (service := work.service) is not None:
+        work.host.ask("forget_trial_jobs", lambda: service.forget_trial_jobs(settled), None)
 
 
 def _looked_at(job_names: Sequence[str], explained: Sequence[str]) -> list[Attempt]:

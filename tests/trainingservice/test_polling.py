@@ -139,6 +139,84 @@ def step_at(service, clock, seconds):
     return service.step()
 
 
+# --- what is over ---------------------------------------------------------------------------
+
+
+def test_a_job_whose_end_the_host_has_taken_is_forgotten(service, cloud, clock):
+    service.submit_trial_job(form("a"))
+    service.submit_trial_job(form("b"))
+    service.step()
+    cloud.jobs["a"] = Observation(SUCCEEDED)
+    step_at(service, clock, 100)
+    service.forget_trial_jobs(["a", "b", "unheard of"])
+    assert [job.id for job in service.list_trial_jobs()] == ["b"]
+    with pytest.raises(UnknownTrialJob):
+        service.get_trial_job("a")
+    assert service.ended == ["a"]
+    cloud.jobs["b"] = Observation(SUCCEEDED)
+    step_at(service, clock, 100)
+    assert status(service, "b") is SUCCEEDED
+
+
+def test_an_ended_job_is_remembered_until_the_host_says_otherwise(service, cloud, clock):
+    service.submit_trial_job(form("a"))
+    service.step()
+    cloud.jobs["a"] = Observation(SUCCEEDED)
+    for _ in range(50):
+        step_at(service, clock, 3600)
+    assert status(service) is SUCCEEDED
+
+
+def test_a_thousand_jobs_leave_nothing_behind(make, cloud, clock):
+    service = make(AtOnceService)
+    cloud.start_errors |= {f"job{number}": [MustWait("no room")] for number in range(0, 1000, 3)}
+    for number in range(1000):
+        name = f"job{number}"
+        service.submit_trial_job(form(name))
+        if number % 3 == 0:
+            service.cancel_trial_job(name)
+        service.note(name, Observation(RUNNING), untold_for=1.0)
+        cloud.jobs[name] = Observation(SUCCEEDED)
+        step_at(service, clock, 100)
+        assert status(service, name).is_end
+        service.forget_trial_jobs([name])
+    kept = {name: len(value) for name, value in vars(service).items() if isinstance(value, (dict, set, list))}
+    assert kept.pop("ended") == 1000  # this test's own note
+    assert set(kept.values()) == {0}
+
+
+def test_a_job_that_has_still_to_be_stopped_is_not_forgotten(service, cloud, clock):
+    cloud.stop_errors = [TemporaryError("away")]
+    service.submit_trial_job(form("a"))
+    service.cancel_trial_job("a")
+    service.step()  # the tombstone could not be laid
+    service.forget_trial_jobs(["a"])
+    assert status(service) is USER_CANCELED
+    step_at(service, clock, 100)
+    assert cloud.count("stop") == 2
+    service.forget_trial_jobs(["a"])
+    assert service.list_trial_jobs() == []
+
+
+def test_what_a_platform_still_does_for_a_job_keeps_it(make, cloud, clock):
+    class Fetching(CloudService):
+        fetches = True
+
+        def is_done_with(self, job):
+            return not self.fetches
+
+    service = make(Fetching)
+    service.submit_trial_job(form("a"))
+    service.step()
+    cloud.jobs["a"] = Observation(SUCCEEDED)
+    step_at(service, clock, 100)
+    service.forget_trial_jobs(["a"])
+    assert status(service) is SUCCEEDED
+    service.fetches = False
+    service.forget_trial_jobs(["a"])
+    assert service.list_trial_jobs() == []
+
+
 # --- submissions ----------------------------------------------------------------------------
 
 

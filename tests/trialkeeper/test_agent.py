@@ -1,5 +1,6 @@
 """The machine's agent on real pipes, with real keepers."""
 
+import json
 import os
 import signal
 
@@ -255,6 +256,50 @@ def test_many_attempts_at_once(agent, server, tmp_path):
         assert answer["ok"]
     wait_until(lambda: all(run.exists(contract.EXIT_FILE) for run in runs))
     assert {run.read(contract.EXIT_FILE)["exit_code"] for run in runs} == {0}
+
+
+#: An agent that says, after the end of its input, how much it remembered.
+REMEMBERING = """
+import json, sys
+from trialkeeper.agent import Agent
+agent = Agent()
+agent.run()
+with open(sys.argv[1], "w") as stream:
+    json.dump({name: len(value) for name, value in vars(agent).items() if isinstance(value, (dict, list, set))}, stream)
+"""
+
+
+def test_nothing_is_remembered_of_attempts_that_are_over(agents, server, tmp_path):
+    written = tmp_path / "remembered"
+    agent = agents(("-c", REMEMBERING, str(written)))
+    ended = [KeeperRun(tmp_path / f"ended{number}", server) for number in range(6)]
+    for run in ended:
+        os.rmdir(run.folder)
+        answer = agent.ask("start", folder=str(run.folder), job=run.job("exit 0"), access={"urls": [server.url],
+                                                                                         "token": server.token})
+        assert answer["ok"], answer
+
+    def is_over(run: KeeperRun) -> bool:
+        """By what was told unasked: a question would have the folder watched again."""
+        told = [event["state"] for event in agent.events if event["folder"] == str(run.folder)]
+        return bool(told) and told[-1]["state"] == "ended" and told[-1]["delivered"] and told[-1]["keeper_pid"] is None
+
+    wait_until(lambda: all(is_over(run) for run in ended), what="the delivered ends")
+    agent.ask("state", folders=[str(run.folder) for run in ended])
+    never_begun = tmp_path / "never-begun"
+    assert agent.ask("stop", folder=str(never_begun))["state"]["state"] == "canceled"
+    going_on = KeeperRun(tmp_path / "going-on", None)
+    os.rmdir(going_on.folder)
+    assert agent.ask("start", folder=str(going_on.folder), access={"urls": []},
+                     job=going_on.job("sleep 60", limits={"claim_timeout": 0}))["ok"]
+    wait_until(lambda: going_on.exists(contract.TRIAL_FILE))
+    agent.process.stdin.close()
+    assert agent.process.wait(20) == 0
+    remembered = json.loads(written.read_text())
+    remembered.pop("_to_look_at")  # what was heard a moment ago
+    assert {name: count for name, count in remembered.items() if count} == {"_told": 1, "_children": 1}
+    os.kill(going_on.read(contract.KEEPER_FILE)["pid"], signal.SIGTERM)
+    wait_until(lambda: going_on.exists(contract.EXIT_FILE))
 
 
 def test_what_a_restored_server_has_lost_of_an_ended_attempt_is_delivered_again(agent, attempt) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import threading
 import time
@@ -84,7 +83,7 @@ class AzureMlTrainingService(PollingTrainingService):
     def start_job(self, job: TrialJobDetail) -> Observation:
         form = job.form
         name = _job_name(form.experiment_id, job.id)
-        if self._tombstone(job.id).exists():
+        if self._tombstone(form.experiment_id, job.id).exists():
             return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
         try:
             known = self._workspace.job(name)
@@ -122,8 +121,9 @@ class AzureMlTrainingService(PollingTrainingService):
 
     def stop_job(self, job: TrialJobDetail) -> None:
         try:
-            self._tombstone(job.id).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._tombstone(job.id).touch()
+            tombstone = self._tombstone(job.form.experiment_id, job.id)
+            tombstone.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            tombstone.touch()
         except OSError as error:
             raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make room "
                                  "there.") from error
@@ -132,15 +132,15 @@ class AzureMlTrainingService(PollingTrainingService):
 
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
         self._journals.forget(experiment_id)
-        # by what the workspace has: of jobs that ended before the last start, or a while ago, nobody here knows
-        ended = {job.id for job in jobs}
-        for found in self._workspace.jobs(most=None):
-            name = re.fullmatch(_job_name(re.escape(experiment_id), r"([a-z0-9]+)"), found.name)
-            if name is not None and found.tags.get(INSTALLATION_TAG) == self.context.installation:
-                self._workspace.archive(found.name)
-                ended.add(name[1])
-        for job_name in ended:
-            self._tombstone(job_name).unlink(missing_ok=True)
+        its = _job_name(experiment_id, "")
+        # by what the workspace has: of jobs that ended before the last start, or a while ago, nobody here knows; what
+        # the listing does not show yet is remembered, mostly
+        found = {seen.name for seen in self._workspace.jobs(most=None) if seen.name.startswith(its)
+                 and seen.tags.get(INSTALLATION_TAG) == self.context.installation}
+        for name in sorted(found | {_job_name(experiment_id, job.id) for job in jobs}):
+            self._workspace.archive(name)
+        for tombstone in self._tombstone(experiment_id, "").parent.glob(f"{its}*"):
+            tombstone.unlink(missing_ok=True)
 
     def job_ended(self, job: TrialJobDetail) -> None:
         self._unlisted -= {_job_name(job.form.experiment_id, job.id)}
@@ -221,8 +221,8 @@ class AzureMlTrainingService(PollingTrainingService):
             return replace(seen, message=f"The job failed. The workspace says: {str(said['message'])[:300]}")
         return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
 
-    def _tombstone(self, job_name: str) -> Path:
-        return self.context.state_folder / "canceled" / job_name
+    def _tombstone(self, experiment_id: str, job_name: str) -> Path:
+        return self.context.state_folder / "canceled" / _job_name(experiment_id, job_name)
 
 
 def _job_name(experiment_id: str, job_name: str) -> str:

@@ -268,6 +268,9 @@ class KubernetesService(PollingTrainingService):
         self._ends.pop(job.id, None)
         self._ended_since.pop(job.id, None)
 
+    def is_done_with(self, job: TrialJobDetail) -> bool:
+        return not self.collected.collects(job.id)  # its log is found by what is remembered of it
+
     # --- handing a trial over --------------------------------------------------------------
 
     def options_of(self, options: TrialOptions) -> KubernetesTrialOptions:

@@ -8,7 +8,7 @@ marks the cluster, never stops the worker, never loses or doubles a trial of ano
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -80,6 +80,11 @@ class DocileTrainingService(TrainingService):
         if not self.get_trial_job(job_name).status.is_end:
             self.say(job_name, TrialJobStatus.EARLY_STOPPED if is_early_stopped else TrialJobStatus.USER_CANCELED,
                      is_early_stopped=is_early_stopped)
+
+    def forget_trial_jobs(self, job_names: Collection[str]) -> None:
+        with self._lock:
+            for name in job_names:
+                self._jobs.pop(name, None)
 
     @property
     def is_multi_phase_job_supported(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from nniweb.experiments.models import Attempt, Metric, TrialFile, TrialOutput
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.application import KeeperApplication
-from nniweb.keeperapi.report_limits import REFUSED_BURST, ReportLimits
+from nniweb.keeperapi.report_limits import FORGET_AFTER, REFUSED_BURST, ReportLimits
 from trialkeeper import contract
 
 GREEDY, MODEST = ("greedy", "a"), ("modest", "b")
@@ -57,6 +57,34 @@ def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(
     assert limits.seconds_to_wait((MODEST[0], "another guess"), "10.0.0.1") > 0
     assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0, "whose token was right before"
     assert limits.seconds_to_wait(("new", "c"), "10.0.0.2") == 0, "who comes from elsewhere"
+
+
+@pytest.mark.parametrize("megabytes", [0, 1])
+def test_keepers_that_speak_no_more_are_forgotten(clock: Clock, megabytes: int) -> None:
+    limits = ReportLimits(50, megabytes, clock)
+    limits.seconds_to_wait(MODEST, "x")
+    limits.answered(MODEST, "x", 200)
+    for number in range(3000):
+        short = (f"trial{number}", f"token{number}")
+        limits.seconds_to_wait(short, f"10.0.{number // 250}.{number % 250}")
+        limits.sent(short, 2000)
+        limits.answered(short, "x", 200)
+        clock.now += 0.1
+        if number % 100 == 0:  # one that still runs says so each ten seconds
+            assert limits.seconds_to_wait(MODEST, "x") == 0
+    a_minute = FORGET_AFTER / 0.1
+    assert len(limits._callers) <= a_minute + 2
+    assert len(limits._addresses) <= a_minute + 2
+    assert MODEST in limits._callers
+
+
+def test_who_owes_bytes_is_not_forgotten_before_they_are_paid(clock: Clock) -> None:
+    limits = ReportLimits(50, 1, clock)
+    limits.seconds_to_wait(GREEDY, "x")
+    limits.sent(GREEDY, 210_000_000)  # ten seconds' worth was there
+    clock.now += 3 * FORGET_AFTER
+    limits.seconds_to_wait(MODEST, "x")
+    assert limits.seconds_to_wait(GREEDY, "x") == pytest.approx(20.0)
 
 
 def test_without_limits_nobody_waits(clock: Clock) -> None:

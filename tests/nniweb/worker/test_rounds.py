@@ -20,7 +20,7 @@ from nniweb.worker import delete_experiments, fill_slots, observe_trials, teach_
 from nniweb.worker import runner as runner_module
 from nniweb.worker.tally import tally
 from nniweb.worker.upkeep import Upkeep
-from tests.nniweb.worker.conftest import Rig, report
+from tests.nniweb.worker.conftest import Rig, end, report
 from trainingservice.errors import TemporaryError
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
@@ -489,6 +489,38 @@ def test_a_rounds_work_does_not_grow_with_the_history(rig: Rig) -> None:
         experiment.next_sequence_id += 500
         experiment.save()
     assert counts[0] == counts[1]
+
+
+def test_what_has_ended_is_kept_in_rows_alone(rig: Rig) -> None:
+    """Neither the worker nor the platform's object grows with the trials that are over."""
+    experiment = rig.experiment(trial_concurrency=4, max_trial_number=None)
+    kept = []
+    for done in range(0, 40, 4):
+        for trial in rig.submitted(experiment, done + 4)[done:]:
+            rig.until(lambda trial=trial: Attempt.objects.filter(  # type: ignore[misc]
+                trial=trial, stage="submitted", trial__in=Trial.objects.unfinished()).exists())
+            report(trial, 1.0)
+            end(rig, trial)
+        rig.until(lambda done=done: Trial.objects.filter(taught=True).count() >= done + 4)  # type: ignore[misc]
+        rig.until(lambda: all(not job.status.is_end for job in rig.service.list_trial_jobs()))
+        kept.append({name: len(value) for name, value in vars(rig.runner.work).items()
+                     if isinstance(value, (dict, set, list))})
+    assert max(sum(counts.values()) for counts in kept[1:]) <= sum(kept[0].values()) + 4, kept
+    assert len(rig.service.list_trial_jobs()) <= 4
+
+
+def test_an_end_that_only_the_platform_has_told_is_remembered_until_it_is_written(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, end=False)
+    end(rig, trial)
+    rig.until(lambda: Attempt.objects.filter(observed_end__isnull=False).exists())
+    rig.rounds()
+    assert [job.id for job in rig.service.list_trial_jobs()] == [trial.public_id]
+    rig.skip(observe_trials.DRAIN_SECONDS + 1)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    rig.skip(observe_trials.FULL_LOOK_SECONDS + 1)
+    rig.until(lambda: not rig.service.list_trial_jobs())
 
 
 class Noting(DocileTrainingService):

@@ -149,6 +149,17 @@ class ReturningCases(ConformanceFixtures):
 
     # --- the end of a service and of an experiment -----------------------------------------
 
+    @staticmethod
+    def forget(bench: Bench, service: TrainingService, ended: JobApplicationForm) -> None:
+        """As a host does it whose rows have the end: said until the job is not listed any more."""
+        def is_forgotten() -> bool:
+            service.forget_trial_jobs([ended.job_name])
+            return ended.job_name not in [job.id for job in service.list_trial_jobs()]
+
+        bench.wait("the ended job is forgotten", is_forgotten)
+        with pytest.raises(UnknownTrialJob):
+            service.get_trial_job(ended.job_name)
+
     def test_a_service_can_be_closed_twice_and_before_it_ran(self, bench: Bench, service: TrainingService) -> None:
         bench.close_service(service)
         service.clean_up()
@@ -169,6 +180,7 @@ class ReturningCases(ConformanceFixtures):
         bench.wait_for_file(starts)
         bench.wait_for_file(neighbour_starts)
         bench.wait_for_end(service, ended)
+        self.forget(bench, service, ended)
         assert bench.platform.left_behind(bench.experiment)
         for _ in range(2):
             service.clean_up_experiment(bench.experiment)
