@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainingservice.errors import PermanentError
-from trainingservice.ignore_rules import IGNORE_FILE, IgnoreRules
+from trainingservice.ignore_rules import IGNORE_FILE, IgnoreFileTooLarge, IgnoreRules
 from trainingservice.unlinked_paths import LinkOnTheWay, open_file, open_folder
 from trialkeeper.durable_files import put_in_place
 
@@ -151,6 +151,8 @@ def code_entries(folder: Path, *, max_files: int = MAX_FILES, max_bytes: int = M
                 total += entry.size
             if files > _COUNT_NO_FURTHER:
                 break
+    except IgnoreFileTooLarge as error:
+        raise CodeRefused(str(error)) from None
     except LinkOnTheWay as error:
         if error.filename == str(folder) and not folder.is_symlink() and folder.exists() and not folder.is_dir():
             raise CodeRefused(f"The code folder {folder} is not a folder; correct trialCodeDirectory.") from None

@@ -6,7 +6,7 @@
     experiment = client.launch("config.yml").wait()
     print(experiment.best_trial().parameters)
 
-Needs ``requests``, ``PyYAML`` and ``pathspec`` (completion ``argcomplete``, too); neither Django nor settings.
+Needs ``requests`` and ``PyYAML`` (completion ``argcomplete``, too); neither Django nor settings.
 docs/client.md is its guide.
 """
 

@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -104,8 +105,13 @@ def test_a_folder_that_is_ignored_leaves_no_empty_folder_behind(code):
 PATTERNS = st.sampled_from([
     "a", "b", "a/", "/a", "/a/", "a/b", "a/*", "a/**", "**/b", "*/b", "*", "*/", "!a", "!a/", "!b", "!*/", "!a/b",
     "!/a", "a/**/b", "[ab]", "?", "!a/**", "c*", "!*.x", "*.x", "# a", "", " ", "!", "\\!a", "a ", "**", "/*", "b/c",
-    "!b/c/"])
-TREE = ["a/a/a.x", "a/b/c", "a/c.x", "b/a/b/c", "b/c/a", "b/b.x", "c/a", "c/b/a", "!a", "ab", "a.x"]
+    "!b/c/"]) | st.lists(st.sampled_from([
+        "a", "b", "c", "*", "**", "**/", "/**", "?", "/", "[ab]", "[!a]", "[^b]", "[a-c]", "[c-a]", "[]a]", "[a-]", "[",
+        "[[:alpha:]]", "[[:nothing:]]", "[[:digit:]x]", "[\\]]", "[a\\-c]", "\\", "\\*", "!", "#", " ", "\t", "ä", ".",
+        "]", "-", "\r"]),
+    min_size=1, max_size=6).map("".join)
+TREE = ["a/a/a.x", "a/b/c", "a/c.x", "b/a/b/c", "b/c/a", "b/b.x", "c/a", "c/b/a", "!a", "ab", "a.x", "a/ä", "ä", "]",
+        "b/[a]", "c/a b", "*", "b/-", "a1", "a/\\", " a"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -127,6 +133,43 @@ def test_ignoring_works_exactly_as_in_git(root, nested, tmp_path_factory):
         assert ours - ignore_files == set(filter(None, listed)) - ignore_files
     finally:
         shutil.rmtree(folder)
+
+
+def test_a_pattern_that_was_slow_is_matched_in_one_pass(code):
+    """With a regular expression each of these takes longer than the test may."""
+    write(code, "a" * 60, "a/" * 40 + "c", "train.py")
+    (code / ".nniignore").write_text("*a*a*a*a*a*a*a*a*a*a*a*a*b\n" + "**/a/" * 30 + "b\n" + "*/**/" * 30 + "b\n"
+                                     + "[a-z]*" * 30 + "1\n" + "?*" * 30 + "b\n")
+    program = ("import sys; from pathlib import Path; from trainingservice.code_archive import code_entries\n"
+               "print(sum(not entry.is_folder for entry in code_entries(Path(sys.argv[1]))))")
+    in_time = subprocess.run([sys.executable, "-c", program, str(code)], capture_output=True, text=True, timeout=20)
+    assert (in_time.stdout, in_time.stderr) == ("4\n", "")
+
+
+def test_names_that_are_no_text_are_compared_byte_by_byte_as_git_does(code):
+    for name in (b"\xff.log", b"\xff.txt", b"\xe4\xff"):
+        (Path(os.fsdecode(os.fsencode(code) + b"/" + name))).write_bytes(b"")
+    (code / ".nniignore").write_bytes(b"\xff.l*\n\xe4?\n")
+    assert names(code) == [".nniignore", os.fsdecode(b"\xff.txt")]
+
+
+def test_a_line_that_git_skips_is_skipped_and_the_others_count(code):
+    write(code, "a.log", "b.py")
+    (code / ".nniignore").write_text("[z-a]\n[\n*.log\nend\\\n")
+    assert names(code) == [".nniignore", "b.py"]
+
+
+def test_more_rules_than_are_compared_with_each_name_are_refused_by_the_files_name(code):
+    write(code, "a/b.py")
+    (code / ".nniignore").write_text("x\n" * 900)
+    (code / "a" / ".nniignore").write_text("y\n" * 100)
+    assert "a/b.py" in names(code)
+    (code / "a" / ".nniignore").write_text("y\n" * 101)
+    with pytest.raises(CodeRefused, match=r"/a/.nniignore is too large: at most 1000 rules"):
+        code_entries(code)
+    (code / ".nniignore").write_text("# " + "x" * 64 * 1024)
+    with pytest.raises(CodeRefused, match="at most 1000 rules in 64 KiB"):
+        code_entries(code)
 
 
 def test_a_link_inside_the_folder_stays_a_link(code, tmp_path):

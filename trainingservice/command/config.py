@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StringConstraints, field_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.given_expression import GivenExpression
 from trainingservice.memory_size import Megabytes
 from trainingservice.remote.config import SshLoginSettings
 
@@ -33,8 +34,9 @@ class CommandClusterSettings(ClusterSettings):
         default=None, description="Prints the ids of jobs named $JOB_NAME, and nothing where there is none. Without it "
                                   "a trial fails whose submission was not answered.")
     id_pattern: str = Field(
-        default=r"\d[\w.\[\]-]*", description="Regular expression; its first match in what submitCommand prints (its "
-                                              "first group, where it has one) is the job's id.")
+        default=r"\d[\w.\[\]-]*", description="Regular expression (RE2's syntax); its first match in what "
+                                              "submitCommand prints (its first group, where it has one) is the job's "
+                                              "id.")
     waiting_states: tuple[str, ...] = Field(
         default=("Q", "H", "W", "T", "PEND", "PSUSP", "WAIT", "PROV", "qw", "hqw", "1", "5"),
         description="Words by which the scheduler says that a job waits.")
@@ -65,9 +67,9 @@ class CommandClusterSettings(ClusterSettings):
     @classmethod
     def _is_pattern(cls, value: str) -> str:
         try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"expected a regular expression: {error}") from None
+            GivenExpression(value)
+        except ValueError as error:
+            raise ValueError(f"expected a regular expression as RE2 has them: {error}") from None
         return value
 
     @field_validator("working_folder", "mounted_here")

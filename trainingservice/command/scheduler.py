@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainingservice.command.config import CommandClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.given_expression import GivenExpression
 from trainingservice.job_record import Observation
 from trainingservice.submit_host.host import NOT_FOUND, TIMEOUT, Finished, SubmitHost, Unanswered
 from trainingservice.trial_job_status import TrialJobStatus
@@ -35,6 +35,7 @@ class Scheduler:
 
     def __init__(self, settings: CommandClusterSettings, host: SubmitHost) -> None:
         self._settings, self.host = settings, host
+        self._id_expression = GivenExpression(settings.id_pattern)
         self._refusals: dict[str, int] = {}
 
     @property
@@ -50,10 +51,10 @@ class Scheduler:
         if done.status:
             self._refuse(name, done)
         self._refusals.pop(name, None)
-        found = re.search(self._settings.id_pattern, done.output)
+        found = self._id_expression.first_in(done.output)
         if found is None:
             raise Unanswered(f"submitCommand ended well, but what it printed holds no id: {done.said!r}.")
-        return found.group(1) if found.re.groups and found.group(1) else found.group(0)
+        return found
 
     def _refuse(self, name: str, done: Finished) -> None:
         sentence = f"submitCommand refused the job with status {done.status}: {done.said or 'it said nothing'}"

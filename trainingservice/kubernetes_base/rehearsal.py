@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kubernetes.utils.quantity import parse_quantity
@@ -24,6 +23,7 @@ from trainingservice.kubernetes_base.api import (
 from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.rehearsal_pod import try_pods
+from trialkeeper.wildcards import shell_wildcards
 
 if TYPE_CHECKING:
     from trainingservice.kubernetes_base.service import KubernetesService
@@ -241,7 +241,8 @@ def _docker_hub(host: str) -> str:
 def _is_for(login: str, registry: str) -> bool:
     """Whether the kubelet would use it: a key may have stars in the parts of its host name."""
     theirs, ours = login.split("."), registry.split(".")
-    return len(theirs) == len(ours) and all(map(fnmatchcase, ours, theirs))
+    return len(theirs) == len(ours) and all(shell_wildcards(part).matches(name)
+                                            for part, name in zip(theirs, ours, strict=True))
 
 
 def _storage(service: KubernetesService) -> Iterator[RehearsalFinding]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hmac
 import logging
-import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import paramiko
 from paramiko.hostkeys import HostKeyEntry
+
+from trialkeeper.wildcards import shell_wildcards
 
 logger = logging.getLogger(__name__)
 
@@ -89,5 +90,4 @@ def _matches(name: str, written: list[str]) -> bool:
 
 
 def _is_like(name: str, pattern: str) -> bool:
-    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(expression, name, re.IGNORECASE) is not None
+    return shell_wildcards(pattern.lower().replace("[", "[[]")).matches(name.lower())  # brackets stand for themselves

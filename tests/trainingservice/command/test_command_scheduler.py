@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 from pydantic import ValidationError
@@ -124,6 +126,22 @@ def test_an_own_pattern_finds_the_id(talk):
     assert scheduler.submit("t00000000001", "/x", {}) == "42"
 
 
+def test_a_pattern_with_a_group_that_is_empty_gives_the_whole_match(talk):
+    assert talk(submit_command="echo job 7", id_pattern=r"\d+(x?)").submit("t00000000001", "/x", {}) == "7"
+
+
+def test_a_pattern_that_takes_years_in_python_is_answered_at_once(talk):
+    """In a process of its own: what does not end cannot be left otherwise."""
+    code = ("from trainingservice.given_expression import GivenExpression\n"
+            "print(GivenExpression(r'((a|aa)+)+b|(x+x+)+y').first_in('a' * 5000 + 'x' * 5000))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr) == ("None\n", "")
+    scheduler = talk(submit_command=f"echo {'a' * 60}", id_pattern="(a+)+$|(a|a)+b|(a|aa)+c")
+    assert scheduler.submit("t00000000001", "/x", {}) == "a" * 60
+    with pytest.raises(Unanswered, match="holds no id"):
+        talk(submit_command=f"echo {'a' * 60}", id_pattern="(a|aa)+b").submit("t00000000001", "/x", {})
+
+
 def test_an_answer_without_an_id_is_no_answer(talk):
     with pytest.raises(Unanswered, match="holds no id: 'thank you'"):
         talk(submit_command="echo thank you").submit("t00000000001", "/x", {})
@@ -187,7 +205,9 @@ def test_a_rehearsal_says_what_is_wrong(bench, platform, monkeypatch):
     assert "Make it, or correct workingFolder" in findings()["folder"].message
 
 
-@pytest.mark.parametrize("wrong", [{"id_pattern": "("}, {"working_folder": "relative"}, {"submit_command": " "}])
+@pytest.mark.parametrize("wrong", [
+    {"id_pattern": "("}, {"id_pattern": r"(a)\1"}, {"id_pattern": "a" * 1001}, {"id_pattern": "(a{1000}){1000}"},
+    {"id_pattern": "\ud800"}, {"working_folder": "relative"}, {"submit_command": " "}])
 def test_settings_that_cannot_work_are_refused(tmp_path, wrong):
     with pytest.raises(ValidationError):
         TinyScheduler(tmp_path).settings(**wrong)

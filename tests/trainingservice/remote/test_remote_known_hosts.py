@@ -3,6 +3,8 @@
 import base64
 import errno
 import logging
+import subprocess
+import sys
 
 import paramiko
 import pytest
@@ -64,6 +66,16 @@ def test_names_are_compared_as_openssh_does(keys, file):
     file.write_text(f"*.lab.example,!eve.lab.example,[10.0.0.?]:2222 {TEXT}\n")
     assert all(keys.known(name) for name in ("ada.lab.example", "ADA.lab.example", "[10.0.0.7]:2222"))
     assert not any(keys.known(name) for name in ("eve.lab.example", "lab.example", "10.0.0.7", "[10.0.0.17]:2222"))
+
+
+def test_a_pattern_with_many_stars_is_compared_in_one_pass(tmp_path):
+    """In a process of its own: with a regular expression it does not come to an end."""
+    (tmp_path / "known_hosts").write_text(f"{'*a' * 30}*b {TEXT}\nada {TEXT}\n")
+    program = ("import sys; from pathlib import Path; from trainingservice.remote.known_hosts import keys_of\n"
+               "print([len(keys_of(Path(sys.argv[1]), name).known) for name in ('a' * 60, 'a' * 60 + 'b', 'ada')])")
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "known_hosts")], capture_output=True,
+                          text=True, timeout=20)
+    assert (done.stdout, done.stderr) == ("[0, 1, 1]\n", "")
 
 
 def test_our_own_file_is_mended_by_the_next_key_after_it_was_cut_off(tmp_path):
