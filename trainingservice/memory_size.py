@@ -24,7 +24,10 @@ def parse_megabytes(value: object) -> object:
         if value.strip().isdecimal():
             return int(value)
         raise ValueError('must be megabytes, or a size with its unit such as "4gb" or "512mb"')
-    return math.ceil(float(found[1]) * _BYTES[(found[2] or "").lower()] / 1024 ** 2)
+    megabytes = float(found[1]) * _BYTES[(found[2] or "").lower()] / 1024 ** 2
+    if megabytes > 2 ** 53:
+        raise ValueError("is more than any machine has")
+    return math.ceil(megabytes)
 
 
 #: Whole megabytes in code, any of NNI's spellings in files.

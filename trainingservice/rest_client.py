@@ -30,6 +30,8 @@ QUICK_TIMEOUT = (1.0, 2.0)
 #: The longest pause that a platform can ask for, in seconds.
 LONGEST_PAUSE = 3600.0
 _REDIRECTS = 3
+#: Characters of an error that are looked at for a sentence.
+_LONGEST_REASON = 1000
 
 
 class LogInRefused(TemporaryError):
@@ -69,7 +71,7 @@ class RestAnswer:
 
     def shown(self) -> str:
         """The beginning of the body, for a sentence."""
-        return " ".join(re.sub(r"<[^>]*>", " ", self.text).split())[:200]
+        return " ".join(re.sub(r"<[^<>]*>", " ", self.text).split())[:200]
 
 
 class RestClient:
@@ -158,7 +160,9 @@ def _innermost(error: BaseException) -> str:
             break
         current = following
     text = getattr(current, "strerror", None) or getattr(current, "verify_message", None) or ""
-    return str(text) or re.sub(r"(?s)<.*>: |\(.*|\S*[?&]\S*", "", str(current)) or type(current).__name__
+    # an error may quote what a server sent, as long as it likes: the expression takes the square of its length
+    said = str(current)[:_LONGEST_REASON]
+    return str(text) or re.sub(r"(?s)<.*>: |\(.*|\S*[?&]\S*", "", said) or type(current).__name__
 
 
 def _pause_of(text: str | None) -> float | None:

@@ -1,6 +1,8 @@
 """Requests to REST interfaces: what goes wrong is a sentence, and no sentence holds a query string."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -48,6 +50,21 @@ def test_a_redirect_that_leads_nowhere_good_is_not_followed(client, path, words)
     with pytest.raises(TemporaryError) as caught:
         client.call("GET", path)
     assert words in str(caught.value)
+
+
+def test_an_answer_that_is_made_to_be_slow_is_shown_at_once():
+    """In a process of its own: what takes hours cannot be left otherwise."""
+    program = ("from trainingservice.rest_client import RestAnswer\n"
+               "print(len(RestAnswer(200, '<' * 600_000, 'text/html', 'It').shown()))")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr) == ("200\n", "")
+
+
+def test_an_error_that_is_made_to_be_slow_is_told_at_once():
+    program = ("from trainingservice.rest_client import _innermost\n"
+               "print(len(_innermost(ValueError('<' * 300_000 + 'x' * 300_000))) <= 1000)")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_a_netrc_file_does_not_replace_our_log_in(client, tmp_path, monkeypatch):

@@ -26,6 +26,8 @@ RETRY_AFTER_REFUSAL = 30.0
 #: The HiveD scheduler refuses what goes beyond the virtual cluster's quota like a document that is wrong. A request
 #: that no SKU can meet is refused in other words, and for good.
 _NO_QUOTA = re.compile(r"\bquota\b|exceed\w* .*\b(vc|virtual cluster)\b", re.IGNORECASE | re.DOTALL)
+#: Where that is looked for, in characters: the expression takes the square of a text's length.
+_BEGINNING = 2000
 #: Seconds until a job is tried again that there was no quota for.
 QUOTA_PAUSE = 60.0
 
@@ -110,7 +112,7 @@ class OpenPaiApi:
             raise PermanentError(f"{self.where} does not know a storage of the job ({_storage_names(document)}) for "
                                  f"user {self._settings.username}: {refusal.message} Correct storageConfigName, "
                                  "storages, or extras.storages of openpaiConfig.")
-        if answer.status == 400 and _NO_QUOTA.search(refusal.message):
+        if answer.status == 400 and _NO_QUOTA.search(refusal.message[:_BEGINNING]):
             queue = (document.get("defaults") or {}).get("virtualCluster") or "default"
             raise MustWait(f"{self.where} has no quota for the job in the virtual cluster {queue!r}: {refusal.message} "
                            "It is tried again each minute; ask for fewer GPUs, or another skuType or virtualCluster, "

@@ -137,6 +137,7 @@ def test_memory_may_have_a_unit_and_is_rounded_up(folder, size, megabytes):
     ("  host: h\n  token: t\n  password: secret-word", "exclude each other"),
     ("  host: 'ftp://h'\n  token: t", "https://pai.lab.example"),
     ("  host: h\n  token: t\n  trialMemorySize: much", "4gb"),
+    (f"  host: h\n  token: t\n  trialMemorySize: {'9' * 400}gb", "more than any machine has"),
     ("  host: h\n  token: t\n  trialCpuNumber: 0", "at least 1"),
     ("  host: h\n  token: t\n  virtualCluster: a-b", "virtualCluster"),
     ("  host: h\n  token: t\n  openpaiConfig: {name: x}", "taskRoles"),
