@@ -16,13 +16,13 @@ sys.setswitchinterval(0.0005)
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402  # needs Django to be set up, like those below
 from channels.routing import URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.db import connection  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
 from nniweb.doors.body_size import not_too_large  # noqa: E402
 from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
+from nniweb.doors.origins import own_pages_only  # noqa: E402
 from nniweb.doors.proxies import behind_proxies  # noqa: E402
 from nniweb.doors.shortage import come_again_when_short  # noqa: E402
 from nniweb.doors.unhurried import unhurried  # noqa: E402
@@ -52,8 +52,7 @@ _pages: Any = OneThreadHandler()
 django_application: Any = not_too_large(_pages)
 get_resolver().url_patterns  # noqa: B018  # loads the pages and REST now, not while the first visitor waits
 keeper_application = KeeperApplication()
-websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(signed_in_only(
-    URLRouter(websocket_urlpatterns))))
+websocket_application: Any = own_pages_only(AuthMiddlewareStack(signed_in_only(URLRouter(websocket_urlpatterns))))
 look_seldom()
 
 

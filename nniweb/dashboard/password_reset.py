@@ -3,7 +3,6 @@
 import threading
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -15,6 +14,7 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 
 from nniweb.experiments import audit
+from nniweb.experiments.addresses import page_root
 from nniweb.experiments.models import AuditEntry, User
 from nniweb.experiments.who_asks import address_of
 
@@ -61,9 +61,8 @@ class AskForLink(PasswordResetView):
         for_them = asked.filter(target=str(known.pk)).count() if isinstance(known, User) else 0
         if asked.filter(address=address_of(self.request)).count() < MOST and for_them < MOST:
             audit.record(ASKED, known if isinstance(known, User) else None)
-            if settings.PUBLIC_URL:  # a header of the request must not say where the link leads
-                self.extra_email_context = {"domain": urlsplit(settings.PUBLIC_URL).netloc,
-                                            "protocol": urlsplit(settings.PUBLIC_URL).scheme}
+            # a header of the request must not say where the link leads, not even to which port
+            self.extra_email_context = {"root": page_root()}
             return super().form_valid(form)
         return HttpResponse(status=302, headers={"Location": str(self.get_success_url())})
 

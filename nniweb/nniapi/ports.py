@@ -11,6 +11,7 @@ from typing import Any
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
+from nniweb.doors.origins import comes_from_own_page
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.who_asks import known_as
@@ -81,9 +82,7 @@ def with_nni_ports(application: Application, ports: dict[int, str]) -> Applicati
 
 def _comes_from_elsewhere(scope: MutableMapping[str, Any]) -> bool:
     """Whether a browser says that another site's page asks."""
-    headers = {name.lower(): value for name, value in scope["headers"]}
-    origin = headers.get(b"origin")
-    return origin is not None and origin.partition(b"://")[2] != headers.get(b"host")
+    return any(name.lower() == b"origin" for name, _ in scope["headers"]) and not comes_from_own_page(scope)
 
 
 class PortAuthentication(BaseAuthentication):

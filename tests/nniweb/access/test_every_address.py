@@ -122,4 +122,6 @@ def test_under_another_name_or_from_another_sites_page_nothing_answers(world: Wo
     assert status_of("GET", "/api/v1/experiments/", cookie, host=b"evil.example") == "400"
     assert status_of("WEBSOCKET", "/live/", cookie) == "open"
     assert status_of("WEBSOCKET", "/live/", cookie, origin=b"https://evil.example") == "403"
-    assert status_of("WEBSOCKET", "/live/", cookie, origin=b"") == "403"
+    for origin in (b"", b"http://localhost:8081", b"https://localhost"):
+        assert status_of("WEBSOCKET", "/live/", cookie, origin=origin) == "403"
+    assert status_of("WEBSOCKET", "/live/", cookie, host=b"localhost:8081", origin=b"http://localhost:8081") == "open"

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from nniweb.dashboard import password_reset
+from nniweb.experiments.addresses import page_root
 from nniweb.experiments.models import AuditEntry, SignInLink, User
 
 
@@ -40,7 +41,7 @@ def test_the_link_in_the_mail_changes_the_password_once(client, max_) -> None:
     assert (answer.status_code, answer["Location"]) == (302, "/password-reset/asked/")
     [message] = sent()
     assert message.to == ["max@example.org"]
-    path = re.search(r"http://testserver(/password-reset/\S+)", message.body)[1]  # type: ignore[index]
+    path = re.search(r"http://127\.0\.0\.1:8080(/password-reset/\S+)", message.body)[1]  # type: ignore[index]
     page = client.get(path, follow=True)
     form = {"new_password1": "one more pass phrase", "new_password2": "one more pass phrase"}
     assert client.post(page.redirect_chain[-1][0], form).status_code == 302
@@ -56,6 +57,14 @@ def test_the_link_leads_to_the_public_address_whatever_the_request_says(client, 
     settings.PUBLIC_URL = "https://nni.example.org"
     client.post("/password-reset/", {"email": "max@example.org"}, headers={"host": "localhost"})
     assert "https://nni.example.org/password-reset/" in sent()[0].body
+
+
+@pytest.mark.usefixtures("with_mail")
+@pytest.mark.parametrize("host", ["localhost:6666", "127.0.0.1:6666", "localhost"])
+def test_without_a_public_address_the_link_leads_to_the_servers_own_whatever_is_asked(client, max_, host) -> None:
+    client.post("/password-reset/", {"email": "max@example.org"},
+                headers={"host": host, "x-forwarded-host": "evil.example"})
+    assert re.findall(r"\w+://[^/]*/", sent()[0].body) == [f"{page_root()}/"]
 
 
 @pytest.mark.usefixtures("with_mail")
