@@ -197,7 +197,8 @@ ROOT_URLCONF = "nniweb.urls"
 ASGI_APPLICATION = "nniweb.asgi.application"
 TEMPLATES: list[dict[str, Any]] = [
     {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "BACKEND": "nniweb.page_templates.PageTemplates",
+        "NAME": "django",
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {

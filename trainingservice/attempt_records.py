@@ -17,6 +17,7 @@ from typing import Any
 
 from trainingservice.report_reading import ReadReport, RefusedReport
 from trialkeeper import contract
+from trialkeeper.whole_number import whole_number
 
 
 def token_hash(token: str) -> str:
@@ -129,8 +130,9 @@ class AttemptRecord:
             self.rejected.extend(change["rejected"])
             if self.document is not None and self.document.get("multi_phase"):
                 for entry in change["entries"]:
-                    if entry.get("kind") == contract.REQUEST_PARAMETER and entry["value"].isdecimal():
-                        self._awaited_index = int(entry["value"][:9])
+                    if entry.get("kind") == contract.REQUEST_PARAMETER:
+                        asked = whole_number(entry["value"])
+                        self._awaited_index = self._awaited_index if asked is None else asked
 
 
 def _append_line(path: Path, change: dict[str, Any]) -> None:

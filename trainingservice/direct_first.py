@@ -11,6 +11,7 @@ from trainingservice.shared_folder import FolderJournal
 from trainingservice.storage_channel import TOKEN_FILE
 from trainingservice.submit_host.disk import Disk
 from trialkeeper import contract
+from trialkeeper.whole_number import whole_number
 
 #: So many seconds an entry may wait for its keeper to bring it home before it is fetched.
 TAKE_OVER_AFTER = 10.0
@@ -65,5 +66,4 @@ class DirectFirstJournal(FolderJournal):
         self._held = []
 
     def _accepted(self) -> int:
-        text = (self._disk.read(self._folder / contract.ACCEPTED_FILE) or b"").strip()
-        return int(text) if text.isdigit() else 0
+        return whole_number(self._disk.read(self._folder / contract.ACCEPTED_FILE) or b"") or 0

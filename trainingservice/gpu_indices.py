@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from trialkeeper.whole_number import whole_number
+
 
 def read_gpu_indices(value: object) -> object:
     """A list of indices, one index, or text such as "0,2": NNI's files have all three."""
@@ -14,10 +16,10 @@ def read_gpu_indices(value: object) -> object:
     if isinstance(value, int):
         value = [value]
     elif isinstance(value, str):
-        pieces = [piece.strip() for piece in value.split(",")]
-        if not all(piece.isdecimal() for piece in pieces):
+        numbers = [whole_number(piece) for piece in value.split(",")]
+        if None in numbers:
             raise ValueError(f"expected GPU indices such as '0,1', not {value!r}")
-        value = [int(piece) for piece in pieces]
+        value = numbers
     if isinstance(value, list | tuple):
         if any(isinstance(index, int) and index < 0 for index in value):
             raise ValueError("a GPU index is 0 or more")

@@ -11,6 +11,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from trialkeeper.whole_number import whole_number
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([tgmk])(?:b|i|ib)?|b)", re.IGNORECASE)
 _BYTES = {"t": 1024 ** 4, "g": 1024 ** 3, "m": 1024 ** 2, "k": 1024, "": 1}
 
@@ -21,8 +23,8 @@ def parse_megabytes(value: object) -> object:
         return value
     found = _SIZE.fullmatch(value.strip())
     if found is None:
-        if value.strip().isdecimal():
-            return int(value)
+        if (number := whole_number(value)) is not None:
+            return number
         raise ValueError('must be megabytes, or a size with its unit such as "4gb" or "512mb"')
     megabytes = float(found[1]) * _BYTES[(found[2] or "").lower()] / 1024 ** 2
     if megabytes > 2 ** 53:

@@ -49,7 +49,7 @@ class RefusedReport(Exception):
     """The report is not taken and nothing changes. ``str(error)`` says why, for the keeper's log."""
 
     def __init__(self, status: int, error: str, message: str, retry_after: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(_storable(message))  # it may quote the report, and is sent and stored
         self.status = status  #: HTTP status
         self.error = error    #: one of ``contract.ERROR_*``
         self.retry_after = retry_after  #: seconds to stay away, None: not said
@@ -67,7 +67,7 @@ class UnspokenVersion(RefusedReport):
         super().__init__(400, contract.ERROR_UNREADABLE,
                          f"keeper.version {str(version)[:20]} is not spoken here; "
                          f"known: {', '.join(map(str, sorted(VERSIONS)))}")
-        self.version = version  #: as the keeper gave it
+        self.version = _storable(version) if isinstance(version, str) else version  #: as the keeper gave it
 
 
 class Gap(RefusedReport):

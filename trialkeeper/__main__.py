@@ -5,6 +5,7 @@ import sys
 from typing import List, Mapping, Optional
 
 from trialkeeper import contract
+from trialkeeper.whole_number import whole_number
 
 _USAGE = """usage: keeper.pyz run | pod | agent
 
@@ -39,18 +40,19 @@ def run(environment: Mapping[str, str]) -> int:
     if not job_name or "/" in job_name or job_name.startswith("."):
         sys.stderr.write("keeper: set %s to the name of the job\n" % contract.ENV_JOB)
         return 2
-    replica = environment.get(contract.ENV_REPLICA) or "0"
-    if not replica.isdigit():
-        sys.stderr.write("keeper: %s must be a number, not %r\n" % (contract.ENV_REPLICA, replica))
+    replica = whole_number(environment.get(contract.ENV_REPLICA) or "0")
+    if replica is None:
+        sys.stderr.write("keeper: %s must be a number, not %r\n"
+                         % (contract.ENV_REPLICA, environment[contract.ENV_REPLICA]))
         return 2
-    folder = environment.get(contract.ENV_FOLDER) or default_folder(job_name, int(replica))
+    folder = environment.get(contract.ENV_FOLDER) or default_folder(job_name, replica)
     try:
         access = access_from_environment(environment) or saved_access(folder)
     except ValueError as error:
         sys.stderr.write("keeper: %s\n" % error)
         return 2
     try:
-        return Keeper(folder, job_name, access, replica=int(replica), echo=True).run()
+        return Keeper(folder, job_name, access, replica=replica, echo=True).run()
     except OSError as error:
         sys.stderr.write("keeper: the folder %s cannot be used: %s\n" % (folder, error))
         return 2

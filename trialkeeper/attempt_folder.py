@@ -8,6 +8,7 @@ from trialkeeper import contract, machine
 from trialkeeper.durable_files import flush_folder
 from trialkeeper.file_mode import file_mode
 from trialkeeper.journal import JournalSummary, read_summary
+from trialkeeper.whole_number import whole_number
 
 #: States of an attempt, as the agent tells them.
 ABSENT, STARTING, RUNNING, ENDED_STATE, CANCELED = "absent", "starting", "running", "ended", "canceled"
@@ -79,8 +80,7 @@ def job_name_of(folder: str) -> str:
 
 def read_accepted(folder: str) -> int:
     """The highest entry number that a server is known to have."""
-    text = (read_text(os.path.join(folder, contract.ACCEPTED_FILE)) or "").strip()
-    return int(text) if text.isdigit() else 0
+    return whole_number(read_text(os.path.join(folder, contract.ACCEPTED_FILE)) or "") or 0
 
 
 def keeper_pid(folder: str) -> Optional[int]:

@@ -4,6 +4,8 @@ import subprocess
 import threading
 from typing import Any, Dict, List, Optional, Sequence
 
+from trialkeeper.whole_number import whole_number
+
 #: Seconds until a hanging nvidia-smi is ended.
 TIMEOUT = 20.0
 _GPU_FIELDS = "index,uuid,name,utilization.gpu,memory.used,memory.total"
@@ -23,10 +25,11 @@ def read_gpus(count_processes: bool = True) -> List[Dict[str, Any]]:
     gpus: Dict[str, Dict[str, Any]] = {}
     for line in _ask("--query-gpu=" + _GPU_FIELDS).splitlines():
         fields = [field.strip() for field in line.split(",")]
-        if len(fields) < 6 or not fields[0].isdigit():
+        index = whole_number(fields[0])
+        if len(fields) < 6 or index is None:
             continue
         # a name could hold a comma: count from both ends
-        index, uuid, name = int(fields[0]), fields[1], ", ".join(fields[2:-3])
+        uuid, name = fields[1], ", ".join(fields[2:-3])
         utilization, used, total = (_number(field) for field in fields[-3:])
         gpus[uuid] = {"index": index, "name": name, "utilization": utilization,
                       "memory_used": None if used is None else used * _MIB,

@@ -4,6 +4,8 @@ import os
 import socket
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+from trialkeeper.whole_number import whole_number
+
 _MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 _BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
@@ -61,7 +63,7 @@ def process_stat(pid: int) -> Optional[Tuple[bytes, List[str]]]:
 def all_pids() -> List[int]:
     """The processes of this machine (or container) that can be seen."""
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return [pid for pid in map(whole_number, os.listdir("/proc")) if pid is not None]
     except OSError:
         return [pid for pid, _, _, _ in process_table()]
 

@@ -9,7 +9,6 @@ container's termination message, where the cluster shows it. Where the pod canno
 import base64
 import json
 import os
-import re
 import signal
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import Any, Callable, Dict, Mapping, Optional
 from trialkeeper import contract
 from trialkeeper.attempt_folder import default_folder, make_private_folder, read_object, write_file
 from trialkeeper.journal import without_position
+from trialkeeper.whole_number import whole_number
 
 #: File with what this role runs (JobDocument). An archive's relative path is below ENV_STORAGE.
 ENV_JOB_FILE = "NNI_KEEPER_POD_JOB"
@@ -67,8 +67,9 @@ def run_pod(environment: Mapping[str, str], run: Callable[[Mapping[str, str]], i
     end = read_object(os.path.join(folder, contract.EXIT_FILE)) or {}
     was_stopped = end.get("reason") == contract.STOPPED
     linger = environment.get(ENV_LINGER, "") or (environment.get(ENV_LINGER_STOPPED, "") if was_stopped else "")
-    if tells_journal and linger.isdigit():
-        _wait(int(linger))
+    seconds = whole_number(linger)
+    if tells_journal and seconds is not None:
+        _wait(seconds)
     return status
 
 
@@ -81,14 +82,11 @@ def _wait(seconds: int) -> None:
 
 def replica_number(environment: Mapping[str, str]) -> int:
     """0 for the one replica that reports, another number for each other."""
-    index = 0
-    text = next((environment[name] for name in INDEX_VARIABLES if environment.get(name, "").isdigit()), None)
-    if text is None:
-        found = re.search(r"-(\d+)$", environment.get(ENV_POD_NAME, ""))
-        text = found.group(1) if found else "0"
-    index = int(text)
-    first = environment.get(ENV_FIRST_REPLICA, "0")
-    return index + (int(first) if first.isdigit() else 0)
+    index = next((number for name in INDEX_VARIABLES
+                  if (number := whole_number(environment.get(name, ""))) is not None), None)
+    if index is None:
+        index = whole_number(environment.get(ENV_POD_NAME, "").rpartition("-")[2]) or 0
+    return index + (whole_number(environment.get(ENV_FIRST_REPLICA, "0")) or 0)
 
 
 def _take_job(environment: Mapping[str, str], folder: str) -> None:

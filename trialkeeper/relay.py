@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Optional
 
 from trialkeeper import machine
 from trialkeeper.attempt_folder import make_private_folder, read_object, write_file
+from trialkeeper.whole_number import whole_number
 
 #: Bytes of a request that one message carries, and the longest head of a request.
 PIECE, MOST_HEAD = 256 * 1024, 64 * 1024
@@ -115,11 +116,11 @@ class _Connection:
         words = lines[0].split(" ")
         headers = {name.strip().lower(): value.strip() for name, _, value in
                    (line.partition(":") for line in lines[1:])}
-        length = headers.get("content-length", "0")
-        if len(words) != 3 or not length.isdigit():
+        length = whole_number(headers.get("content-length", "0"))
+        if len(words) != 3 or length is None:
             self.answer(400, {}, b"")
             return False
-        self._left = int(length)
+        self._left = length
         self._send({"event": "relay", "relay": self._number, "method": words[0], "path": words[1],
                     "headers": headers, "length": self._left})
         return True

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from trialkeeper import contract
 from trialkeeper.access import RELAY, Access
+from trialkeeper.whole_number import whole_number
 
 if "ssl" in sys.modules:
     import http.client as http_client
@@ -201,7 +202,7 @@ def _https_connection(host: str, port: Optional[int], ca_file: Optional[str],
 
 
 def _seconds(header: Optional[str]) -> float:
-    return float(min(int(header[:9]), 3600)) if header and header.isdigit() else 0.0
+    return float(min(whole_number(header or "") or 0, 3600))
 
 
 def _gzip(data: bytes) -> bytes:

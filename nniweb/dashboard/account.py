@@ -24,6 +24,7 @@ from nniweb.experiments import accounts, audit, sign_in_attempts
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope
+from trialkeeper.whole_number import whole_number
 
 #: How long a new token lives, in days; 0 for ever.
 LIVES = {"30": "30 days", "90": "90 days", "365": "a year", "0": "until it is removed"}
@@ -45,8 +46,7 @@ def account(request: HttpRequest) -> HttpResponse:
     """POST makes a token (``make-token``; the answer shows it, this once) or removes one (``remove-token``)."""
     user = the_visitor(request)
     if "remove-token" in request.POST:
-        number = request.POST["remove-token"]
-        token = get_object_or_404(user.api_tokens.select_related("user"), pk=number if number.isdigit() else None)
+        token = get_object_or_404(user.api_tokens.select_related("user"), pk=whole_number(request.POST["remove-token"]))
         accounts.remove_token(token)
         messages.success(request, f"The token {token} is removed; nothing gets in with it any more.")
         return redirect("account")

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from nniweb.experiments.git_source import GitSource
 from nniweb.experiments.public_addresses import NotPublic, addresses_of
+from trialkeeper.whole_number import whole_number
 
 MOST_ENTRIES = 20_000
 #: Variables of the server that git and ssh are given: where programs are, the agent's keys, certificates to trust.
@@ -78,7 +79,7 @@ def _count(listing: str, source: GitSource, limits: FetchLimits) -> None:
     if len(entries) > MOST_ENTRIES:
         raise FetchFailed(f"It holds {len(entries)} files; at most {MOST_ENTRIES} are fetched. Name a folder of it.")
     sizes = [entry.split("\t", 1)[0].split()[3] for entry in entries]
-    total = sum(int(size) for size in sizes if size.isdigit())  # a submodule has "-"
+    total = sum(whole_number(size) or 0 for size in sizes)  # a submodule has "-"
     if total > limits.bytes:
         raise FetchFailed(f"Its files have {total // 10**6} MB together; at most {limits.bytes // 10**6} MB are "
                           "fetched. Name a folder of it, or keep data outside of the code.")

@@ -14,6 +14,7 @@ from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber,
 from nniweb.experiments.progress import RESULTS
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
+from trialkeeper.whole_number import whole_number
 
 
 class Which(StrEnum):
@@ -56,7 +57,7 @@ def series_of_these(experiment: Experiment, trial_ids: Sequence[str], points: in
     further one, read from what was reported, of these trials alone.
     """
     # a public id begins with a letter
-    numbers = [int(trial_id) for trial_id in trial_ids if trial_id.isdecimal() and len(trial_id) < 10]
+    numbers = [number for trial_id in trial_ids if (number := whole_number(trial_id)) is not None and number < 2 ** 31]
     trials = Trial.objects.filter(Q(public_id__in=trial_ids) | Q(sequence_id__in=numbers), experiment=experiment)
     found = {key: trial for trial in trials for key in (trial.public_id, str(trial.sequence_id))}
     chosen = list(dict.fromkeys(found[trial_id] for trial_id in trial_ids if trial_id in found))

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from nniweb.experiments.models import Experiment, Machine, Trial
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper.whole_number import whole_number
 
 #: Pixels below which a bar is too narrow to be seen alone, the gap below which narrow ones are drawn as one, and how
 #: wide such a one becomes at most: where it is busy and where not, and what failed when, shall still be seen.
@@ -198,7 +199,8 @@ def _lanes_by_place(experiment: Experiment, runs: dict[_Place, list[Run]]
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """gpu-2 before gpu-10."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+    return [(number, "") if (number := whole_number(part)) is not None else (0, part)
+            for part in re.split(r"(\d+)", name)]
 
 
 def _in_lanes(runs: list[Run]) -> list[list[Run]]:

@@ -13,7 +13,6 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, NotFound, ParseError, ValidationError
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, exception_handler
@@ -22,6 +21,7 @@ from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.api.errors import answer_error
 from nniweb.api.experiment_documents import ExperimentChangesSerializer
 from nniweb.api.experiments import the_user
+from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.experiments import change_and_undo, intents
 from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
@@ -46,7 +46,7 @@ class NniView(APIView):
     """One experiment that the person may see, and steer where the call changes something."""
 
     authentication_classes = [ports.PortAuthentication, TokenAuthentication, SessionAuthentication]
-    renderer_classes = [JSONRenderer]
+    renderer_classes = [ExactJSONRenderer]
 
     def experiment(self) -> Experiment:
         found = get_object_or_404(visible_experiments(the_user(self.request)).select_related("cluster", "owner"),

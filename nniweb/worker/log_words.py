@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from trialkeeper.whole_number import whole_number
+
 
 def trials_in_words(numbers: Iterable[int]) -> str:
     """``[3]``: "trial 3"; ``[3, 4, 5, 9]``: "trials 3-5, 9"."""
@@ -12,4 +14,4 @@ def trials_in_words(numbers: Iterable[int]) -> str:
         else:
             stretches.append([number, number])
     text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in stretches)
-    return f"trial {text}" if text.isdigit() else f"trials {text}"
+    return f"trial {text}" if whole_number(text) is not None else f"trials {text}"

@@ -130,6 +130,30 @@ def test_entries_hold_exactly_the_fields_of_their_type():
     assert read.entries[1]["duration"] == 0.0
 
 
+@pytest.mark.parametrize("document", [
+    {"keeper": {**KEEPER, "version": "\ud800"}, "entries": []}, {"keeper": {**KEEPER, "journal_id": "\ud800" * 99}},
+    {"keeper": KEEPER, "entries": "\ud800"}, {"keeper": {"version": ["\ud800"]}}, {"keeper": "\ud800"}])
+def test_a_refusal_can_be_sent_whatever_it_quotes(document):
+    with pytest.raises(RefusedReport) as refusal:
+        read_report(body(document), loads=orjson.loads)
+    assert orjson.dumps(refusal.value.document("inst"))
+    with pytest.raises(RefusedReport) as refusal:
+        read_report(b"{}", "\udc80")
+    assert orjson.dumps(refusal.value.document("inst"))
+
+
+def test_a_rejection_can_be_sent_whatever_it_quotes():
+    odd = "\ud800\x00"
+    entries = [{"n": 1, "at": odd, "type": odd}, metric(2, kind=odd), metric(3, parameter_id=odd * 200),
+               metric(4, value=None, omitted=odd), metric(5, sequence=odd),
+               {"n": 6, "at": 1, "type": "ended", "reason": odd},
+               {"n": 7, "at": 1, "type": "output", "stream": odd},
+               {"n": 8, "at": 1, "type": "started", "host": odd * 200}]
+    read = read_report(body(report(*entries)), loads=orjson.loads)
+    assert len(read.rejected) == len(entries)
+    assert orjson.dumps(list(read.rejected))
+
+
 def test_known_entries_are_left_out_and_a_gap_names_the_number_expected():
     read = read_report(report(metric(3), metric(4), metric(4), metric(5)))
     assert [entry["n"] for entry in read.after(3).entries] == [4, 5]

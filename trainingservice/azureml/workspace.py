@@ -18,6 +18,7 @@ from trainingservice.azureml.config import AzureMlClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.polling import MustWait
 from trainingservice.rest_client import LogInRefused
+from trialkeeper.whole_number import whole_number
 
 INSTALL = "pip install 'nniweb[azure]' (in a checkout of nniweb: -r requirements/azure.txt)"
 #: A log-in refused so is tried again after so many seconds.
@@ -275,11 +276,12 @@ class Workspace:
             return LogInRefused(f"{self.where} does not permit {what}: {said} Trials wait. Give our identity the role "
                                 "AzureML Data Scientist on the workspace.", retry_after=RETRY_AFTER_REFUSAL)
         if status in (408, 429) or status is None or status >= 500:
-            pause = (error.response.headers.get("Retry-After") if error.response is not None else None) or ""
+            pause = whole_number(
+                (error.response.headers.get("Retry-After") if error.response is not None else None) or "")
             limited = "limits how often it may be asked" if status == 429 else \
                 f"has a fault of its own (HTTP {status}): {said}"
             return TemporaryError(f"{self.where} {limited}; it is asked again.",
-                                  retry_after=float(pause) if pause.isdigit() else None)
+                                  retry_after=None if pause is None else float(min(pause, 3600)))
         if "quota" in code.lower():
             return MustWait(f"{self.where} has no quota left for {what}: {said} It is tried again; ask for more quota, "
                             "or run fewer trials at a time.", retry_after=60.0)

@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from trainingservice.frameworkcontroller.config import TaskRoleSettings, with_fitting_names
+from trialkeeper.whole_number import whole_number
 
 
 def read_template(path: Path) -> dict[str, Any]:
@@ -57,7 +58,8 @@ def _limits(container: dict[str, Any]) -> dict[str, Any]:
 
 def _gpus_of(task: dict[str, Any], container: dict[str, Any]) -> Any:
     """GPUs of a role by its pod, else by NNI's gpuNum; None where it does not say."""
-    said = [int(count) for name, count in _limits(container).items() if "gpu" in name and str(count).isdecimal()]
+    said = [number for name, count in _limits(container).items()
+            if "gpu" in name and (number := whole_number(str(count))) is not None]
     return sum(said) if says_gpus(container) else task.get("gpuNum")
 
 

@@ -23,6 +23,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import OpenApiException
 
 from trainingservice.errors import PermanentError, TemporaryError
+from trialkeeper.whole_number import whole_number
 
 logger = logging.getLogger(__name__)
 logging.getLogger("kubernetes").setLevel(logging.ERROR)
@@ -297,8 +298,8 @@ def _json(data: bytes) -> Object | None:
 
 
 def _refusal(response: urllib3.BaseHTTPResponse, document: Object | None, data: bytes) -> ApiRefusal:
-    header = response.headers.get("Retry-After", "")
-    retry_after = float(min(int(header), 3600)) if header.isdigit() else None
+    pause = whole_number(response.headers.get("Retry-After", ""))
+    retry_after = None if pause is None else float(min(pause, 3600))
     if document is None or document.get("kind") != "Status":
         text = data.decode(errors="replace").strip()[:300] or str(response.reason)
         return ApiRefusal(response.status, str(response.reason or ""), text, retry_after)

@@ -33,6 +33,7 @@ from trainingservice.kubernetes_base.pod_template import CA_KEY, KEEPER_FILE, TO
 from trainingservice.kubernetes_base.storage import azure_account_key
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trialkeeper import contract
+from trialkeeper.whole_number import whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -204,8 +205,8 @@ class Belongings:
         found = self._api.call("GET", SECRETS.path(self._namespace),
                                query={"labelSelector": f"{names.CLUSTER}={self._cluster},{names.TRIAL}"})
         for secret in found.get("items") or []:
-            laid = (secret["metadata"].get("annotations") or {}).get(names.CANCELED, "")
-            if laid.isdigit() and self._clock() - float(laid) > TOMBSTONE_LIFE:
+            laid = whole_number((secret["metadata"].get("annotations") or {}).get(names.CANCELED, ""))
+            if laid is not None and self._clock() - laid > TOMBSTONE_LIFE:
                 remove(self._api, SECRETS, self._namespace, secret["metadata"]["name"])
             elif not secret["metadata"].get("ownerReferences"):
                 ownerless.add(str(secret["metadata"]["name"]))

@@ -10,6 +10,7 @@ from typing import Any
 
 from trainingservice.kubernetes_base.api import Object
 from trialkeeper import contract
+from trialkeeper.whole_number import whole_number
 
 #: Reasons of a waiting container that are no trouble.
 _NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
@@ -84,8 +85,9 @@ def replica_index(pod: Object) -> int:
     metadata = pod["metadata"]
     known = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     for key in _INDEX:
-        if str(known.get(key, "")).isdigit():
-            return int(known[key])
+        number = whole_number(str(known.get(key, "")))
+        if number is not None:
+            return number
     return 0
 
 

@@ -23,6 +23,7 @@ from trainingservice.kubernetes_base.api import (
 from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.rehearsal_pod import try_pods
+from trialkeeper.whole_number import whole_number
 from trialkeeper.wildcards import shell_wildcards
 
 if TYPE_CHECKING:
@@ -196,8 +197,7 @@ def _gpus(service: KubernetesService, options: KubernetesTrialOptions | None,
 
 
 def _count(node: Object, resource: str) -> int:
-    text = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
-    return int(text) if text.isdigit() else 0
+    return whole_number(str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))) or 0
 
 
 def registries(options: KubernetesTrialOptions | None) -> Iterator[RehearsalFinding]:

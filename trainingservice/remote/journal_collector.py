@@ -18,6 +18,7 @@ from trainingservice.agent_client import FolderState
 from trainingservice.journal_delivery import deliver, keeper_document, new_entries
 from trainingservice.remote.connection import Connection
 from trialkeeper import contract
+from trialkeeper.whole_number import whole_number
 
 #: Bytes of a journal that are read in one go.
 MOST_AT_ONCE = 8 * 1024 * 1024
@@ -67,7 +68,7 @@ class JournalCollector:
             return {}, [], 0
         entries, size = new_entries(data)
         accepted = _read(sftp, posixpath.join(folder, contract.ACCEPTED_FILE)) or b""
-        known = max(last, int(accepted) if accepted.strip().isdigit() else 0)
+        known = max(last, whole_number(accepted) or 0)
         return json.loads(header), [entry for entry in entries if entry["n"] > known], begin + size
 
     def _deliver(self, sftp: paramiko.SFTPClient, folder: str, job_name: str, token: str, header: dict[str, Any],

@@ -15,6 +15,7 @@ import paramiko
 from trainingservice.remote.config import SshLoginSettings
 from trainingservice.remote.host_keys import host_name
 from trainingservice.remote.problems import MachineProblem
+from trialkeeper.whole_number import whole_number
 
 CONFIG_FILE = Path("~/.ssh/config")
 #: What may stand in a command for the shell; the same caution as OpenSSH's own.
@@ -66,10 +67,10 @@ def _way(text: str, host: str, port: int | None, user: str | None, jumps: str | 
     for part in parts:
         jump_user, _, place = part.rpartition("@")
         jump_host, _, jump_port = place.partition(":") if not place.startswith("[") else _bracketed(place)
-        if not jump_host or (jump_port and not jump_port.isdigit()):
+        number = whole_number(jump_port)
+        if not jump_host or (jump_port and number is None):
             raise MachineProblem(f"proxyJump of {host}: {part!r} is not of the form user@host:port.",
                                  needs_person=True)
-        number = int(jump_port) if jump_port else None
         if hops:
             hops.append(replace(_hop(text, jump_host, number, jump_user or None)[0], command=""))
         else:

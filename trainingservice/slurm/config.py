@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints, field_validator
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.memory_size import Megabytes
 from trainingservice.remote.config import SshLoginSettings
+from trialkeeper.whole_number import whole_number
 
 #: Names of things in Slurm: no blanks, nothing that begins like an option.
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@+:-]*$")]
@@ -98,7 +99,8 @@ class SlurmTrialOptions(TrialOptions):
         if self.gres is None:
             return gpu_number or 0
         asked = [part.split(":") for part in self.gres.split(",")]
-        return sum(int(words[-1]) if words[-1].isdigit() else 1 for words in asked if words[0] == "gpu")
+        counts = [whole_number(words[-1]) for words in asked if words[0] == "gpu"]
+        return sum(1 if count is None else count for count in counts)
 
     @field_validator("time_limit")
     @classmethod

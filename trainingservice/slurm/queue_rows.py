@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trialkeeper.whole_number import whole_number
+
 #: For squeue --Format: fields with a bar behind each, so wide that nothing is cut off (some versions cut at 20
 #: characters otherwise). The reason is last, it may be any text.
 QUEUE_FORMAT = ("JobID:24|,State:24|,RestartCnt:12|,exit_code:16|,StartTime:24|,EndTime:24|,NodeList:64|,Name:64|,"
@@ -35,7 +37,7 @@ def queue_rows(text: str) -> list[JobRow]:
     rows = []
     for line in text.splitlines():
         parts = line.split("|", 8)
-        if len(parts) != 9 or not parts[0].strip().isdigit():
+        if len(parts) != 9 or whole_number(parts[0]) is None:
             continue
         job_id, state, restarts, status, start, end, nodes, name, reason = (part.strip() for part in parts)
         code, signal = _wait_status(status)
@@ -49,11 +51,11 @@ def account_rows(text: str) -> list[JobRow]:
     rows = []
     for line in text.splitlines():
         parts = [part.strip() for part in line.split("|", 6)]
-        if len(parts) != 7 or not parts[0].isdigit():
+        if len(parts) != 7 or whole_number(parts[0]) is None:
             continue
         job_id, state, status, start, end, nodes, name = parts
         code, _, signal = status.partition(":")
-        rows.append(JobRow(job_id, _state(state), name, "", 0, int(code) if code.isdigit() else None, _number(signal),
+        rows.append(JobRow(job_id, _state(state), name, "", 0, whole_number(code), _number(signal),
                            _seconds(start), _seconds(end), _node(nodes)))
     return rows
 
@@ -63,19 +65,20 @@ def _state(text: str) -> str:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 def _wait_status(text: str) -> tuple[int | None, int]:
     """squeue shows the status as wait() gives it; newer versions as code:signal."""
     code, colon, signal = text.partition(":")
     if colon:
-        return (int(code) if code.isdigit() else None), _number(signal)
-    return (int(text) >> 8, int(text) & 0x7F) if text.isdigit() else (None, 0)
+        return whole_number(code), _number(signal)
+    status = whole_number(text)
+    return (status >> 8, status & 0x7F) if status is not None else (None, 0)
 
 
 def _seconds(text: str) -> float | None:
-    return float(text) if text.isdigit() and int(text) > 0 else None
+    return float(number) if (number := whole_number(text)) else None
 
 
 def _node(text: str) -> str:

@@ -168,7 +168,10 @@ class SlurmTrainingService(SharedFolderTrainingService):
         told = self.storage.seen_end(job.form.experiment_id, job.id)
         if told is not None:
             return told
-        since = float(uncertain) if uncertain.replace(".", "", 1).isdigit() else 0.0
+        try:
+            since = float(uncertain)
+        except ValueError:  # the disk was full
+            since = 0.0
         left = self.search_time - (self.context.clock() - since)
         if 0 < left <= self.search_time:
             raise MustWait("Nobody knows whether Slurm took the job, because sbatch's answer was lost. It is looked "

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from trialkeeper.whole_number import whole_number
+
 
 @dataclass(frozen=True)
 class RunningProcess:
@@ -46,7 +48,7 @@ def is_alive(pid: int) -> bool:
 
 def _from_proc() -> Iterable[tuple[int, bytes, bytes]]:
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
+        if whole_number(folder.name) is None:
             continue
         try:
             stat = (folder / "stat").read_bytes()

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from trialkeeper.whole_number import whole_number
+
 SECONDS_OF_UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 #: 68 years: what fits a signed 32-bit number of seconds.
 LONGEST = 2**31 - 1
@@ -28,7 +30,7 @@ def parse_duration(value: Any) -> int:
 
 
 def _seconds_of_text(text: str) -> int:
-    if text.strip().isdigit():
+    if whole_number(text) is not None:
         raise ValueError(f"has no unit: write {text.strip()}s, {text.strip()}m, {text.strip()}h or {text.strip()}d")
     total, units, position = Decimal(0), set(), 0
     while position < len(text):

@@ -15,6 +15,7 @@ from nniweb.doors.gate import Gate
 from nniweb.own_files import START
 from nniweb.server_opening import Opening
 from trialkeeper.shortage import is_shortage
+from trialkeeper.whole_number import whole_number
 
 
 class Command(BaseCommand):
@@ -97,7 +98,7 @@ def _nni_ports(written: list[str]) -> dict[int, str]:
     found: dict[int, str] = {}
     for text in written:
         name, separator, number = text.partition("=")
-        if not separator or not number.isdigit():
+        if not separator or whole_number(number) is None:
             raise CommandError(f"--nni-port {text}: expected EXPERIMENT=PORT, such as --nni-port abc123def456=8081.")
         _port_must_be_free("127.0.0.1", int(number))
         found[int(number)] = name

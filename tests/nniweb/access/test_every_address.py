@@ -4,13 +4,16 @@ The table is written by hand. What is new, or answers otherwise than it says, fa
 right, for somebody to decide whether it is.
 """
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from django.db import transaction
 from django.test import Client
+from django.utils import timezone
 
+from nniweb.experiments.models import Metric, Trial
 from tests.nniweb.access.asgi_client import cookie_of, status_of
 from tests.nniweb.access.every_address import Call, every_call, of_django, of_keepers, of_probes, of_websockets
 from tests.nniweb.access.roles import ROLES, World
@@ -102,6 +105,22 @@ def test_keepers_doors_probes_and_websockets_answer_everybody_as_the_table_says(
     cookies = [cookie_of(world.people[role]) for role in ROLES]
     compare({call: tuple(status_of(call.method, world.path(call.address), cookie) for cookie in cookies)
              for calls in (of_keepers(), of_probes(), of_websockets()) for call in calls})
+
+
+@pytest.mark.parametrize("half", [
+    '"\ud800"', '{"default": "\ud800\\u0000", "a\ud800": Infinity}', "\ud800\x00 no JSON"])
+def test_no_address_fails_over_halves_of_characters_that_a_trial_reported(world: World, half: str) -> None:
+    now = timezone.now()
+    for n, kind in enumerate(("PERIODICAL", "FINAL"), 100):
+        Metric.objects.create(attempt=world.attempt, n=n, kind=kind, sequence=n, value=half, recorded_at=now,
+                              received_at=now, parameter_id=json.dumps("\ud800"))
+    Trial.objects.filter(pk=world.attempt.trial_id).update(final_value=half, status="SUCCEEDED")
+    client = Client(raise_request_exception=False)
+    client.force_login(world.people["admin"])  # type: ignore[arg-type]  # there is one
+    failed = {call for call in of_django() if call.method == "GET" and int(django_status(client, call, world)) >= 500}
+    assert failed == set()
+    path = f"/nni/{world.attempt.trial.experiment.public_id}/api/v1/nni/metric-data"
+    assert {row["parameterId"] for row in client.get(path).json() if row["sequence"] >= 100} == {"\ud800"}
 
 
 def test_no_session_changes_anything_without_the_token_against_forged_requests(world: World) -> None:
