@@ -4,7 +4,6 @@ import logging
 from typing import Any
 
 from django.http import HttpResponse
-from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
@@ -12,6 +11,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from nniweb.api.attachment import as_attachment
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import CommaListField, Query
 from nniweb.api.renderers import ExactJSONRenderer
@@ -102,6 +102,5 @@ class ExperimentLogTextView(generics.GenericAPIView[LogLine]):
         wanted = LogQuery.of(request)
         experiment = experiment_of(request, experiment_id)
         text = "".join(as_text(fitting(experiment, **conditions(wanted))))
-        return HttpResponse(text.encode(), content_type="text/plain; charset=utf-8", headers={
-            "Content-Disposition": content_disposition_header(True, f"{experiment_id}-log.txt") or "attachment",
-            "Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"})
+        return HttpResponse(text.encode(), content_type="text/plain; charset=utf-8",
+                            headers=as_attachment(f"{experiment_id}-log.txt"))

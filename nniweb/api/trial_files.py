@@ -5,7 +5,6 @@ from pathlib import PurePosixPath
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
@@ -13,6 +12,7 @@ from rest_framework.exceptions import APIException, NotFound
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
+from nniweb.api.attachment import as_attachment
 from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.api.trial_documents import TrialFileSerializer
 from nniweb.api.trials import trial_of
@@ -59,7 +59,5 @@ class TrialFileView(generics.GenericAPIView[TrialFile]):
             raise NotFound("The file is not in the server's data folder any more.") from None
         except KeptFileDamaged as damage:
             raise Damaged(str(damage)) from None
-        disposition = content_disposition_header(True, PurePosixPath(kept.name).name) or "attachment"
-        return HttpResponse(content, content_type="application/octet-stream", headers={
-            "Content-Disposition": disposition, "Content-Security-Policy": "sandbox; default-src 'none'",
-            "X-Content-Type-Options": "nosniff"})
+        return HttpResponse(content, content_type="application/octet-stream",
+                            headers=as_attachment(PurePosixPath(kept.name).name))

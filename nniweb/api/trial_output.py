@@ -6,7 +6,6 @@ from typing import Any
 from django.db.models import QuerySet
 from django.db.models.functions import Length
 from django.http import HttpResponse
-from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
@@ -14,6 +13,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from nniweb.api.attachment import as_attachment
 from nniweb.api.fields import LARGEST_REVISION, Query
 from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.api.trials import attempt_of, trial_of
@@ -98,9 +98,7 @@ class TrialOutputTextView(generics.GenericAPIView[TrialOutput]):
             parts.append(bytes(data))
         number = f"-{attempt.number}" if attempt and attempt.number > 1 else ""
         name = f"{trial_id}{number}-{wanted['stream']}.txt"
-        return HttpResponse(b"".join(parts), content_type="text/plain; charset=utf-8", headers={
-            "Content-Disposition": content_disposition_header(True, name) or "attachment",
-            "Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"})
+        return HttpResponse(b"".join(parts), content_type="text/plain; charset=utf-8", headers=as_attachment(name))
 
 
 def stream_size(rows: QuerySet[TrialOutput]) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
-from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
@@ -20,6 +19,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from nniweb.api.attachment import as_attachment
 from nniweb.api.errors import Conflict, ErrorsSerializer
 from nniweb.api.fields import Query
 from nniweb.api.renderers import ExactJSONRenderer
@@ -169,9 +169,7 @@ class _Pieces:
 def _attachment(name: str, pieces: Iterator[bytes], close: Callable[[], None],
                 size: int | None = None) -> StreamingHttpResponse:
     return StreamingHttpResponse(_Pieces(pieces, close), content_type="application/octet-stream", headers={
-        "Content-Disposition": content_disposition_header(True, name) or "attachment",
-        "Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff",
-        **({} if size is None else {"Content-Length": str(size)})})
+        **as_attachment(name), **({} if size is None else {"Content-Length": str(size)})})
 
 
 def instant(seconds: float) -> datetime | None:

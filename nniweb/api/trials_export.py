@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Iterator
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connection
 from django.http import StreamingHttpResponse
-from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import generics, serializers
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
+from nniweb.api.attachment import as_attachment
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import CommaListField
@@ -30,6 +30,9 @@ class ExportQuery(TrialFilters):
     trials = CommaListField(child=serializers.CharField(max_length=12), required=False, max_length=MOST_IDS,
                             help_text=f"Ids with commas between, at most {MOST_IDS}: only these.")
     intermediate = serializers.BooleanField(default=False, help_text="With the intermediate results of each trial.")
+    raw = serializers.BooleanField(default=False, help_text=(
+        "CSV: cells exactly as they are, also texts that a spreadsheet would run as a formula. Else a text that begins "
+        "with = + - @ and is no number has ' before it. Not for files that are opened in a spreadsheet."))
 
 
 class ExperimentExportView(generics.GenericAPIView[Experiment]):
@@ -53,12 +56,11 @@ class ExperimentExportView(generics.GenericAPIView[Experiment]):
         if "trials" in wanted:
             trials = trials.filter(public_id__in=wanted["trials"])
         curves = wanted["intermediate"]
-        pieces = csv_pieces(trials, intermediate=curves) if wanted["format"] == "csv" \
+        pieces = csv_pieces(trials, intermediate=curves, raw=wanted["raw"]) if wanted["format"] == "csv" \
             else json_pieces(experiment, trials, intermediate=curves)
         name = f"{experiment.public_id}-trials.{wanted['format']}"
-        return StreamingHttpResponse(_sent(pieces), content_type=_TYPES[wanted["format"]], headers={
-            "Content-Disposition": content_disposition_header(True, name) or "attachment",
-            "Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"})
+        return StreamingHttpResponse(_sent(pieces), content_type=_TYPES[wanted["format"]],
+                                     headers=as_attachment(name))
 
 
 async def _sent(pieces: Iterator[str]) -> AsyncIterator[bytes]:

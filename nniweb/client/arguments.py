@@ -76,6 +76,8 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--format", choices=["json", "csv"], default="json")
     export.add_argument("--output", type=Path, metavar="FILE", help="file to write (the terminal, if left out)")
     export.add_argument("--intermediate", action="store_true", help="with intermediate results")
+    export.add_argument("--raw", action="store_true", help=(
+        "CSV: texts as they are, also those that a spreadsheet would run as a formula (else ' stands before them)"))
     importing = _of_one(verbs, "import", "tell its tuner of results from elsewhere")
     importing.add_argument("--filename", "-f", type=Path, required=True, help=(
         'JSON as nnictl exports it: [{"parameter": {...}, "value": 0.5}, ...]'))

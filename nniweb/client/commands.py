@@ -166,7 +166,7 @@ class _Commands:
         return 0
 
     def _export(self, experiment: Experiment, options: argparse.Namespace) -> None:
-        pieces = experiment.export(options.format, intermediate=options.intermediate)
+        pieces = experiment.export(options.format, intermediate=options.intermediate, raw=options.raw)
         path: Path | None = options.output
         if path is None:
             for piece in pieces:

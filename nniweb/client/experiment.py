@@ -127,9 +127,12 @@ class Experiment:
         self.document = dict(self._client.change("POST", f"{self._path}changes/{number}/actions/undo/"))
         return self
 
-    def export(self, format: str = "json", *, intermediate: bool = False) -> Iterator[bytes]:
-        """Its trials as a file, ``json`` or ``csv``, in pieces."""
-        return self._client.stream(f"{self._path}export/", format=format, intermediate=intermediate)
+    def export(self, format: str = "json", *, intermediate: bool = False, raw: bool = False) -> Iterator[bytes]:
+        """Its trials as a file, ``json`` or ``csv``, in pieces. ``raw``: texts in CSV are not kept from being a formula
+        to a spreadsheet.
+        """
+        return self._client.stream(f"{self._path}export/", format=format, intermediate=intermediate,
+                                   **({"raw": True} if raw else {}))
 
     # --- steering --------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from trainingservice.errors import InvalidMetadata, TrainingServiceError
 from trainingservice.platforms import load_platform
 
 #: What a cluster may be named: experiment files name it by this.
-NAME_PATTERN = r"^[^\s/]([^/\r\n\t]*[^\s/])?$"
+NAME_PATTERN = r"^[^\s/]([^/\r\n\t]*[^\s/])?\Z"
 NAME_RULE = "must not hold a slash, a tab or a line break, nor begin or end with a space."
 #: How many names a sentence lists.
 _NAMES = 5

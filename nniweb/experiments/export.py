@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any, TextIO
@@ -13,6 +14,10 @@ from nniweb.experiments.models import Attempt, Experiment, Metric, MetricName, M
 from trialkeeper import contract
 
 _CHUNK = 500
+#: What a formula begins with, in Excel, LibreOffice or Google's: also white space before one, and the wide forms.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+#: A text that is one may begin with its sign: results are kept as the text that was reported.
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?:Infinity|inf)")
 
 
 def write_json(experiment: Experiment, out: TextIO, *, intermediate: bool = False) -> None:
@@ -21,9 +26,9 @@ def write_json(experiment: Experiment, out: TextIO, *, intermediate: bool = Fals
         out.write(piece)
 
 
-def write_csv(experiment: Experiment, out: TextIO, *, intermediate: bool = False) -> None:
+def write_csv(experiment: Experiment, out: TextIO, *, intermediate: bool = False, raw: bool = False) -> None:
     """All trials; see ``csv_pieces``."""
-    for piece in csv_pieces(Trial.objects.filter(experiment=experiment), intermediate=intermediate):
+    for piece in csv_pieces(Trial.objects.filter(experiment=experiment), intermediate=intermediate, raw=raw):
         out.write(piece)
 
 
@@ -41,10 +46,11 @@ def json_pieces(experiment: Experiment, trials: QuerySet[Trial], *, intermediate
     yield "\n]}\n"
 
 
-def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False) -> Iterator[str]:
+def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False, raw: bool = False) -> Iterator[str]:
     """One row per trial, a column per further metric and per parameter (nested ones as ``outer.inner``), intermediate
-    results as one text.
+    results as one text. Unless ``raw``, no cell is a formula to a spreadsheet.
     """
+    cell = _cell if raw else _harmless_cell
     names: dict[str, None] = {}
     given = TrialParameters.objects.filter(trial__in=trials.order_by(), index=0).order_by("trial__sequence_id")
     for value in given.values_list("value", flat=True).iterator():
@@ -53,7 +59,7 @@ def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False) -> Iterat
         "metric")).values_list("name", flat=True))
     fixed = ["id", "sequence_id", "status", "final_value", "final_number", "started_at", "ended_at", "duration"]
     named = [*(f"metrics.{name}" for name in metrics), *(f"parameters.{name}" for name in names)]
-    yield _csv([[*fixed, *named, *(["intermediate"] if intermediate else [])]])
+    yield _csv([[cell(name) for name in (*fixed, *named, *(["intermediate"] if intermediate else []))]])
     for documents in _documents(trials, intermediate=intermediate):
         rows = []
         for document in documents:
@@ -62,7 +68,7 @@ def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False) -> Iterat
             row += [parameters.get(name) for name in names]
             if intermediate:
                 row.append(json.dumps(document["intermediate"]))
-            rows.append([_cell(value) for value in row])
+            rows.append([cell(value) for value in row])
         yield _csv(rows)
 
 
@@ -117,6 +123,12 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     return "" if value is None else value
+
+
+def _harmless_cell(value: Any) -> Any:
+    """A cell that a spreadsheet takes for what it is: an apostrophe before a text that it would run as a formula."""
+    cell = _cell(value)
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
 
 
 def _time(at: Any) -> str | None:

@@ -12,7 +12,7 @@ from nniweb.experiments.models import User
 from nniweb.experiments.visibility import visible_trials
 
 #: A trial's public id; later attempts add to it (transitions.py).
-_JOB = re.compile(r"^([a-z][a-z0-9]{11})(?:[rs]\d+)?$")
+_JOB = re.compile(r"([a-z][a-z0-9]{11})(?:[rs]\d+)?")
 #: Most names in one question.
 MOST_JOBS = 200
 
@@ -21,7 +21,7 @@ def trials_of_jobs(jobs: Iterable[str], user: User) -> list[dict[str, Any]]:
     """``{"job", "id", "sequence_id", "experiment", "experiment_name"}`` of those this person may see, in the order of
     ``jobs``. One query.
     """
-    ids = {job: match[1] for job in jobs if (match := _JOB.match(job))}
+    ids = {job: match[1] for job in jobs if (match := _JOB.fullmatch(job))}
     found = {trial.public_id: trial for trial in visible_trials(user).filter(
         public_id__in=set(ids.values())).select_related("experiment").only(
         "public_id", "sequence_id", "experiment__public_id", "experiment__name")}

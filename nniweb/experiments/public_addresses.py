@@ -6,6 +6,14 @@ import socket
 #: Where IPv6 networks reach IPv4: the last 32 bits are an IPv4 address.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
+#: What is not of the public internet, by IANA's registries of special addresses: what the standard library says of them
+#: changed from one Python to the next (192.0.0.0/24 was public to 3.11). Of IPv6 the public part is one block.
+_NOT_PUBLIC = tuple(map(ipaddress.ip_network, (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+    "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+    "224.0.0.0/3", "2001::/23", "2001:db8::/32", "3fff::/20")))
+_PUBLIC_IPV6 = ipaddress.ip_network("2000::/3")
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -34,11 +42,11 @@ def addresses_of(host: str, port: int, *, also_private: bool, allowed_by: str) -
 def is_public(address: Address) -> bool:
     """False for loopback, link-local, private, shared, reserved and multicast, also where IPv6 hides such a one."""
     if isinstance(address, ipaddress.IPv6Address):
-        inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+        inner = address.ipv4_mapped or address.sixtofour
         if address in _NAT64:
-            inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-        if any(each is not None and not is_public(each) for each in inner):
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)  # it is as public as the address it stands for
+        if address not in _PUBLIC_IPV6:
             return False
-        if address.ipv4_mapped is not None:
-            return True  # it is as public as the address it stands for
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    return not any(address in network for network in _NOT_PUBLIC)

@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, exception_handler
 
+from nniweb.api.attachment import SHOWN_AS_NOTHING
 from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.api.errors import answer_error
 from nniweb.api.experiment_documents import ExperimentChangesSerializer
@@ -245,8 +246,7 @@ class TrialFileView(NniView):
         pieces = TrialOutput.objects.filter(attempt__trial=trial, stream=stream).order_by("attempt__number", "offset")
         text = b"".join(bytes(data) for data in pieces.values_list("data", flat=True))
         return HttpResponse(text or f"{name} is empty.".encode(), content_type="text/plain; charset=utf-8",
-                            headers={
-            "Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"})
+                            headers=SHOWN_AS_NOTHING)
 
 
 class NothingHereView(NniView):

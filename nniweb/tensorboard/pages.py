@@ -35,7 +35,7 @@ POLICY = ("sandbox allow-scripts allow-forms allow-downloads; default-src 'none'
 #: Stands in for the storage that pages without an origin do not have.
 STORAGE = "nniweb-storage.js"
 _SENT_ON = ("Accept", "Accept-Encoding", "Content-Type", "X-XSRF-Protected")
-_SENT_BACK = ("Content-Type", "Content-Encoding", "Content-Length", "Cache-Control", "Expires")
+_SENT_BACK = ("Content-Type", "Content-Encoding", "Content-Length")
 #: Seconds until it is connected; between two pieces of an answer.
 _TIMEOUTS = (5.0, 120.0)
 _PIECE = 64 * 1024

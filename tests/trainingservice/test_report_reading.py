@@ -146,8 +146,7 @@ def test_a_rejection_can_be_sent_whatever_it_quotes():
     odd = "\ud800\x00"
     entries = [{"n": 1, "at": odd, "type": odd}, metric(2, kind=odd), metric(3, parameter_id=odd * 200),
                metric(4, value=None, omitted=odd), metric(5, sequence=odd),
-               {"n": 6, "at": 1, "type": "ended", "reason": odd},
-               {"n": 7, "at": 1, "type": "output", "stream": odd},
+               {"n": 6, "at": 1, "type": "ended", "reason": odd}, {"n": 7, "at": 1, "type": "output", "stream": odd},
                {"n": 8, "at": 1, "type": "started", "host": odd * 200}]
     read = read_report(body(report(*entries)), loads=orjson.loads)
     assert len(read.rejected) == len(entries)

@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                           "as anybody.",
                 max_length=300,
                 validators=[django.core.validators.RegexValidator(
-                    r"^$|^(\*|[A-Za-z_][A-Za-z0-9_.-]{0,62}(, ?[A-Za-z_][A-Za-z0-9_.-]{0,62})*)$",
+                    r"^(\*|[A-Za-z_][A-Za-z0-9_.-]{0,62}(, ?[A-Za-z_][A-Za-z0-9_.-]{0,62})*)?\Z",
                     "Give names of users of the machine with commas between them, such as alice, bob; or * for all; or "
                     "nothing.")],
                 verbose_name="may run trials on the server as"),

@@ -28,7 +28,7 @@ class Scope(models.TextChoices):
 #: In ``User.local_users``: as any user of the machine, also as the server's own.
 ANY_LOCAL_USER = "*"
 OS_USERS = RegexValidator(
-    r"^$|^(\*|[A-Za-z_][A-Za-z0-9_.-]{0,62}(, ?[A-Za-z_][A-Za-z0-9_.-]{0,62})*)$",
+    r"^(\*|[A-Za-z_][A-Za-z0-9_.-]{0,62}(, ?[A-Za-z_][A-Za-z0-9_.-]{0,62})*)?\Z",
     "Give names of users of the machine with commas between them, such as alice, bob; or * for all; or nothing.")
 
 

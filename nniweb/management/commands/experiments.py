@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
@@ -181,16 +181,21 @@ class Command(AskedHere):
         self.stdout.write(f"The tuner of {experiment} is told of {count} results.")
 
     def _export(self, experiment: Experiment, options: dict[str, Any]) -> None:
-        write = write_csv if options["format"] == "csv" else write_json
+        def write(out: TextIO) -> None:
+            if options["format"] == "csv":
+                write_csv(experiment, out, intermediate=options["intermediate"], raw=options["raw"])
+            else:
+                write_json(experiment, out, intermediate=options["intermediate"])
+
         path: Path | None = options["output"]
         if path is None:
             self.stdout.ending = ""  # what is exported has its own line ends
-            write(experiment, self.stdout, intermediate=options["intermediate"])  # type: ignore[arg-type]  # a text stream
+            write(self.stdout)  # type: ignore[arg-type]  # a text stream
             return
         draft = path.with_name(f".{path.name}.draft")
         try:
             with open(draft, "w", encoding="utf-8", newline="") as out:
-                write(experiment, out, intermediate=options["intermediate"])
+                write(out)
             draft.replace(path)
         except OSError as error:
             draft.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from nniweb.experiments import export
-from nniweb.experiments.models import Attempt, Experiment, Trial, User
+from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, User
 
 
 @pytest.fixture
@@ -68,3 +68,44 @@ def test_a_wrong_wish_is_refused_by_name(api: APIClient, seven: Experiment, quer
 
 def test_a_stranger_gets_no_file(as_user: Callable[[User], APIClient], charlie: User, seven: Experiment) -> None:
     assert as_user(charlie).get(f"/api/v1/experiments/{seven.public_id}/export/").status_code == 404
+
+
+FORMULAS = ["=cmd|' /C calc'!A0", "+1+cmd()", "-2+3+cmd()", "@SUM(1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "=", "-",
+            "-1 =x"]
+NUMBERS = ["-1", "-0.5", "+3", "-1.5e-07", "1e5", "-.5", "-Infinity", "Infinity", "NaN"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_cell_of_a_csv_file_is_a_formula_to_a_spreadsheet(
+        api: APIClient, make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt],
+        text: str) -> None:
+    experiment = make_experiment()
+    attempt = make_attempt(experiment, status="SUCCEEDED", final_value=text)
+    attempt.trial.parameter_sets.update(value={"x": text, text: 1})
+    metric = MetricName.objects.create(experiment=experiment, name=text)
+    MetricNumber.objects.create(metric=metric, trial=attempt.trial, final=-0.5)
+    [row] = exported(api, experiment, format="csv")
+    assert (row["final_value"], row["parameters.x"], row[f"metrics.{text}"]) == ("'" + text, "'" + text, "-0.5")
+    assert not any(str(cell).startswith(tuple("=+@\t\r\n\uff1d")) for cell in (*row, *row.values()))
+    [row] = exported(api, experiment, format="csv", raw=True)
+    assert (row["final_value"], row["parameters.x"]) == (text, text)
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_numbers_in_a_csv_file_stay_numbers_whatever_their_sign(
+        api: APIClient, make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt],
+        text: str) -> None:
+    experiment = make_experiment()
+    attempt = make_attempt(experiment, status="SUCCEEDED", final_value=text, final_number=-0.25)
+    attempt.trial.parameter_sets.update(value={"x": -3, "y": -1e-9, "z": text})
+    [row] = exported(api, experiment, format="csv")
+    assert (row["final_value"], row["final_number"], row["parameters.z"]) == (text, "-0.25", text)
+    assert (float(row["parameters.x"]), float(row["parameters.y"])) == (-3, -1e-9)
+
+
+def test_halves_of_characters_in_names_do_not_break_a_csv_file_off(
+        api: APIClient, make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt]) -> None:
+    experiment = make_experiment()
+    make_attempt(experiment, status="SUCCEEDED").trial.parameter_sets.update(value={"\ud800": "\ud800"})
+    [row] = exported(api, experiment, format="csv")
+    assert row["parameters.\\ud800"] == "\\ud800"

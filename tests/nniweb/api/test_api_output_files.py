@@ -51,6 +51,16 @@ def message(answer: Any) -> str:
     return str(answer.json()["errors"][0]["message"])
 
 
+@pytest.mark.parametrize("name", ["end\n", "\n", "a\nSet-Cookie: x", "tab\t", "\r\n", "quote\"\\", "\x7f", "\u00e4\n"])
+def test_a_file_of_any_name_can_be_fetched(api: APIClient, attempt: Attempt, name: str) -> None:
+    (output_of(attempt) / name).write_bytes(b"it is")
+    answer = api.get(address(attempt, "content/"), {"name": name})
+    assert answer.status_code == 200, answer.content
+    assert content(answer) == b"it is"
+    assert answer["Content-Disposition"].startswith("attachment; filename")
+    assert not any(ord(character) < 32 for character in answer["Content-Disposition"])
+
+
 def test_files_are_listed_with_size_and_time_and_what_is_left_out(api: APIClient, attempt: Attempt) -> None:
     folder = output_of(attempt)
     (folder / "sub").mkdir()

@@ -107,7 +107,14 @@ def test_a_host_with_a_private_address_is_not_even_asked(server, tmp_path) -> No
 @pytest.mark.parametrize(("address", "public"), [
     ("93.184.216.34", True), ("2606:4700::1111", True), ("10.0.0.1", False), ("169.254.169.254", False),
     ("100.64.0.1", False), ("0.0.0.0", False), ("224.0.0.1", False), ("fe80::1", False), ("fd00::1", False),
-    ("::ffff:127.0.0.1", False), ("::ffff:93.184.216.34", True), ("64:ff9b::a00:1", False), ("2002:7f00:1::", False)])
+    ("::ffff:127.0.0.1", False), ("::ffff:93.184.216.34", True), ("64:ff9b::a00:1", False), ("2002:7f00:1::", False),
+    ("64:ff9b::5db8:d822", True), ("2002:5db8:d822::", True), ("9.255.255.255", True), ("223.255.255.255", True),
+    *((address, False) for address in (
+        "192.0.0.0", "192.0.0.8", "192.0.0.170", "192.0.0.255", "192.0.2.1", "192.88.99.1", "198.18.0.1",
+        "198.19.255.255", "198.51.100.1", "203.0.113.1", "240.0.0.1", "255.255.255.255", "100.127.255.255",
+        "172.31.255.255", "::", "::1",
+        "::7f00:1", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1", "3fff::1", "5f00::1", "fec0::1", "ff02::1",
+        "4000::1", "::ffff:192.0.0.8", "64:ff9b::c000:8", "2002:c000:8::1", "2001:0:a00:1::"))])
 def test_what_counts_as_public(address, public) -> None:
     assert is_public(ipaddress.ip_address(address)) is public
 
