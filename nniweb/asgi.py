@@ -24,6 +24,7 @@ from nniweb.doors.body_size import not_too_large  # noqa: E402
 from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
 from nniweb.doors.origins import own_pages_only  # noqa: E402
 from nniweb.doors.proxies import behind_proxies  # noqa: E402
+from nniweb.doors.senders import may_send  # noqa: E402
 from nniweb.doors.shortage import come_again_when_short  # noqa: E402
 from nniweb.doors.unhurried import unhurried  # noqa: E402
 from nniweb.garbage import look_seldom  # noqa: E402
@@ -33,6 +34,8 @@ from nniweb.live.signed_in import signed_in_only  # noqa: E402
 from nniweb.observability import probes  # noqa: E402
 from nniweb.one_thread_handler import OneThreadHandler  # noqa: E402
 from nniweb.upgrades.refusal import too_new_or_unknown  # noqa: E402
+from nniweb.web_server.allowances import ANYBODYS_BYTES  # noqa: E402
+from nniweb.web_server.server import take_the_place_of_daphnes  # noqa: E402
 from trialkeeper import contract  # noqa: E402
 
 
@@ -49,11 +52,13 @@ with ThreadPoolExecutor(1) as _pool:
         sys.exit(_why_not)
 
 _pages: Any = OneThreadHandler()
-django_application: Any = not_too_large(_pages)
+django_application: Any = not_too_large(_pages, may_send)
+_probes = not_too_large(probes.probe_application, lambda scope: ANYBODYS_BYTES)
 get_resolver().url_patterns  # noqa: B018  # loads the pages and REST now, not while the first visitor waits
 keeper_application = KeeperApplication()
 websocket_application: Any = own_pages_only(AuthMiddlewareStack(signed_in_only(URLRouter(websocket_urlpatterns))))
 look_seldom()
+take_the_place_of_daphnes()
 
 
 async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
@@ -76,6 +81,6 @@ async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awa
                       send: Callable[[Any], Awaitable[None]]) -> None:
     """Everything but the probes, which say nothing worth hiding, passes the doors first."""
     if scope["type"] == "http" and scope["path"] in probes.PATHS:
-        await probes.probe_application(scope, receive, send)
+        await _probes(scope, receive, send)
     else:
         await _guarded(scope, receive, send)

@@ -80,6 +80,7 @@ def the_user(request: Request) -> User:
 
 
 class ExperimentsView(generics.GenericAPIView[Experiment]):
+    takes_code = True
     serializer_class = ExperimentSummarySerializer
     parser_classes = [JSONParser, MultiPartParser]
 
@@ -132,6 +133,7 @@ def in_order(experiments: QuerySet[Experiment], order: str) -> QuerySet[Experime
 
 
 class ExperimentCheckView(generics.GenericAPIView[Experiment]):
+    takes_code = True
     serializer_class = CheckedLaunchSerializer
     parser_classes = [JSONParser, MultiPartParser]
 

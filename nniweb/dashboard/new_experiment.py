@@ -34,6 +34,7 @@ MOST_EARLIER = 12
 
 
 class NewExperiment(View):
+    takes_code = True
     """Works as a plain form. The page's script sends the same form and takes the outcome out of the answer."""
 
     def get(self, request: HttpRequest) -> HttpResponse:

@@ -9,12 +9,14 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 import orjson
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
+from nniweb.doors.body_size import declared_length
 from nniweb.doors.unhurried import unhurried
 from nniweb.experiments import ingest
 from nniweb.experiments.models.account import hash_of
@@ -22,6 +24,7 @@ from nniweb.keeperapi import job_files
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
 from nniweb.keeperapi.report_limits import ReportLimits
 from nniweb.observability import process_figures
+from nniweb.web_server.allowances import ANYBODYS_BYTES
 from trainingservice.report_reading import RefusedReport, refuse_by_length
 from trialkeeper import contract
 
@@ -93,7 +96,8 @@ class KeeperApplication:
     async def report(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
                      send: Send) -> None:
         refuse_by_length(headers.get(b"content-length"))
-        body = await _body(receive, contract.MAX_REPORT_BYTES)
+        body = await _body(receive, contract.MAX_REPORT_BYTES, _length(headers),
+                           partial(job_files.may_report, match[1], token_hash))
         try:
             answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
         except TooManyWaiting:
@@ -124,10 +128,15 @@ class KeeperApplication:
     async def file(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
                    send: Send) -> None:
         refuse_by_length(headers.get(b"content-length"), MAX_FILE_BYTES)
-        await asyncio.to_thread(job_files.may_send_files, match[1], token_hash)  # before anything large is read
-        body = await _body(receive, MAX_FILE_BYTES)
+        body = await _body(receive, MAX_FILE_BYTES, _length(headers),
+                           partial(job_files.may_report, match[1], token_hash))
         await asyncio.to_thread(job_files.keep_file, match[1], token_hash, match[2], body)
         await _send(send, 200, {"installation": settings.INSTALLATION_ID})
+
+
+def _length(headers: dict[bytes, str]) -> int | None:
+    value = headers.get(b"content-length")
+    return None if value is None else declared_length([(b"content-length", value.encode("latin-1"))])
 
 
 class _SenderGone(Exception):
@@ -153,9 +162,14 @@ class _Counting:
         await self._send(message)
 
 
-async def _body(receive: Receive, limit: int) -> bytes:
+async def _body(receive: Receive, limit: int, length: int | None, may_send: Callable[[], None]) -> bytes:
+    """The body. ``may_send`` raises RefusedReport; it is asked, in a thread, before more than a little is read."""
     pieces, size = [], 0
+    is_known = False
     while True:
+        if not is_known and max(size, length or 0) > ANYBODYS_BYTES:
+            await asyncio.to_thread(may_send)
+            is_known = True
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _SenderGone

@@ -64,7 +64,7 @@ def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
         close_old_connections()
 
 
-def may_send_files(job_name: str, token_hash: str) -> None:
+def may_report(job_name: str, token_hash: str) -> None:
     """Whether this token opens this job, asked before a large body is read. Raises RefusedReport."""
     try:
         _attempt(job_name, token_hash)

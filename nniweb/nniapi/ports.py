@@ -80,6 +80,11 @@ def with_nni_ports(application: Application, ports: dict[int, str]) -> Applicati
     return routed
 
 
+def came_through_a_port(scope: MutableMapping[str, Any]) -> bool:
+    """Whether the request came through an experiment's own port, where nobody signs in."""
+    return _SCOPE_KEY in scope
+
+
 def _comes_from_elsewhere(scope: MutableMapping[str, Any]) -> bool:
     """Whether a browser says that another site's page asks."""
     return any(name.lower() == b"origin" for name, _ in scope["headers"]) and not comes_from_own_page(scope)

@@ -50,21 +50,18 @@ class Command(BaseCommand):
     def _serve(self, lock: ServerLock, host: str, port: int, nni_port: list[str]) -> None:
         nni_ports = _nni_ports(nni_port)
         # daphne installs its reactor when it is imported: not before it is needed
-        from daphne.server import Server
         from twisted.internet import reactor
+
+        from nniweb.web_server.server import Server
 
         gate = Gate()
         opening = Opening(lock, gate, f"http://{_shown_host(host)}:{port}", nni_ports, self._say,
                           give_up=lambda: reactor.callFromThread(server.stop))
 
-        def listens() -> None:
-            server.http_factory.log = lambda _: None  # Twisted writes a line for each request, which nobody gets to see
-            opening.start()
-
         endpoints = [_endpoint(host, port), *(_endpoint("127.0.0.1", number) for number in nni_ports)]
         server = Server(application=gate, endpoints=endpoints, signal_handlers=True,
                         action_logger=None, http_timeout=None, server_name="NNI Web", verbosity=0,
-                        ready_callable=listens)
+                        ready_callable=opening.start)
         try:
             server.run()
         except (RuntimeError, MemoryError) as error:

@@ -223,6 +223,26 @@ def test_a_large_file_is_refused_before_it_is_read(application, make_attempt, to
     assert sent[0]["status"] == status
 
 
+@pytest.mark.parametrize("headers", [[(b"content-length", b"1000000")], []], ids=["with its length", "without"])
+def test_a_large_report_with_a_wrong_token_is_refused_before_it_is_read(application, make_attempt, headers) -> None:
+    sent: list[Any] = []
+    read = 0
+
+    async def receive() -> Any:
+        nonlocal read
+        read += 50_000
+        return {"type": "http.request", "body": b" " * 50_000, "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(application({
+        "type": "http", "method": "POST", "path": f"{contract.URL_PREFIX}trials/{make_attempt().job_name}/reports",
+        "headers": [(b"authorization", b"Bearer wrong"), *headers]}, receive, send))
+    assert sent[0]["status"] == 401
+    assert read <= (0 if headers else 100_000)
+
+
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a/../../b", "x" * 1001])
 def test_a_files_name_cannot_leave_the_folder(application, make_attempt, name: str) -> None:
     attempt = make_attempt()

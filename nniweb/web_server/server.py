@@ -1,0 +1,66 @@
+"""Daphne's server with our connections. ``serve`` makes one; the command ``daphne`` does when it loads nniweb.asgi."""
+
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import daphne.server
+from django.conf import settings
+from twisted.internet import reactor
+
+from nniweb.descriptors import ENOUGH, raise_limit
+from nniweb.web_server.allowances import ANYBODYS_BYTES, Allowances
+from nniweb.web_server.channel import Channel
+from nniweb.web_server.connections import SHARE_OF_DESCRIPTORS, Connections
+from nniweb.web_server.websocket import Message, Receive, WebSocket
+
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not annotated
+    """``options`` are Daphne's. Raises the process's limit on descriptors."""
+
+    def __init__(self, application: Application, *, allowances: Allowances | None = None,
+                 ready_callable: Callable[[], None] | None = None, **options: Any) -> None:
+        self._allowances, self._is_ready = allowances or Allowances(), ready_callable
+
+        def begun(scope: Message, receive: Receive, send: Any) -> Awaitable[None]:
+            request = send.args[0]  # Daphne binds it to the request or websocket that it answers
+            return application(scope, request.paced(receive), send)
+
+        # what is held of a body is given in one piece
+        super().__init__(begun, ready_callable=self._ready, request_buffer_size=ANYBODYS_BYTES + 1, **options)
+
+    def _ready(self) -> None:
+        """Called when the factories are made and no connection has been taken yet."""
+        allowances = self._allowances
+        factory = self.http_factory
+        factory.protocol = Channel
+        factory.acceptableProtocols = lambda: [b"http/1.1"]
+        factory.timeOut = None  # the channel's own times
+        factory.log = lambda request: None  # Twisted writes a line for each request, which nobody gets to see
+        factory.allowances = allowances
+        descriptors = raise_limit()
+        if descriptors == resource.RLIM_INFINITY:
+            descriptors = ENOUGH
+        factory.connections = Connections(int(descriptors * SHARE_OF_DESCRIPTORS), allowances.waiting_of_address,
+                                          allowances.held_bytes, settings.TRUSTED_PROXIES)
+        self.ws_factory.protocol = WebSocket
+        self.ws_factory.setProtocolOptions(maxMessagePayloadSize=allowances.websocket_bytes, allowNullOrigin=True,
+                                           maxFramePayloadSize=allowances.websocket_bytes)
+        self._look()
+        if self._is_ready is not None:
+            self._is_ready()
+
+    def _look(self) -> None:
+        self.http_factory.connections.look(time.monotonic())
+        reactor.callLater(self._allowances.look_seconds, self._look)
+
+
+def take_the_place_of_daphnes() -> None:
+    """Where the command ``daphne`` loads the application: the server that it makes next is ours."""
+    if (cli := sys.modules.get("daphne.cli")) is not None:
+        cli.CommandLineInterface.server_class = Server
