@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.template.backends.django import DjangoTemplates, Template, reraise
 from django.template.exceptions import TemplateDoesNotExist
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 
 class PageTemplates(DjangoTemplates):
@@ -22,10 +22,10 @@ class PageTemplates(DjangoTemplates):
 
 
 class _Page(Template):
-    def render(self, context: dict[str, Any] | None = None, request: HttpRequest | None = None) -> SafeString:
+    def render(self, context: dict[str, Any] | None = None, request: HttpRequest | None = None) -> str:
         page = super().render(context, request)
         try:
             page.encode()
         except UnicodeEncodeError:  # rare, so that other pages are not copied
-            return mark_safe(page.encode(errors="backslashreplace").decode())
+            return SafeString(page.encode(errors="backslashreplace").decode())
         return page
