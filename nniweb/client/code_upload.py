@@ -16,6 +16,7 @@ import yaml
 
 from nniweb.client.errors import ClientError
 from trainingservice.code_archive import CodeEntry, CodeRefused, code_entries, write_archive
+from trainingservice.limited_yaml import YamlReading, YamlRefused
 
 #: Called with the bytes that were sent and those there are.
 Progress = Callable[[int, int], None]
@@ -98,8 +99,8 @@ class _Scalars:
         self._text = text
         self._changes: list[tuple[int, int, str]] = []
         try:
-            self._root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-        except yaml.YAMLError:
+            self._root: Any = YamlReading(text).root()
+        except YamlRefused:
             self._root = None
         self.is_unreadable = not isinstance(self._root, yaml.MappingNode)
 

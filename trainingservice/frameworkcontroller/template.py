@@ -6,10 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from trainingservice.frameworkcontroller.config import TaskRoleSettings, with_fitting_names
+from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trialkeeper.whole_number import whole_number
 
 
@@ -24,9 +24,9 @@ def read_template(path: Path) -> dict[str, Any]:
 @lru_cache(maxsize=16)
 def _read(path: Path, _changed_at: int) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ValueError(f"configPath: {path} is not YAML: {error}") from error
+        document = read_yaml_file(path)
+    except YamlRefused as error:
+        raise ValueError(f"configPath: {path} cannot be read as YAML: {error}") from error
     roles = ((document or {}).get("spec") or {}).get("taskRoles") if isinstance(document, dict) else None
     if not isinstance(roles, list) or not roles:
         raise ValueError(f"configPath: {path} is no Framework: it has no spec.taskRoles")

@@ -23,6 +23,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import OpenApiException
 
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.limited_yaml import read_yaml_file
 from trialkeeper.whole_number import whole_number
 
 logger = logging.getLogger(__name__)
@@ -271,6 +272,8 @@ def _configuration(access: ApiAccess) -> Configuration:
                 client_configuration=configuration)
         else:
             path = None if access.kubeconfig is None else str(access.kubeconfig.expanduser())
+            if path is not None:
+                read_yaml_file(Path(path).resolve())  # the client's own reader has no limits
             kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=path, context=access.context, persist_config=False, client_configuration=configuration)
     except (kubernetes_config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError,

@@ -32,11 +32,14 @@ from trainingservice.kubernetes_base.config import RoleSettings, StorageSettings
 from trainingservice.kubernetes_base.pod_template import CA_KEY, KEEPER_FILE, TOKEN_KEY
 from trainingservice.kubernetes_base.storage import azure_account_key
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
+from trainingservice.unlinked_paths import read_file
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
 
 logger = logging.getLogger(__name__)
 
+#: Bytes of a docker config.json: what a Secret takes is not much more.
+MOST_OF_A_LOGIN = 512 * 1024
 AZURE_SECRET_PREFIX = "nniweb-azure-"
 #: Seconds after which a tombstone has done its work.
 TOMBSTONE_LIFE = 24 * 3600.0
@@ -230,9 +233,9 @@ def login_of(role: str, settings: RoleSettings) -> Object:
     path = settings.private_registry_auth_path
     assert path is not None
     try:
-        text = path.read_bytes()
+        text = read_file(path, MOST_OF_A_LOGIN)
         json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PermanentError(f"privateRegistryAuthPath of role {role}: {path} cannot be read as a docker "
                              f"config.json: {error}.") from error
     return {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": base64.b64encode(text).decode()}}

@@ -20,9 +20,11 @@ from trainingservice.kubernetes_base.api import (
     Resource,
     error_of,
 )
+from trainingservice.kubernetes_base.belongings import MOST_OF_A_LOGIN
 from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.rehearsal_pod import try_pods
+from trainingservice.unlinked_paths import read_file
 from trialkeeper.whole_number import whole_number
 from trialkeeper.wildcards import shell_wildcards
 
@@ -207,8 +209,8 @@ def registries(options: KubernetesTrialOptions | None) -> Iterator[RehearsalFind
         if path is None:
             continue
         try:
-            logins = json.loads(path.read_text()).get("auths")
-        except (OSError, ValueError, AttributeError) as error:
+            logins = json.loads(read_file(path, MOST_OF_A_LOGIN)).get("auths")
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             yield RehearsalFinding("registry", False, f"privateRegistryAuthPath of role {name}: {path} cannot be read "
                                    f"as a docker config.json ({error}).")
             continue

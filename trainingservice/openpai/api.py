@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-import yaml
-
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.limited_yaml import YamlRefused, read_yaml
 from trainingservice.openpai.config import OpenPaiClusterSettings
 from trainingservice.openpai.protocol_schema import document_text
 from trainingservice.polling import MustWait
@@ -137,8 +136,8 @@ class OpenPaiApi:
         """The document a job was submitted with, secrets masked. Raises NoSuchJob."""
         answer = self._known("GET", self._of_job(name) + "/config", name)
         try:
-            document = yaml.safe_load(answer.text)  # declared as YAML; JSON is YAML, too
-        except yaml.YAMLError:
+            document = read_yaml(answer.text)  # declared as YAML; JSON is YAML, too
+        except YamlRefused:
             document = None
         return document if isinstance(document, dict) else {}
 

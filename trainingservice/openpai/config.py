@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import yaml
 from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trainingservice.memory_size import Megabytes
 from trainingservice.openpai.protocol_schema import own_document_problems
 from trainingservice.web_address import web_address
@@ -155,14 +155,15 @@ class OpenPaiTrialOptions(TrialOptions):
         if not isinstance(data[keys[0]], str | Path):
             return data  # the field's own type says what is wrong
         path = Path(data[keys[0]])
-        if not path.is_file() and not (info.context or {}).get("must_exist", True):
+        context = info.context or {}
+        if not context.get("reads_files", True) or not path.is_file() and not context.get("must_exist", True):
             return data
         try:
-            document = yaml.safe_load(path.read_text(encoding="utf-8"))
+            document = read_yaml_file(path)
         except OSError as error:
             raise ValueError(f"openpaiConfigFile: {path} cannot be read ({error.strerror})") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ValueError(f"openpaiConfigFile: {path} is not YAML: {error}") from error
+        except YamlRefused as error:
+            raise ValueError(f"openpaiConfigFile: {path} cannot be read as YAML: {error}") from error
         rest = {key: value for key, value in data.items() if key != keys[0]}
         return {**rest, "openpaiConfig": document}
 

@@ -113,7 +113,7 @@ def test_a_framework_of_the_users_own_keeps_what_it_says(bench, cluster, tmp_pat
 
 
 @pytest.mark.parametrize(("text", "sentence"), [
-    ("spec: {}", "has no spec.taskRoles"), ("{", "is not YAML"),
+    ("spec: {}", "has no spec.taskRoles"), ("{", "cannot be read as YAML"),
     (json.dumps({"spec": {"taskRoles": [{"name": "a"}]}}), "exactly one container"),
     (json.dumps({"spec": {"taskRoles": [{"name": "w" * 45, "task": {"pod": {"spec": {"containers": [
         {"name": "own", "image": "example/own:1"}]}}}}]}}), f"role {'w' * 45}: its name may have"),
