@@ -263,8 +263,10 @@ if _database_url:
         for _name, _value in (("connect_timeout", 5), ("keepalives", 1), ("keepalives_idle", 5),
                               ("keepalives_interval", 3), ("keepalives_count", 3), ("tcp_user_timeout", 15_000)):
             _options.setdefault(_name, _value)
+        from nniweb.silent_postgresql import AnsweredConnection
+
         _options["pool"] = {
-            "min_size": 1, "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20)), "timeout": 10,
+            "connection_class": AnsweredConnection, "min_size": 1, "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20)), "timeout": 10,
             "reconnect_timeout": 4}
         # one empty query each time a connection is taken: those that a restart of the server broke are never seen
         DATABASES["default"]["CONN_HEALTH_CHECKS"] = True

@@ -53,7 +53,7 @@ class Request(WebRequest):  # type: ignore[misc]  # Daphne's is not annotated
             self._give(b"", more=False)
 
     def _process(self, method: bytes, uri: bytes, version: bytes) -> None:
-        self.method, self.uri, self.clientproto, self.args = method, uri, version, {}
+        self.method, self.uri, self.clientproto = method, uri, version
         self.path = uri.split(b"?", 1)[0]
         is_upgrade = self.requestHeaders.getRawHeaders(b"Upgrade", [b""])[0].lower() == b"websocket"
         if is_upgrade and (self._is_early or self.content.tell()):

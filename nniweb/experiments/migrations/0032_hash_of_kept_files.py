@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('experiments', '0025_tensorboard'),
+        ('experiments', '0029_sign_in_attempts'),
     ]
 
     operations = [

@@ -12,6 +12,7 @@ from nniweb.descriptors import raise_limit
 from nniweb.doors.clear_text import why_not_listen
 from nniweb.doors.free_port import HOW_TO_CHOOSE, why_no_port
 from nniweb.doors.gate import Gate
+from nniweb.leaving import leave_within
 from nniweb.own_files import START
 from nniweb.server_opening import Opening
 from trialkeeper.shortage import is_shortage
@@ -70,6 +71,7 @@ class Command(BaseCommand):
             raise CommandError("The server cannot be started: the machine has no thread to spare for it. Raise the "
                                "limit on processes and threads (ulimit -u, TasksMax=), or end what takes so many."
                                ) from None
+        leave_within()
         failure = opening.failure
         if not failure and len(server.listening_addresses) < len(endpoints):
             failure = f"The server cannot listen on port {port} of {host}: another program was faster. {HOW_TO_CHOOSE}"

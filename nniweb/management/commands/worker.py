@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from nniweb.garbage import look_seldom
+from nniweb.leaving import leave_within
 from nniweb.observability.worker_port import WorkerPort
 from nniweb.upgrades.refusal import too_new_or_unknown
 from nniweb.worker.supervisor import Supervisor
@@ -29,6 +30,7 @@ class Command(BaseCommand):
                 # first signal: finish the round and hand over; second: go
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
+                leave_within()
                 supervisor.stop()
 
             signal.signal(signal.SIGTERM, stop)

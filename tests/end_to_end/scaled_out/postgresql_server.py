@@ -9,6 +9,7 @@ What is committed survives ``kill``; a power failure it would not (fsync is off,
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -21,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
+import psutil
 import psycopg
 import pytest
 
@@ -121,6 +123,19 @@ class PostgresqlServer:
         while left := processes_of([str(self._data)]):
             assert time.monotonic() < deadline, f"processes of the killed server go on: {left}"
             time.sleep(0.02)
+
+    def freeze(self) -> None:
+        """STOP all its processes, as when its virtual machine is frozen: connections stand, and nothing answers."""
+        process = psutil.Process(self.pid)
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.suspend()
+
+    def thaw(self) -> None:
+        process = psutil.Process(self.pid)
+        for each in (*process.children(recursive=True), process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.resume()
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
