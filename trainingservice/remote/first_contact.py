@@ -31,6 +31,8 @@ LOOK_TIMEOUT, HELLO_TIMEOUT = 30.0, 30.0
 #: Where else a Python is looked for, after pythonPath and the PATH of a login shell.
 OTHER_PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(16, 7, -1)), "/usr/local/bin/python3",
                  "/usr/bin/python3", "/opt/conda/bin/python3", "python")
+#: The file in a cluster's folder that tells it from one made anew in its place.
+_MARK = "made"
 _FACTS, _TOO_OLD = "NNIWEB-FACTS ", "NNIWEB-TOO-OLD "
 
 _LOOK = r"""
@@ -39,9 +41,9 @@ if sys.version_info < (3, 8):
     print("NNIWEB-TOO-OLD %s %s" % (sys.executable, sys.version.split()[0]))
     sys.exit(3)
 import hashlib, json, os, time
-folder, keeper = os.path.expanduser(sys.argv[1]), sys.argv[2]
+folder, keeper, mark = os.path.expanduser(sys.argv[1]), sys.argv[2], sys.argv[3]
 facts = {"python": sys.executable, "version": sys.version.split()[0], "folder": folder, "time": time.time(),
-         "error": "", "home": os.path.expanduser("~"), "keeper": "", "free": None}
+         "error": "", "home": os.path.expanduser("~"), "keeper": "", "free": None, "mark": ""}
 try:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     probe = os.path.join(folder, ".probe-%d" % os.getpid())
@@ -53,6 +55,24 @@ except OSError as error:
     try:
         os.remove(probe)
     except (OSError, NameError):
+        pass
+if mark:
+    mark = os.path.join(folder, mark)
+    try:
+        if not os.path.exists(mark):
+            os.makedirs(os.path.dirname(mark), mode=0o700, exist_ok=True)
+            new = "%s.%d.part" % (mark, os.getpid())
+            with open(new, "w") as stream:
+                stream.write(os.urandom(16).hex())
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.rename(new, mark)
+            opened = os.open(os.path.dirname(mark), os.O_RDONLY)
+            os.fsync(opened)
+            os.close(opened)
+        with open(mark) as stream:
+            facts["mark"] = stream.read(64)
+    except OSError:
         pass
 try:
     with open(os.path.join(folder, "keepers", keeper), "rb") as stream:
@@ -76,7 +96,7 @@ login_shell=/bin/sh
 of_login=$("$login_shell" -lc 'command -v python3' </dev/null 2>/dev/null | tail -n 1)
 for candidate in @FIRST@ "$of_login" @OTHERS@; do
     [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
-    "$candidate" -I -c @LOOK@ @FOLDER@ @KEEPER@ </dev/null && exit 0
+    "$candidate" -I -c @LOOK@ @FOLDER@ @KEEPER@ @MARK@ </dev/null && exit 0
 done
 exit 4
 """
@@ -97,11 +117,16 @@ class MachineFacts:
     #: Hash of the keeper that lies there under the expected name, "" for none.
     keeper: str
     clock_ahead: float
+    #: What the folder that was asked about was marked with when it was made; "" where nobody asked, or it cannot be.
+    mark: str = ""
 
 
 def look_at(connection: Connection, settings: RemoteMachineSettings, keeper: KeeperBundle,
-            clock: Callable[[], float], timeout: float = LOOK_TIMEOUT) -> MachineFacts:
-    """Find a Python and what it sees. Raises MachineProblem."""
+            clock: Callable[[], float], timeout: float = LOOK_TIMEOUT, marked: str = "") -> MachineFacts:
+    """Find a Python and what it sees. Raises MachineProblem.
+
+    ``marked``: a folder (relative to the working folder) that is given a mark, if it has none yet.
+    """
     first = ""
     if settings.python_path is not None:
         folder = _shell_path(settings.python_path)
@@ -109,7 +134,8 @@ def look_at(connection: Connection, settings: RemoteMachineSettings, keeper: Kee
     script = (_FIND_PYTHON.replace("@FIRST@", first).replace("@OTHERS@", " ".join(OTHER_PYTHONS))
               .replace("@LOOK@", shlex.quote(_LOOK))
               .replace("@FOLDER@", shlex.quote(settings.working_folder or DEFAULT_FOLDER))
-              .replace("@KEEPER@", shlex.quote(keeper.path.name)))
+              .replace("@KEEPER@", shlex.quote(keeper.path.name))
+              .replace("@MARK@", shlex.quote(posixpath.join(marked, _MARK) if marked else "")))
     begin = clock()
     _, output, errors = connection.run("exec /bin/sh", script, timeout)
     end = clock()
@@ -118,7 +144,7 @@ def look_at(connection: Connection, settings: RemoteMachineSettings, keeper: Kee
         if line.startswith(_FACTS):
             facts: dict[str, Any] = json.loads(line[len(_FACTS):])
             return MachineFacts(facts["python"], facts["version"], facts["folder"], facts["home"], facts["error"],
-                                facts["free"], facts["keeper"], facts["time"] - (begin + end) / 2)
+                                facts["free"], facts["keeper"], facts["time"] - (begin + end) / 2, facts["mark"])
     old = sorted({" ".join(line.split()[1:]) for line in lines if line.startswith(_TOO_OLD)})
     if old:
         raise MachineProblem(f"{connection.name} has no Python 3.8 or newer, only {', '.join(old)}; install python3, "

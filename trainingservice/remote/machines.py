@@ -152,6 +152,12 @@ class RemoteMachine:
         return "" if look is None else look.identity
 
     @property
+    def mark(self) -> str:
+        """What the cluster's folder there was marked with when it was made; "" where that is not known."""
+        look = self._look
+        return "" if look is None else look.facts.mark
+
+    @property
     def failures(self) -> int:
         """Submissions in a row that failed there."""
         return self._set_aside.failures
@@ -319,7 +325,7 @@ class RemoteMachine:
 
     def _start_agent(self, connection: Connection) -> None:
         bundle = self._bundle()
-        facts = look_at(connection, self.settings, bundle, self._clock)
+        facts = look_at(connection, self.settings, bundle, self._clock, marked=self._cluster)
         if facts.error:
             raise MachineProblem(f"The folder {facts.folder} cannot be written on {self.name} ({facts.error}); make "
                                  "room, "

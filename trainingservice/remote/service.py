@@ -218,7 +218,7 @@ class RemoteTrainingService(PollingTrainingService):
             elif place in answered:
                 # in this order: a start that is over has taken back what was said of the time before it
                 if not self._machines[place].is_starting(job.id) and place in self._absent.get(job.id, set()):
-                    answers[job.id] = None
+                    answers[job.id] = self._made_anew(job, self._machines[place])
                 elif job.id in self._seen:
                     answers[job.id] = self._seen[job.id]
             else:
@@ -357,7 +357,8 @@ class RemoteTrainingService(PollingTrainingService):
         self._places[job_name] = address
         seen = observed_state(job, state, machine.name)
         if seen is not None:
-            seen = replace(seen, platform_state={**(seen.platform_state or {}), "machine": address})
+            seen = replace(seen, platform_state={**(seen.platform_state or {}), "machine": address,
+                                                 **({"mark": machine.mark} if machine.mark else {})})
             self._seen[job_name] = seen
         return seen
 
@@ -446,6 +447,18 @@ class RemoteTrainingService(PollingTrainingService):
             self._present_at.pop(job_name, None)
             self._seen.pop(job_name, None)
             self._waits_since.pop(job_name, None)
+
+    @staticmethod
+    def _made_anew(job: TrialJobDetail, machine: RemoteMachine) -> Observation | None:
+        """What is said of a job that was there and whose folder went with all others; None: its own folder alone did,
+        which somebody has removed, or it was never there.
+        """
+        then = job.platform_state.get("mark")
+        if not then or not machine.mark or then == machine.mark or job.is_early_stopped is not None:
+            return None
+        return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=(
+            f"Machine {machine.name} came back without anything that was there: it was set up anew, or its working "
+            "folder was emptied. The trial counts as lost; rerun it if it is still wanted."))
 
     def _unanswered(self, job: TrialJobDetail, place: str) -> Observation | None:
         """What is said of a job whose machine does not answer; None: nothing new yet."""

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import random
+import shutil
 import time
 from dataclasses import replace
 
@@ -16,8 +17,9 @@ from trainingservice.remote import service as service_module
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 
-RUNNING, UNKNOWN, SUCCEEDED, FAILED = (TrialJobStatus.RUNNING, TrialJobStatus.UNKNOWN, TrialJobStatus.SUCCEEDED,
-                                       TrialJobStatus.FAILED)
+RUNNING, UNKNOWN, SUCCEEDED, FAILED, SYS_CANCELED = (
+    TrialJobStatus.RUNNING, TrialJobStatus.UNKNOWN, TrialJobStatus.SUCCEEDED, TrialJobStatus.FAILED,
+    TrialJobStatus.SYS_CANCELED)
 
 
 @pytest.fixture
@@ -285,6 +287,37 @@ def test_a_machine_that_was_switched_off_and_on_tells_that_its_trial_was_lost(be
     detail = bench.wait_for_end(service, form, FAILED)
     assert "keeper was killed" in detail.message
     assert bench.entries(form, "ended")[0]["reason"] == "lost"
+
+
+def test_a_machine_that_was_set_up_anew_tells_that_its_trials_were_lost(bench, machine, lasting):
+    service = bench.open_service()
+    forms = [lasting()[0] for _ in range(2)]
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait_for_status(service, form, RUNNING)
+    machine.crash()
+    shutil.rmtree(machine.home / ".nniweb")
+    machine.start()
+    for form in forms:
+        detail = bench.wait_for_status(service, form, FAILED)
+        assert "set up anew" in detail.message
+        assert "127.0.0.1" in detail.message
+
+
+def test_a_trial_whose_folder_alone_is_gone_was_removed_by_somebody(bench, machine, lasting):
+    service = bench.open_service()
+    forms = [lasting()[0] for _ in range(2)]
+    for form in forms:
+        service.submit_trial_job(form)
+    for form in forms:
+        bench.wait_for_status(service, form, RUNNING)
+    machine.crash()
+    [folder] = machine.home.rglob(forms[0].job_name)
+    shutil.rmtree(folder)
+    machine.start()
+    assert "deleted" in bench.wait_for_status(service, forms[0], SYS_CANCELED).message
+    assert "keeper was killed" in bench.wait_for_end(service, forms[1], FAILED).message
 
 
 def test_the_next_service_finds_its_trials_on_whichever_machine_they_are(bench, machine, make_machine, lasting):
