@@ -151,6 +151,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
 # sent where the visitor came through TLS, as a trusted proxy says
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if BEHIND_TLS else 0
 SESSION_COOKIE_AGE = 30 * 24 * 3600
+SESSION_ENGINE = "nniweb.experiments.sessions"
 
 INSTALLED_APPS = [
     "daphne",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,6 +23,10 @@ from nniweb.experiments.migrated import VERSIONS
 SQLITE, POSTGRESQL = "database.sqlite3", "database.dump"
 #: What the names of all tables of ours and of Django begin with.
 _OUR_TABLES = ("experiments_", "django_", "auth_")
+#: Whose rows let somebody in for a while, or count who tried to come in: in no backup, and not put back from those of
+#: older versions. The states of single sign-on are in sessions. ``django_session`` is of older versions.
+NOT_KEPT = ("django_session", "experiments_session", "experiments_signinlink", "experiments_signinattempt",
+            "experiments_tensorboardticket")
 
 
 class CannotCopy(Exception):
@@ -34,17 +39,36 @@ def member_name() -> str:
 
 
 def copy_to(path: Path) -> None:
-    """Copy the whole database as it is at one moment. Raises CannotCopy."""
+    """Copy the database as it is at one moment, without the rows of NOT_KEPT, to a file that does not exist yet.
+
+    Raises CannotCopy.
+    """
     if connection.vendor == "postgresql":
-        _run("pg_dump", ["--format=custom", "--no-owner", "--file", str(path)])
+        _run("pg_dump", ["--format=custom", "--no-owner", "--file", str(path),
+                         *(f"--exclude-table-data={table}" for table in NOT_KEPT)])
         return
     source = f"file:{settings.DATABASES['default']['NAME']}?mode=ro"
     try:
-        # one step: in WAL mode writers go on meanwhile, and this reads what was committed when it began
-        with closing(sqlite3.connect(source, uri=True, timeout=20)) as ours, closing(sqlite3.connect(path)) as copy:
-            ours.backup(copy)
+        # In WAL mode writers go on meanwhile, and this reads what was committed when it began. Not a copy of pages:
+        # those have remains of rows that were removed, or moved.
+        with closing(sqlite3.connect(source, uri=True, timeout=20)) as ours:
+            ours.execute("VACUUM INTO ?", [str(path)])
     except sqlite3.Error as error:
         raise CannotCopy(f"The database cannot be copied: {error}.") from None
+    empty_not_kept(path)
+
+
+def empty_not_kept(path: Path) -> None:
+    """Remove the rows of NOT_KEPT from a SQLite file that nobody uses. Raises CannotCopy."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as copy:
+            copy.execute("PRAGMA secure_delete = ON")  # overwritten, not only unlinked
+            there = {name for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in NOT_KEPT:
+                if table in there:
+                    copy.execute(f'DELETE FROM "{table}"')
+    except sqlite3.Error as error:
+        raise CannotCopy(f"Sessions cannot be removed from the copy of the database: {error}.") from None
 
 
 def put_back_postgresql(path: Path) -> None:
@@ -53,8 +77,11 @@ def put_back_postgresql(path: Path) -> None:
     ours = sorted(name for name in connection.introspection.table_names() if name.startswith(_OUR_TABLES))
     connection.close()
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        script, drops = Path(scratch, "dump.sql"), Path(scratch, "drops.sql")
-        _run("pg_restore", ["--clean", "--if-exists", "--no-owner", "--file", str(script), str(path)])
+        script, drops, wanted = (Path(scratch, name) for name in ("dump.sql", "drops.sql", "list"))
+        wanted.write_text(re.sub(rf"(?m)^.* TABLE DATA \S+ ({'|'.join(NOT_KEPT)}) .*$\n?", "",
+                                 _run("pg_restore", ["--list", str(path)])))
+        _run("pg_restore", ["--clean", "--if-exists", "--no-owner", "--use-list", str(wanted), "--file", str(script),
+                            str(path)])
         drops.write_text("".join(f'DROP TABLE IF EXISTS "{name}" CASCADE;\n' for name in ours))
         _run("psql", ["--no-psqlrc", "--quiet", "--single-transaction", "--set", "ON_ERROR_STOP=1",
                       "--file", str(drops), "--file", str(script)])
@@ -121,7 +148,8 @@ def migrations() -> list[str]:
                   if app != VERSIONS)
 
 
-def _run(program: str, options: Sequence[str]) -> None:
+def _run(program: str, options: Sequence[str]) -> str:
+    """What the program writes. Raises CannotCopy."""
     if shutil.which(program) is None:
         raise CannotCopy(f"{program} is needed and was not found on PATH. Install PostgreSQL's client programs, of the "
                          "server's version or newer.")
@@ -132,3 +160,4 @@ def _run(program: str, options: Sequence[str]) -> None:
                           env={**os.environ, **{name: str(value) for name, value in variables.items() if value}})
     if done.returncode:
         raise CannotCopy(f"{program} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    return done.stdout

@@ -76,6 +76,7 @@ def _check(manifest: dict[str, Any], scratch: Path) -> None:
                             "that version.")
     if manifest["database"] == database.SQLITE:
         database.check_sqlite(scratch / database.SQLITE)
+        database.empty_not_kept(scratch / database.SQLITE)
     if not _is_kept_here() and manifest["installation"] != settings.INSTALLATION_ID:
         raise CannotRestore(f"NNIWEB_INSTALLATION is set and is not that of the backup ({manifest['installation']}): "
                             "keepers of running trials would not obey the restored server.")

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from channels.db import database_sync_to_async
-from django.contrib.sessions.models import Session
-from django.utils import timezone
 
+from nniweb.experiments import sessions
 from nniweb.experiments.models import User
 
 logger = logging.getLogger(__name__)
@@ -75,9 +74,9 @@ class OpenSockets:
     async def _end_what_does_not_hold(self) -> None:
         sockets = list(self._sockets)
         rights = await database_sync_to_async(rights_of)({socket.user_pk for socket in sockets})
-        sessions = await database_sync_to_async(living_sessions)({socket.session_key for socket in sockets})
+        living = await database_sync_to_async(sessions.living)({socket.session_key for socket in sockets})
         for socket in sockets:
-            if socket.session_key not in sessions or rights.get(socket.user_pk) != socket.rights:
+            if socket.session_key not in living or rights.get(socket.user_pk) != socket.rights:
                 socket.ended.set()
 
 
@@ -89,12 +88,6 @@ def rights_of(user_pks: Collection[int]) -> dict[int, Rights]:
         people[pk] = tuple(facts)
         groups.setdefault(pk, set()).add(group)
     return {pk: (*facts, frozenset(groups[pk])) for pk, facts in people.items()}
-
-
-def living_sessions(keys: Collection[str]) -> set[str]:
-    """Those of these sessions that have neither ended nor run out; one query."""
-    return set(Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now()).values_list(
-        "session_key", flat=True))
 
 
 _of_loops: dict[asyncio.AbstractEventLoop, OpenSockets] = {}

@@ -23,8 +23,8 @@ from nniweb.experiments.code_archives import remove_unused
 from nniweb.experiments.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
-from nniweb.experiments.old_sessions import forget_sessions
 from nniweb.experiments.selected_rows import select
+from nniweb.experiments.sessions import forget_sessions
 from nniweb.experiments.worker_presence import alive_workers
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import experiment_log

@@ -11,6 +11,7 @@ from .notification import NotificationDelivery, NotificationRule
 from .other_metric import MetricName, MetricNumber
 from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
+from .session import Session
 from .sign_in_attempt import SignInAttempt
 from .tensorboard import TensorBoard, TensorBoardTicket
 from .trial import Attempt, Trial, TrialEvent, TrialParameters
@@ -19,7 +20,7 @@ from .worker import Worker
 __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "DiskUsage", "Experiment",
     "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine", "Metric", "MetricName",
-    "MetricNumber", "NotificationDelivery", "NotificationRule", "Quota", "ResourceReading", "SignInAttempt",
-    "SignInLink", "SingleSignOnIdentity", "TensorBoard", "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile",
-    "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
+    "MetricNumber", "NotificationDelivery", "NotificationRule", "Quota", "ResourceReading", "Session",
+    "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard", "TensorBoardTicket", "Trial", "TrialEvent",
+    "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
 ]

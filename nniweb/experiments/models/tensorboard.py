@@ -37,6 +37,7 @@ class TensorBoardTicket(models.Model):
 
     board = models.ForeignKey(TensorBoard, models.CASCADE, related_name="tickets")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
-    session_key = models.CharField(max_length=40)
+    #: SHA-256 of the session's key.
+    session_hash = models.CharField(max_length=64)
     #: SHA-256 of what stands in the address.
     secret_hash = models.CharField(max_length=64, unique=True)

@@ -290,7 +290,7 @@ def test_who_is_signed_out_elsewhere_gets_a_link_to_sign_in(make_server: Any, op
     server = make_server().start()
     page = open_page(server)
     expect(page.locator("#live")).to_have_text("● live")
-    server.manage("shell", "-c", "from django.contrib.sessions.models import Session; Session.objects.all().delete()")
+    server.manage("shell", "-c", "from nniweb.experiments.models import Session; Session.objects.all().delete()")
     expect(page.locator("#live a")).to_have_attribute("href", re.compile("^/sign-in/"))
 
 

@@ -9,12 +9,11 @@ import pytest
 from channels.db import database_sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import Group
-from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
 from nniweb.experiments import accounts, doorbell, intents
-from nniweb.experiments.models import Attempt, Experiment, User
+from nniweb.experiments.models import Attempt, Experiment, Session, User
 from nniweb.experiments.models.account import Role
 from nniweb.live import open_sockets
 from nniweb.live.open_sockets import COME_AGAIN
