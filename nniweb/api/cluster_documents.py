@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from nniweb.api.fields import StrictSerializer
+from nniweb.api.own_group import OwnGroupField
 from nniweb.experiments.clusters import NAME_PATTERN, NAME_RULE
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
 from nniweb.experiments.visibility import visible_experiments
@@ -123,10 +124,15 @@ class ClusterChangesSerializer(StrictSerializer):
     max_trials = serializers.IntegerField(
         required=False, allow_null=True, min_value=0, max_value=2**31 - 1,
         help_text="Trials at a time, of all its experiments together, which take turns; null: no limit.")
-    group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, required=False)
+    group = OwnGroupField(allow_null=True, required=False, help_text="One that you are in; any for administrators.")
     owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False,
                                          help_text="For administrators.")
     is_private = serializers.BooleanField(required=False, help_text="For its owner alone. For administrators.")
+
+
+#: Of ClusterChangesSerializer, for administrators: what these mean -> the sentence's end.
+FOR_ADMINISTRATORS = {"settings": "change a cluster's settings, which may name the server's files",
+                      "owner": "say whose a cluster is", "is_private": "say whose a cluster is"}
 
 
 class MetadataSerializer(serializers.Serializer[Any]):

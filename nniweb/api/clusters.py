@@ -7,11 +7,12 @@ from django.db import transaction
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, status
-from rest_framework.exceptions import PermissionDenied
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from nniweb.api.cluster_documents import (
+    FOR_ADMINISTRATORS,
     ClusterChangesSerializer,
     ClusterSerializer,
     FindingSerializer,
@@ -95,16 +96,19 @@ class ClusterDetailView(ClusterView):
                    responses={200: ClusterSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, cluster_id: str) -> Response:
         """Change it. Experiments go on: the worker builds the service anew and finds their trials again."""
-        cluster = self.get_object()
-        form = ClusterChangesSerializer(data=request.data)
+        cluster, user = self.get_object(), the_user(request)
+        for field, what in FOR_ADMINISTRATORS.items():  # before any value is looked at: the answer would tell of it
+            if isinstance(request.data, dict) and field in request.data:
+                only_administrators(user, what)
+        form = ClusterChangesSerializer(data=request.data, context={"user": user})
         form.is_valid(raise_exception=True)
         changes = dict(form.validated_data)
+        if not user.is_admin and clusters.is_made_by_a_launch(changes.get("name", "")):
+            # taken or not: it would tell who has one
+            raise ValidationError({"name": "Names that end like this are given by the server. Choose another one."})
         with transaction.atomic():  # all of it or nothing
             if "settings" in changes:
-                only_administrators(the_user(request), "change a cluster's settings, which may name the server's files")
                 clusters.change_settings(cluster, changes.pop("settings"))
-            if changes.keys() & {"owner", "is_private"}:
-                only_administrators(the_user(request), "say whose a cluster is")
             if changes:
                 clusters.change_cluster(cluster, changes)
         return Response(self.fresh(cluster))

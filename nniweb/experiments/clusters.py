@@ -1,5 +1,6 @@
 """Clusters as people set them up: checked settings, sealed secrets, a revision by which the worker notices changes."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from nniweb.experiments.sealing import seal, unseal
 from nniweb.experiments.service_factory import service_builder
 from trainingservice.base import TrainingService
 from trainingservice.errors import InvalidMetadata, TrainingServiceError
-from trainingservice.platforms import load_platform
+from trainingservice.platforms import load_platform, platform_names
 
 #: What a cluster may be named: experiment files name it by this.
 NAME_PATTERN = r"^[^\s/]([^/\r\n\t]*[^\s/])?\Z"
@@ -149,6 +150,12 @@ def change_cluster(cluster: Cluster, fields: Mapping[str, Any]) -> None:
                 name: str(value) if isinstance(value, Model) else value for name, value in fields.items()})
     except IntegrityError:
         raise Refused(f"There is a cluster named {fields['name']!r} already.", "name") from None
+
+
+def is_made_by_a_launch(name: str) -> bool:
+    """Whether the cluster of a launch could have this name, such as ``alice-remote``: a person's name is in it."""
+    stem = re.sub(r"-[0-9]+$", "", name)
+    return any(stem.endswith(f"-{platform}") for platform in platform_names())
 
 
 def _bump(cluster: Cluster, **fields: Any) -> None:
