@@ -71,6 +71,7 @@ class FolderState(TypedDict, total=False):
     pid: int | None
     working_directory: str
     delivered: bool
+    waits_for: str  #: with "starting": why the attempt does not begin yet, a sentence; "" where nothing is amiss
     way_home: str  #: by which way its keeper was answered last: "direct", "relay", "files", "" before
 
 

@@ -31,7 +31,7 @@ def observed_state(job: TrialJobDetail, state: FolderState, machine: str) -> Obs
     elif kind == "running" or job.status is TrialJobStatus.RUNNING:  # an answer may be older than an event
         seen = Observation(TrialJobStatus.RUNNING)
     else:
-        seen = Observation(TrialJobStatus.WAITING)
+        seen = Observation(TrialJobStatus.WAITING, message=state.get("waits_for") or None)
     return replace(seen, working_directory=state.get("working_directory") or "", machine=machine)
 
 

@@ -18,6 +18,7 @@ import gc
 import json
 import os
 import platform
+import random
 import selectors
 import signal
 import sys
@@ -39,6 +40,7 @@ from trialkeeper.attempt_folder import (
     read_accepted,
     read_object,
     summary_of,
+    waits_for_room,
     wake,
     write_file,
 )
@@ -58,6 +60,11 @@ GATHER = 0.05
 FINISHING = 2.0
 #: Keepers forked for one folder by one agent to finish its attempt; more would mean that they fail.
 MOST_FINISHERS = 3
+#: Seconds, at most, after which a keeper is forked for an attempt whose keeper gave way for want of room.
+AGAIN_AFTER = 10.0
+#: Where no process can be forked: the machine and what the system says.
+NO_PROCESS = ("machine %s has no process to spare for it now (%s; a limit such as ulimit -u or TasksMax=, or no "
+              "memory); it is tried again")
 
 
 class Refused(Exception):
@@ -84,6 +91,8 @@ class Agent:
         self._told: Dict[str, FolderState] = {}  # folders of which something may come, and what was said of them last
         self._to_look_at: Dict[str, float] = {}  # folders whose keepers spoke, and when to look, soonest first
         self._finishers: Dict[str, int] = {}
+        self._killed: Set[str] = set()  # folders whose keeper was killed and that no other could be forked for yet
+        self._again: Dict[str, float] = {}  # folders whose keeper gave way for want of room, and when to fork another
         self._relay: Optional[Relay] = None
         self._others: Set[int] = set()  # children that are no keepers: those forked for a question, those from before
         self._reaps_orphans = False
@@ -151,7 +160,10 @@ class Agent:
                 write_file(os.path.join(folder, contract.JOB_FILE), json.dumps(job))
             if access.has_server or saved_access(folder) is None:
                 save_access(folder, access)
-            self._fork_keeper(folder)
+            try:
+                self._fork_keeper(folder)
+            except (OSError, MemoryError) as error:
+                raise Refused(NO_PROCESS % (machine.host(), error)) from error
             state = self._state(folder)
         self._note(folder, state)
         return {"state": state}
@@ -224,6 +236,8 @@ class Agent:
             raise Refused("%s holds no attempt, so it is not removed" % folder)
         self._told.pop(folder, None)
         self._finishers.pop(folder, None)
+        self._again.pop(folder, None)
+        self._killed.discard(folder)
         self._in_child(request["id"], lambda: _remove(folder))
         return None
 
@@ -272,6 +286,8 @@ class Agent:
         if is_over and folder not in self._children:
             self._told.pop(folder, None)
             self._finishers.pop(folder, None)
+            self._killed.discard(folder)
+            self._again.pop(folder, None)
         else:
             self._told[folder] = state
 
@@ -286,11 +302,30 @@ class Agent:
         """
         if self._child_pid(folder) is not None or keeper_pid(folder) is not None:
             return
+        killed = killed or folder in self._killed
         undelivered = (killed or folder not in self._told) and _is_undelivered(folder)
         tries = self._finishers.get(folder, 0)
         if (needs_finishing(folder) or undelivered) and tries < MOST_FINISHERS:
-            self._finishers[folder] = tries + 1
+            if self._forks_keeper(folder, orphans):
+                self._finishers[folder] = tries + 1
+                self._killed.discard(folder)
+            elif killed:
+                self._killed.add(folder)
+        elif waits_for_room(folder) and not os.path.exists(os.path.join(folder, contract.CANCELED_FILE)):
+            # its keeper gave way: another one is forked after a while, not at the same time as those of others
+            due = self._again.setdefault(folder, time.monotonic() + AGAIN_AFTER * (0.5 + 0.5 * random.random()))
+            if time.monotonic() >= due:
+                del self._again[folder]
+                self._forks_keeper(folder)
+
+    def _forks_keeper(self, folder: str, orphans: Sequence[int] = ()) -> bool:
+        """Fork one, or leave it to a later look where the machine has no process to spare."""
+        try:
             self._fork_keeper(folder, orphans)
+        except (OSError, MemoryError) as error:
+            sys.stderr.write("agent: no keeper for %s now, it is tried again: %s\n" % (folder, error))
+            return False
+        return True
 
     def _deliver_again(self, folder: str, accepted: int) -> None:
         """Have entries sent once more that the server has lost since (it came back from a backup); sending known ones
@@ -310,6 +345,10 @@ class Agent:
             pid = os.fork()
             if pid == 0:
                 _become_keeper(folder, writer, [(orphan, machine.process_start_time(orphan)) for orphan in orphans])
+        except BaseException:
+            os.close(reader)
+            os.close(writer)
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
         os.close(writer)
@@ -419,7 +458,12 @@ class Agent:
     def _in_child(self, number: Any, work: Callable[[], Dict[str, Any]]) -> None:
         """Answer request ``number`` with what ``work`` returns in a forked child."""
         reader, writer = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except (OSError, MemoryError) as error:
+            os.close(reader)
+            os.close(writer)
+            raise Refused(NO_PROCESS % (machine.host(), error)) from error
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
@@ -484,7 +528,8 @@ def _become_keeper(folder: str, pipe: int, orphans: Sequence[Tuple[int, Optional
             with contextlib.suppress(OSError):  # the agent is gone, or has not read for long
                 os.write(pipe, b"!")
 
-        status = Keeper(folder, job_name_of(folder), saved_access(folder), changed=changed, orphans=orphans).run()
+        status = Keeper(folder, job_name_of(folder), saved_access(folder), changed=changed, orphans=orphans,
+                        is_started_again=True).run()
     except BaseException:
         traceback.print_exc()
     finally:

@@ -123,10 +123,17 @@ def folder_state(folder: str, starting_pid: Optional[int] = None) -> FolderState
     elif os.path.exists(os.path.join(folder, contract.CANCELED_FILE)):
         state = CANCELED
     else:
-        state = ABSENT
-    return {"state": state, "exit": exit_document, "keeper_pid": keeper, "pid": trial.get("pid"),
-            "working_directory": trial.get("working_directory", ""), "delivered": delivered,
-            "way_home": (read_text(os.path.join(folder, contract.WAY_FILE)) or "").strip()}
+        state = STARTING if waits_for_room(folder) else ABSENT
+    found = {"state": state, "exit": exit_document, "keeper_pid": keeper, "pid": trial.get("pid"),
+             "working_directory": trial.get("working_directory", ""), "delivered": delivered,
+             "way_home": (read_text(os.path.join(folder, contract.WAY_FILE)) or "").strip()}
+    waits_for = waits_for_room(folder) if state == STARTING else ""
+    return {**found, "waits_for": waits_for} if waits_for else found
+
+
+def waits_for_room(folder: str) -> str:
+    """Why the attempt waits before it begins, a sentence; "" where it does not."""
+    return (read_text(os.path.join(folder, contract.WAITS_FILE)) or "").strip()
 
 
 def needs_finishing(folder: str) -> bool:

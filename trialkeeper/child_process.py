@@ -8,6 +8,7 @@ from typing import Callable, Dict, List, Optional, Set
 
 from trialkeeper import machine
 from trialkeeper.process_tree import ProcessTree
+from trialkeeper.shortage import is_shortage
 
 #: Seconds after the first KILL until a process that does not die (it hangs in the kernel) is left behind.
 PATIENCE_AFTER_KILL = 30.0
@@ -19,8 +20,12 @@ class CannotStart(Exception):
     """The trial's command could not be started. ``str(error)`` is a sentence for the trial's page."""
 
 
+class NoRoom(Exception):
+    """The machine has no process or memory to spare for the command now; the same may succeed later."""
+
+
 class ChildProcess:
-    """The first process of a trial. Started by the constructor; raises CannotStart."""
+    """The first process of a trial. Started by the constructor; raises CannotStart, NoRoom."""
 
     def __init__(self, command: str, working_directory: str, environment: Dict[str, str], stdout: str,
                  stderr: str) -> None:
@@ -34,7 +39,9 @@ class ChildProcess:
                 self._popen = subprocess.Popen([shell, "-c", command], cwd=working_directory, env=environment,
                                                stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                                                start_new_session=True)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, MemoryError) as error:
+            if is_shortage(error):
+                raise NoRoom(str(error) or type(error).__name__) from error
             raise CannotStart("the command could not be started with %s in %s on %s: %s"
                               % (shell, working_directory, machine.host(), error)) from error
         self.pid = self._popen.pid

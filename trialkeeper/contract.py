@@ -69,6 +69,9 @@ INSTALLATION_FILE = "installation"
 WAY_FILE = "way_home"
 #: A tombstone: where it exists nothing is started any more.
 CANCELED_FILE = "canceled"
+#: Why the attempt waits on its machine before it begins (a sentence), while it does. Where no keeper lives beside it
+#: the machine's agent starts one again.
+WAITS_FILE = "waits_for"
 STDOUT_FILE = "stdout"
 STDERR_FILE = "stderr"
 KEEPER_LOG_FILE = "keeper.log"

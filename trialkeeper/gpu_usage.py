@@ -2,8 +2,9 @@
 
 import subprocess
 import threading
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from trialkeeper.starting_threads import start_thread
 from trialkeeper.whole_number import whole_number
 
 #: Seconds until a hanging nvidia-smi is ended.
@@ -67,12 +68,14 @@ def _number(field: str) -> Optional[int]:
 class GpuWatch:
     """Reads some GPUs again and again on a thread, so that who reports never waits for nvidia-smi."""
 
-    def __init__(self, indices: Sequence[int], interval: float) -> None:
+    def __init__(self, indices: Sequence[int], interval: float,
+                 start: Callable[[str, Callable[[], None]], None] = start_thread) -> None:
+        """``start(name, work)`` starts the thread, now or later."""
         self._indices = set(indices)
         self._interval = max(interval, 5.0)
         self._closed = threading.Event()
         self._last: List[Dict[str, Any]] = []
-        threading.Thread(target=self._run, name="gpus", daemon=True).start()
+        start("gpus", self._run)
 
     def last(self) -> List[Dict[str, Any]]:
         """The newest reading as reports have it; [] while there is none."""

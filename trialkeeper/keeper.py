@@ -9,11 +9,14 @@ keeper between any two lines leaves a folder from which the next keeper finishes
     ``ended``                              the rest is delivered
 """
 
+import contextlib
 import fcntl
 import json
 import os
+import random
 import signal
 import sys
+import threading
 import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
@@ -21,7 +24,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 from trialkeeper import contract, machine
 from trialkeeper.access import Access, save_access
 from trialkeeper.attempt_folder import make_private_folder, read_object, summary_of, write_file
-from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, TreeEnding
+from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, NoRoom, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
 from trialkeeper.control_group import Gathering, recorded_group
 from trialkeeper.durable_files import flush_file, flush_folder
@@ -34,9 +37,10 @@ from trialkeeper.kept_files import find_kept_files
 from trialkeeper.nni_for_trials import folder_for_trials
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.recorder import Recorder
-from trialkeeper.reporter import Reporter
+from trialkeeper.reporter import THREAD, Reporter
 from trialkeeper.resources import TrialResources
 from trialkeeper.server_connection import ServerConnection
+from trialkeeper.starting_threads import Room, pause_after
 from trialkeeper.trial_end import TrialEnd, ended_entry, exit_status, explanation, trial_end
 from trialkeeper.trial_environment import trial_environment
 from trialkeeper.wakeups import Wakeups
@@ -55,6 +59,9 @@ SIGNALS_APART = 1.0
 HOLD_FINAL_RESULT = 0.05
 #: Seconds a keeper whose trial has ended goes on trying after SIGTERM.
 LAST_TRIES = 10.0
+#: Seconds a keeper that may be started again waits for its threads, and at most as many more by chance: those who hold
+#: half of what they need must not wait for each other for ever.
+ROOM_PATIENCE = 20.0
 
 _PREPARED, _JOB = "prepared", "job"
 
@@ -63,12 +70,13 @@ class Keeper:
     """Call ``run`` once, on the main thread. ``changed`` is called when the trial starts, ends, and was delivered."""
 
     def __init__(self, folder: str, job_name: str, access: Optional[Access], *, replica: int = 0,
-                 changed: Callable[[], None] = lambda: None, echo: bool = False,
+                 changed: Callable[[], None] = lambda: None, echo: bool = False, is_started_again: bool = False,
                  orphans: Sequence[Tuple[int, Optional[str]]] = (),
                  clock: Callable[[], float] = time.monotonic) -> None:
         """``access`` None: nobody is called, the journal is collected as a file. ``echo``: log to stderr too.
 
-        ``orphans``: (pid, start time) of processes that a killed keeper of this attempt left.
+        ``is_started_again``: by who started it, where it ends while WAITS_FILE is there. ``orphans``: (pid, start time)
+        of processes that a killed keeper of this attempt left.
         """
         self._orphans = orphans
         self._folder, self._job_name, self._replica = os.path.abspath(folder), job_name, replica
@@ -76,6 +84,8 @@ class Keeper:
         self._changed, self._echo, self._clock = changed, echo, clock
         self._time_offset = time.time() - clock()  # once: the clock of the machine may jump
         self._reporter: Optional[Reporter] = None
+        self._is_started_again = is_started_again
+        self._room = Room()
         self._tree: Optional[ProcessTree] = None
         self._gpus: Optional[GpuWatch] = None
         self._usage: Optional[TrialResources] = None
@@ -198,16 +208,70 @@ class Keeper:
 
     def _start_reporter(self) -> None:
         if self._reporter is not None:
-            self._reporter.start()
+            self._reporter.start(self._wakeups.threads.start)
+
+    def _gets_threads(self, may_prepare: threading.Event) -> bool:
+        """Start what the trial needs threads for, and wait until there is room for them; False where there is not.
+
+        Nothing has begun before: a machine that is short of threads keeps the trial waiting, and does not fail it. One
+        thread more holds room for the trial's process.
+        """
+        threads = self._wakeups.threads
+        if self._reporter is not None:
+            self._reporter.start(threads.start, begins=False)
+        if not runs_in_users_folder(self._job):
+            self._wakeups.in_background(_PREPARED, lambda: self._prepare_code(may_prepare))
+        threads.start("room", self._room.hold)
+        if threads.is_short and not self._waits_for_threads():
+            return False
+        self._wait_is_over()
+        return True
+
+    def _wait_is_over(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # as nearly always
+            os.remove(self._path(contract.WAITS_FILE))
+
+    def _prepare_code(self, may_prepare: threading.Event) -> None:
+        may_prepare.wait()
+        connection = ServerConnection(self._access) if self._access.has_server else None
+        prepare_code(self._job, self._folder, connection, log=self._log,
+                     give_up_after=self._limits.get("give_up_after", 86400.0))
+
+    def _waits_for_threads(self) -> bool:
+        """Wait for room for all threads; False where the attempt is to end, or to be begun again later."""
+        self._log("there is no room for a thread now (a limit on processes, threads or memory): waiting for it")
+        try:
+            write_file(self._path(contract.WAITS_FILE), "Machine %s has no thread or process to spare for it now (a "
+                       "limit such as ulimit -u or TasksMax=); it begins when there is room." % machine.host())
+            self._changed()
+        except OSError as error:
+            self._log("%s cannot be written: %s" % (contract.WAITS_FILE, error))
+        give_way_at = self._clock() + ROOM_PATIENCE * (1.0 + random.random())
+        while self._wakeups.threads.is_short:
+            if not self._inbox.may_go_on:
+                self._wait_is_over()
+                return False
+            if self._is_started_again and self._clock() >= give_way_at:
+                self._log("giving way to others: the attempt is begun again later")
+                return False
+            self._inbox.wait(1.0)
+        self._log("there is room")
+        return True
 
     # --- the trial -------------------------------------------------------------------------
 
     def _run_trial(self) -> Optional[TrialEnd]:
-        """The end of the trial, None where it is another keeper's."""
+        """The end of the trial, None where it is another keeper's, or nothing was begun."""
+        may_prepare = threading.Event()
+        if not self._gets_threads(may_prepare):
+            if self._inbox.stop is None or self._inbox.is_canceled():
+                return None
+            return self._end(contract.STOPPED, self._inbox.stop)
         written = self._recorder.record([{
             "type": contract.STARTED, "pid": os.getpid(), "host": machine.host(), "machine_id": machine.machine_id(),
             "gpu_indices": self._job.get("gpu_indices"), "working_directory": self._working_directory}])
-        self._start_reporter()
+        if self._reporter is not None:
+            self._reporter.begin()
         if not written:  # a trial that is not on record could be started twice
             return self._end(contract.NOT_STARTED, "%s on %s cannot be written: is the disk full?"
                              % (self._path(contract.JOURNAL_FILE), machine.host()))
@@ -215,10 +279,7 @@ class Keeper:
         if runs_in_users_folder(self._job):
             self._inbox.results[_PREPARED] = None
         elif self._inbox.may_go_on:
-            connection = ServerConnection(self._access) if self._access.has_server else None
-            self._wakeups.in_background(_PREPARED, lambda: prepare_code(
-                self._job, self._folder, connection, log=self._log,
-                give_up_after=self._limits.get("give_up_after", 86400.0)))
+            may_prepare.set()
         while self._inbox.may_go_on and _PREPARED not in self._inbox.results:
             self._inbox.wait(1.0)
         if self._inbox.claimed is not None:
@@ -229,10 +290,32 @@ class Keeper:
         if self._inbox.stop is not None or self._inbox.is_canceled():
             return self._end(contract.STOPPED, self._inbox.stop or "cancelled before it was started")
         try:
-            child = self._start_trial()
+            child = self._start_when_there_is_room()
         except CannotStart as error:
             return self._end(contract.NOT_STARTED, str(error))
+        if child is None and self._inbox.claimed is not None:
+            self._leave_to_another(None)
+            return None
+        if child is None:
+            return self._end(contract.STOPPED, self._inbox.stop or "cancelled before it was started")
         return self._watch(child)
+
+    def _start_when_there_is_room(self) -> Optional[ChildProcess]:
+        """The trial's process; None where the attempt is to end before there was room for one. Raises CannotStart."""
+        failures = 0
+        while True:
+            self._room.give_up()
+            try:
+                return self._start_trial()
+            except NoRoom as error:
+                if not failures:
+                    self._log("the command cannot be started now, it is tried again: %s" % error)
+            until = self._clock() + pause_after(failures)
+            failures += 1
+            while self._inbox.may_go_on and self._clock() < until:
+                self._inbox.wait(until - self._clock())
+            if not self._inbox.may_go_on:
+                return None
 
     def _wait_for_claim(self) -> None:
         timeout = self._limits.get("claim_timeout", 2.0)
@@ -270,7 +353,7 @@ class Keeper:
             self._log("%s cannot be written: %s" % (contract.TRIAL_FILE, error))
         gpus = self._job.get("gpu_indices")
         if gpus:
-            self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0))
+            self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0), self._wakeups.threads.start)
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
         return child
@@ -423,6 +506,10 @@ class Keeper:
         if self._reporter is None:
             return
         self._reporter.finish()
+        if self._wakeups.threads.forget(THREAD):
+            self._log("there is no room for a thread: delivering without one")
+            self._deliver_here(self._reporter)
+            return
         signals = len(self._wakeups.stop_signals)
         last_try_at: Optional[float] = None
         while self._inbox.done is None and self._inbox.claimed is None:
@@ -433,6 +520,18 @@ class Keeper:
                 self._log("told to end: what is not delivered stays in the journal")
                 break
         self._reporter.stop()
+        self._changed()
+
+    def _deliver_here(self, reporter: Reporter) -> None:
+        signals = len(self._wakeups.stop_signals)
+        last_try_at: List[float] = []
+
+        def is_over() -> bool:
+            if not last_try_at and len(self._wakeups.stop_signals) > signals:
+                last_try_at.append(self._clock() + LAST_TRIES)
+            return bool(last_try_at) and self._clock() >= last_try_at[0]
+
+        reporter.deliver_here(is_over)
         self._changed()
 
     # --- small things ----------------------------------------------------------------------

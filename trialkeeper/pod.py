@@ -12,11 +12,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from trialkeeper import contract
 from trialkeeper.attempt_folder import default_folder, make_private_folder, read_object, write_file
 from trialkeeper.journal import without_position
+from trialkeeper.shortage import is_shortage
+from trialkeeper.starting_threads import pause_after
 from trialkeeper.whole_number import whole_number
 
 #: File with what this role runs (JobDocument). An archive's relative path is below ENV_STORAGE.
@@ -126,7 +129,17 @@ class ContainerLog:
         self._thread = threading.Thread(target=self._run, name="container log", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        """Begin, also later, where the machine has no thread to spare now: nobody else would copy the output."""
+        failures = 0
+        while True:
+            try:
+                self._thread.start()
+                return
+            except (RuntimeError, MemoryError) as error:
+                if not is_shortage(error):
+                    raise
+            time.sleep(pause_after(failures))
+            failures += 1
 
     def finish(self) -> None:
         """Copy what is left; then the thread has ended."""

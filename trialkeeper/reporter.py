@@ -25,9 +25,12 @@ from trialkeeper.attempt_folder import read_accepted, read_text, write_file
 from trialkeeper.journal import Journal
 from trialkeeper.kept_files import KeptFile
 from trialkeeper.server_connection import Answer, ServerAway, ServerConnection
+from trialkeeper.starting_threads import start_thread
 
 ANSWERED, ORDERS, CLAIMED, GONE, DONE = "answered", "orders", "claimed", "gone", "done"
 DELIVERED, GAVE_UP = "delivered", "gave up"
+#: Name of the thread.
+THREAD = "reporter"
 
 #: Seconds of the shortest and the longest pause while the server is away.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -91,14 +94,31 @@ class Reporter:
         self._finished_at: Optional[float] = None
         self._files: List[KeptFile] = []
         self._is_gone = self._stopped = False
+        self._may_begin = True
         self._batch_bytes = contract.REPORT_BATCH_BYTES
         self._way = ""
         self._too_large = 0  # number of an entry that the server will not take
         self._gap_at = 0
         self._was_slowed = False
 
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="reporter", daemon=True).start()
+    def start(self, start: Callable[[str, Callable[[], None]], None] = start_thread, *, begins: bool = True) -> None:
+        """``start(name, work)`` starts the thread, now or later. With ``begins`` false it waits for ``begin``."""
+        self._may_begin = begins
+        start(THREAD, self._run)
+
+    def begin(self) -> None:
+        """There is something to report."""
+        with self._changed:
+            self._may_begin = True
+            self._changed.notify()
+
+    def deliver_here(self, is_over: Callable[[], bool]) -> None:
+        """Deliver what is left on the caller's thread, where none can be started, until that is done or ``is_over``.
+
+        Call it after ``finish``; it tells DONE, as the thread would.
+        """
+        self._may_begin = True
+        self._run(is_over, longest_wait=1.0)
 
     def notify(self, may_wait: float = 0.0) -> None:
         """The journal has new entries. ``may_wait``: for so many seconds, because others are expected to follow."""
@@ -120,6 +140,7 @@ class Reporter:
     def finish(self) -> None:
         """``ended`` is in the journal: deliver what is left, then tell DONE."""
         with self._changed:
+            self._may_begin = True
             self._finished_at = self._clock()
             self._changed.notify()
 
@@ -131,11 +152,11 @@ class Reporter:
 
     # --- the thread ------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while True:
+    def _run(self, is_over: Callable[[], bool] = lambda: False, longest_wait: float = 60.0) -> None:
+        while not is_over():
             with self._changed:
-                while not self._is_due():
-                    self._changed.wait(self._seconds_to_wait())
+                while not self._is_due() and not is_over():
+                    self._changed.wait(min(longest_wait, self._seconds_to_wait()))
                 if self._stopped:
                     break
             try:
@@ -149,6 +170,8 @@ class Reporter:
         now = self._clock()
         if self._stopped:
             return True
+        if not self._may_begin:
+            return False
         if now < self._paused_until:
             self._look_at_accepted_file()
             if self._finished_at is not None and self._is_delivered():
@@ -172,7 +195,7 @@ class Reporter:
 
     def _seconds_to_wait(self) -> float:
         now = self._clock()
-        if self._is_gone:
+        if self._is_gone or not self._may_begin:
             return 60.0
         if now < self._paused_until:
             return min(1.0, self._paused_until - now)

@@ -5,10 +5,10 @@ import os
 import queue
 import selectors
 import signal
-import threading
 from typing import Any, Callable, List, Optional, Tuple
 
 from trialkeeper import contract
+from trialkeeper.starting_threads import StartingThreads
 
 News = Tuple[str, Any]
 
@@ -17,6 +17,8 @@ class Wakeups:
     """Made on the main thread. Takes SIGTERM and SIGINT (counted), SIGCHLD (a wake-up), and leaves SIGHUP unheard."""
 
     def __init__(self, folder: str) -> None:
+        #: The keeper's threads; those that wait to be started are tried again by ``wait``.
+        self.threads = StartingThreads()
         self.stop_signals: List[int] = []
         self._news: "queue.SimpleQueue[News]" = queue.SimpleQueue()
         self._reader, self._writer = os.pipe()
@@ -41,7 +43,8 @@ class Wakeups:
 
     def wait(self, seconds: float) -> None:
         """Return when something happened, or after this time."""
-        for key, _ in self._selector.select(max(0.0, seconds)):
+        self.threads.retry()
+        for key, _ in self._selector.select(max(0.0, min(seconds, self.threads.seconds_left()))):
             try:
                 while len(os.read(key.fd, 4096)) == 4096:
                     pass
@@ -58,14 +61,14 @@ class Wakeups:
                 return news
 
     def in_background(self, word: str, work: Callable[[], Any]) -> None:
-        """Do something slow on a thread; its result, or the exception it raised, comes as news."""
+        """Do something slow on a thread, which may start later; its result, or what it raised, comes as news."""
         def run() -> None:
             try:
                 result = work()
             except Exception as error:
                 result = error
             self.tell(word, result)
-        threading.Thread(target=run, name=word, daemon=True).start()
+        self.threads.start(word, run)
 
     def _open_pipe(self, path: str) -> Optional[str]:
         try:

@@ -24,18 +24,21 @@ def come_again_when_short(application: Application) -> Application:
     """The application; a request that it cannot answer for want of threads or memory gets 503 and ``Retry-After``."""
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
-        has_begun = False
+        has_begun = is_complete = False
 
         async def noting(message: dict[str, object]) -> None:
-            nonlocal has_begun
+            nonlocal has_begun, is_complete
             has_begun = True
             await send(message)
+            is_complete = message["type"] == "http.response.body" and not message.get("more_body")
 
         # what stands behind looks there for the connection, see doors.unhurried
         noting.args = getattr(send, "args", ())  # type: ignore[attr-defined]
         try:
             await application(scope, receive, noting)
         except (RuntimeError, OSError, MemoryError) as error:
+            if is_complete and is_shortage(error):
+                return  # Django had its thread, and none to clear up with
             if has_begun or scope["type"] != "http" or not is_shortage(error):
                 raise
             logger.warning("a request cannot be answered: %s", in_short(error))

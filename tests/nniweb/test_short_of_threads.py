@@ -85,6 +85,16 @@ def test_a_request_for_which_there_is_no_thread_is_to_come_again() -> None:
     assert "try again" in json.loads(body["body"])["errors"][0]["message"]
 
 
+def test_an_answer_that_was_given_is_not_spoilt_by_what_follows_it() -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"all"})
+        raise RuntimeError(NO_THREAD)
+
+    assert [message["type"] for message in sent_by(come_again_when_short(application))] == [
+        "http.response.start", "http.response.body"]
+
+
 def test_an_answer_that_has_begun_and_a_defect_are_not_made_something_else() -> None:
     async def halfway(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -14,9 +14,9 @@ from tests.trialkeeper.keeper_run import ROOT, KeeperRun
 class AgentProcess:
     """An agent and what it said."""
 
-    def __init__(self, program: tuple[str, ...] = ("-m", "trialkeeper", "agent")) -> None:
-        """``program``: arguments for Python."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    def __init__(self, program: tuple[str, ...] = ("-m", "trialkeeper", "agent"), **variables: str) -> None:
+        """``program``: arguments for Python. ``variables``: of its environment."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
         self.process = subprocess.Popen([sys.executable, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env=environment)
         self.answers: queue.Queue = queue.Queue()

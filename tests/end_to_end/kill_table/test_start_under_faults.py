@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -121,3 +123,70 @@ def test_the_worker_of_a_server_that_fails_comes_back_by_itself(
                       "it says which part has failed, and how")
     broken.unlink()
     comes_up_and_works(server, tmp_path / "experiment")
+
+
+class ProcessLimit:
+    """A group of processes that may have so many processes and threads together (the kernel's ``pids`` controller)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+
+    def add(self, pid: int) -> None:
+        """This process, and all that it starts from now on."""
+        (self._folder / "cgroup.procs").write_text(str(pid))
+
+    @property
+    def count(self) -> int:
+        return int((self._folder / "pids.current").read_text())
+
+    def set(self, most: int | None) -> None:
+        (self._folder / "pids.max").write_text("max" if most is None else str(most))
+
+    def remove(self) -> None:
+        deadline = time.monotonic() + 20
+        while self.count:
+            assert time.monotonic() < deadline, "processes are left"
+            time.sleep(0.05)
+        self._folder.rmdir()
+
+
+@pytest.fixture
+def process_limit(tmp_path: Path) -> Iterator[ProcessLimit]:
+    """To be asked for before servers are, so that it goes when these have ended. Root only."""
+    pids = Path("/sys/fs/cgroup/pids")
+    if os.geteuid() != 0 or not os.access(pids / "cgroup.procs", os.W_OK):
+        pytest.skip("needs root: machines of their own, other users, small disks")
+    made = ProcessLimit(pids / f"nniweb-{os.getpid()}-{tmp_path.name[-20:]}")
+    yield made
+    made.set(None)
+    made.remove()
+
+
+@pytest.mark.kill_table("trials are started while the machine has hardly a process or thread to spare")
+def test_trials_for_which_there_is_no_process_or_thread_wait_and_none_fails(
+        process_limit: ProcessLimit, make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
+    server, go = make_server().start(), tmp_path / "go"
+    server.wait_until(lambda: readiness(server)[0] == 200)
+    for process in server.processes():  # the machine's agent and the tuners' process, too
+        process_limit.add(process.pid)
+    experiment = WitnessedExperiment(server, tmp_path / "experiment", trials=9, concurrency=9, go=go)
+    process_limit.set(process_limit.count + 35)
+    experiment.launch()
+    rows: list[dict[str, Any]] = []
+    statuses = set[int]()
+
+    def some_wait() -> bool:
+        answer = server.request("GET", f"experiments/{experiment.id}/trials/")
+        statuses.add(answer.status_code)
+        if answer.ok:
+            rows[:] = answer.json()["results"]
+        return any("to spare" in row["message"] for row in rows if row["status"] == "WAITING")
+
+    server.wait_until(lambda: some_wait() and experiment.begun() >= 2, 90, "some run and others wait for room")
+    assert statuses <= {200, 503}
+    assert {row["status"] for row in rows} <= {"WAITING", "RUNNING"}, rows
+    assert experiment.begun() < 9
+    process_limit.set(None)
+    go.touch()
+    experiment.nothing_is_lost()
