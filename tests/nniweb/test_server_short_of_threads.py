@@ -214,9 +214,10 @@ def test_a_call_that_raises_takes_no_thread_from_those_behind_it() -> None:
 class Host:
     """A service's host without a database, whose rounds the test makes."""
 
-    def __init__(self, service: Any) -> None:
+    def __init__(self) -> None:
         self.now = 0.0
-        self.host = ServiceHost("one", lambda _: service, list, lambda _: None, monotonic=lambda: self.now)
+        build: Any = lambda _: _Service()  # noqa: E731
+        self.host = ServiceHost("one", build, list, lambda _: None, monotonic=lambda: self.now)
 
     def round(self) -> None:
         self.host.look_after()
@@ -248,7 +249,7 @@ class _Service:
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    made = Host(_Service())
+    made = Host()
     yield made
     made.host.close()
     made.host.join(5)
