@@ -156,7 +156,7 @@ class CollectedJournals:
 
     def _note(self, name: str, note: dict[str, Any]) -> None:
         attempt_folder.make_private_folder(str(self._folder))
-        attempt_folder.write_file(str(self._folder / f"{name}.json"), json.dumps(note), secret=True)
+        attempt_folder.write_file(str(self._folder / f"{name}.json"), json.dumps(note), durable=True, secret=True)
 
     def _add(self, name: str, note: dict[str, Any]) -> None:
         with self._guard:

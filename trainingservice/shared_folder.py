@@ -72,7 +72,7 @@ class SharedFolder:
         with self._disk("be written"):
             built = build_keeper(self._scratch.with_name(KEEPERS)).path
             path = self._folder(self.root / TOP / KEEPERS) / built.name
-            if not self.disk.exists(path):  # named by its hash
+            if self.disk.size(path) != built.stat().st_size:  # named by its hash; a power cut may have left it empty
                 self.disk.copy(built, path, 0o644)
             return self.there(path)
 
@@ -90,15 +90,16 @@ class SharedFolder:
             document = job_document(form, platform=platform, code=code, path=list(path))
             for name, job in {"": document, **(more or {})}.items():
                 target = self._folder(folder / name) / contract.JOB_FILE
-                if not self.disk.exists(target):
-                    _put(self.disk, target, json.dumps({**document, **job} if name else document), self._file_mode)
+                if not _read_object(self.disk, target):  # none, or one that a power cut has damaged
+                    _put(self.disk, target, json.dumps({**document, **job} if name else document), self._file_mode,
+                         durable=True)
         return folder
 
     def write(self, path: Path, text: str) -> None:
         """Put a small file into an attempt's folder."""
         with self._disk("be written"):
             self._folder(path.parent)
-            _put(self.disk, path, text, self._file_mode)
+            _put(self.disk, path, text, self._file_mode, durable=True)
 
     def read(self, path: Path) -> str | None:
         """A small file of an attempt's folder; None where there is none."""
@@ -177,7 +178,7 @@ class SharedFolder:
             return {"sha256": code.sha256}
         archive, sha256 = archive_of(code, self._scratch)
         target = self._folder(self.experiment(form.experiment_id) / CODE) / f"{sha256}.tar.gz"
-        if not self.disk.exists(target):
+        if self.disk.size(target) != archive.stat().st_size:
             self.disk.copy(archive, target, self._file_mode)
         return {"sha256": sha256, "archive": self.there(target)}
 
@@ -236,8 +237,8 @@ class FolderJournal:
         self._disk.touch(self._folder / contract.CANCELED_FILE)
 
 
-def _put(disk: Disk, path: Path, text: str, mode: int = 0o644) -> None:
-    disk.put(path, text.encode(), mode)
+def _put(disk: Disk, path: Path, text: str, mode: int = 0o644, *, durable: bool = False) -> None:
+    disk.put(path, text.encode(), mode, durable=durable)
 
 
 def _read_object(disk: Disk, path: Path) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from trialkeeper.durable_files import put_in_place
+
 logger = logging.getLogger(__name__)
 
 
@@ -24,7 +26,7 @@ def change_registry(experiment_id: str, entry: dict[str, Any] | None) -> None:
                 entries[experiment_id] = entry
             draft = file.with_name(f".experiment.{os.getpid()}")
             draft.write_text(json.dumps(entries, indent=4))
-            draft.replace(file)
+            put_in_place(str(draft), str(file))
     except OSError as error:
         logger.warning("NNI's registry in %s cannot be kept (%s): nnictl does not find the experiment, "
                        "Experiment.connect does", folder, error)

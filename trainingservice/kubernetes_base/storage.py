@@ -20,6 +20,7 @@ from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper_bundle import build_keeper
 from trainingservice.kubernetes_base.config import StorageSettings
 from trainingservice.trial_job import TrialCode
+from trialkeeper.durable_files import put_in_place
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class SharedStorage:
                         target.parent.mkdir(parents=True, exist_ok=True)
                         partial = target.with_suffix(f".{os.getpid()}.part")
                         shutil.copyfile(archive, partial)
-                        os.replace(partial, target)
+                        put_in_place(str(partial), str(target))
                 except OSError as error:
                     raise self._cannot_write(error) from error
             return f"{self._cluster}/code/{target.name}", sha256

@@ -49,7 +49,12 @@ class SftpDisk:
                     if _attributes(sftp, path) is None:  # nobody else has just made it
                         raise
 
-    def put(self, path: Path, content: bytes, mode: int) -> None:
+    def size(self, path: Path) -> int | None:
+        with self._session() as sftp:
+            attributes = _attributes(sftp, path)
+            return None if attributes is None else int(attributes.st_size or 0)
+
+    def put(self, path: Path, content: bytes, mode: int, *, durable: bool = False) -> None:
         with self._session() as sftp:
             _write(sftp, path, iter([content]), len(content), mode)
 

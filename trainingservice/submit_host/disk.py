@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainingservice.output_folder import FolderHere, OutputFolder
+from trialkeeper.durable_files import put_in_place
 
 #: Bytes that are read in one go.
 MOST_AT_ONCE = 8 * 1024 * 1024
@@ -28,11 +29,18 @@ class Disk(Protocol):
     def make_folder(self, path: Path, mode: int) -> None:
         """Make a folder in one that is there, with these rights. Harmless where it is there already."""
 
-    def put(self, path: Path, content: bytes, mode: int) -> None:
-        """Write a file in one step: others see it whole or not at all."""
+    def size(self, path: Path) -> int | None:
+        """Bytes of a file; None where there is none."""
+
+    def put(self, path: Path, content: bytes, mode: int, *, durable: bool = False) -> None:
+        """Write a file in one step: others see it whole or not at all.
+
+        ``durable``: it survives a power cut when this returns; through SSH as far as the machine's file server sees to
+        that by itself.
+        """
 
     def copy(self, source: Path, target: Path, mode: int) -> None:
-        """``put`` the content of a file of this machine, which may be large."""
+        """``put`` the content of a file of this machine, which may be large. Durable."""
 
     def touch(self, path: Path) -> None:
         """Have a file there, an empty one where there is none."""
@@ -71,18 +79,27 @@ class LocalDisk:
             path.mkdir(exist_ok=True)
             path.chmod(mode)
 
-    def put(self, path: Path, content: bytes, mode: int) -> None:
+    def size(self, path: Path) -> int | None:
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def put(self, path: Path, content: bytes, mode: int, *, durable: bool = False) -> None:
         partial = _partial(path)
         partial.touch(mode=0o600)
         partial.write_bytes(content)
         partial.chmod(mode)
-        os.replace(partial, path)
+        if durable:
+            put_in_place(str(partial), str(path))
+        else:
+            os.replace(partial, path)
 
     def copy(self, source: Path, target: Path, mode: int) -> None:
         partial = _partial(target)
         shutil.copyfile(source, partial)
         partial.chmod(mode)
-        os.replace(partial, target)
+        put_in_place(str(partial), str(target))
 
     def touch(self, path: Path) -> None:
         path.touch()
