@@ -46,8 +46,10 @@ class ServersMachine:
         self.server.kill()  # it is dead: its exit status is taken
 
     def close(self) -> None:
-        self.server.close()
-        self.disk.close()
+        try:
+            self.server.close()
+        finally:
+            self.disk.close()
 
 
 @pytest.fixture
