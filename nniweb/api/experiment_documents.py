@@ -183,7 +183,7 @@ def document(experiment: Experiment, now: datetime | None = None) -> dict[str, A
 
 def _context(experiments: list[Experiment], now: datetime) -> dict[str, Any]:
     progress = progress_of(experiments, now)
-    return {"progress": progress, "explanations": explanations_of(experiments, progress, now)}
+    return {"progress": progress, "explanations": explanations_of(experiments, progress)}
 
 
 class TunerSerializer(StrictSerializer):

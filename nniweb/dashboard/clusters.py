@@ -17,7 +17,7 @@ from nniweb.api.clusters import metadata_keys
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
 from nniweb.experiments.visibility import may_change_cluster, visible_clusters, visible_experiments
-from nniweb.experiments.worker_presence import alive_workers
+from nniweb.experiments.worker_presence import alive_workers, is_leased
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import broken_platforms, load_platform
 
@@ -142,10 +142,9 @@ class GpuStrip:
 
 def driver_of(cluster: Cluster) -> str:
     """A sentence: which worker process drives the cluster, or why none does."""
-    now = timezone.now()
     if not cluster.enabled:
         return "Nobody drives it: it is disabled."
-    if cluster.lease_holder and cluster.lease_expires_at and cluster.lease_expires_at > now:
+    if is_leased(cluster):
         worker = Worker.objects.filter(pk=cluster.lease_holder).first()
         where = f"process {worker.pid} on {worker.host}" if worker else cluster.lease_holder
         return f"Driven by the worker {where}."

@@ -8,10 +8,10 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.core import checks
-from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
+from nniweb.database_clock import database_now
 from nniweb.doctor.findings import Finding, warning, well, wrong
 from nniweb.experiments.models import Worker
 from nniweb.own_files import COMMAND, IS_INSTALLED
@@ -58,11 +58,8 @@ def own_clock() -> Iterator[Finding]:
 def database_clock() -> Iterator[Finding]:
     """Ours against the database's; and the database's against what was written by it."""
     heard = Worker.objects.aggregate(newest=Max("heard_at"))["newest"]
-    before = theirs = timezone.now()
-    if connection.vendor == "postgresql":  # SQLite goes by this machine's clock
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT clock_timestamp()")
-            [theirs] = cursor.fetchone()
+    before = timezone.now()
+    theirs = database_now()
     after = timezone.now()
     if not before - SLACK <= theirs <= after + SLACK:
         yield warning("clock", f"This machine's clock and the database server's differ by "

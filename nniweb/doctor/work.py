@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef, Q
-from django.utils import timezone
 
 from nniweb.doctor.findings import Finding, warning, well, wrong
 from nniweb.experiments.models import Cluster, Experiment, NotificationRule
@@ -26,14 +25,14 @@ def workers() -> Iterator[Finding]:
 
 def clusters() -> Iterator[Finding]:
     """As a worker last saw them; a rehearsal would ask the platform itself."""
-    hosts, now, bad = alive_hosts(), timezone.now(), False
+    hosts, bad = alive_hosts(), False
     in_use = Experiment.objects.unfinished().filter(deleted_at=None, cluster=OuterRef("pk"))
     looked_at = Cluster.objects.filter(Q(is_private=False) | Exists(in_use), enabled=True)
     for cluster in looked_at.order_by("name").prefetch_related("machines"):
         about = f"cluster {cluster.name}"
         faults = list(_faults(cluster, about))
         if (hosts or cluster.pinned_host not in ("", socket.gethostname())) and (
-                absence := absence_of(cluster, hosts or {socket.gethostname()}, now)):
+                absence := absence_of(cluster, hosts or {socket.gethostname()})):
             faults.append(warning(about, absence, f"Where that machine has another name now ({socket.gethostname()}?), "
                                 "give it its old name back, or disable the cluster and make a new one."))
         bad = bad or bool(faults)

@@ -1,7 +1,6 @@
 """Why an experiment is as it is, in one sentence for a person."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
@@ -11,20 +10,22 @@ from nniweb.experiments.worker_presence import absence_of, alive_hosts
 from trainingservice.trial_job_status import TrialJobStatus
 
 
-def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Progress], now: datetime
-                    ) -> dict[int, str]:
+def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Progress]) -> dict[int, str]:
     """A sentence for each experiment, by primary key; "" where there is nothing to explain.
 
     That the database refuses what is written comes first, then that nobody works, what the worker wrote down, and what
-    follows from status and counts. At most two queries; the experiments' clusters should have been selected with them.
+    follows from status and counts. At most two queries, and one for each cluster whose host is away; the experiments'
+    clusters should have been selected with them.
     """
     experiments = list(experiments)
     unfinished = [experiment for experiment in experiments if not experiment.is_finished]
     hosts = alive_hosts() if unfinished else frozenset()
     found = {experiment.pk: experiment.message for experiment in experiments}
     refused = write_trouble() if unfinished else ""
+    clusters = set() if refused else {experiment.cluster for experiment in unfinished}
+    absences = {cluster: absence_of(cluster, hosts) for cluster in clusters}
     for experiment in unfinished:
-        absent = refused or absence_of(experiment.cluster, hosts, now)
+        absent = refused or absences[experiment.cluster]
         found[experiment.pk] = absent or experiment.message or _of_status(experiment, progress[experiment.pk])
     stuck = [experiment.pk for experiment in unfinished if not found[experiment.pk]
              and progress[experiment.pk].counts[TrialJobStatus.WAITING.value]

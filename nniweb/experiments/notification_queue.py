@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Min, Q
-from django.db.models.functions import Now
 
+from nniweb.database_clock import DatabaseNow
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import NotificationDelivery, NotificationRule
 from nniweb.experiments.models.notification import DeliveryState
@@ -55,20 +55,20 @@ def anything_waits() -> bool:
     return is_any(NotificationDelivery, "state = %s", [DeliveryState.WAITING.value])
 
 
-def claim(worker_id: str, most: int, busy_rules: Collection[int]) -> list[NotificationDelivery]:
+def claim(worker_id: str, most: int, busy_rules: Collection[int], now: datetime) -> list[NotificationDelivery]:
     """Up to ``most`` messages that are due, for this worker alone, one of each rule; none of ``busy_rules``.
 
-    Judged by the database's clock, like leases.
+    ``now``, by the clock of the process, says what is due. Claims are judged by the database's clock, like leases.
     """
-    free = Q(claimed_until=None) | Q(claimed_until__lt=Now())
-    due = NotificationDelivery.objects.filter(free, state=DeliveryState.WAITING, due_at__lte=Now())
+    free = Q(claimed_until=None) | Q(claimed_until__lt=DatabaseNow())
+    due = NotificationDelivery.objects.filter(free, state=DeliveryState.WAITING, due_at__lte=now)
     rules = due.exclude(rule__in=busy_rules).order_by().values_list("rule").annotate(first=Min("due_at")).order_by(
         "first")[:most]
     claimed = []
     for rule, _ in rules:
         pk = due.filter(rule=rule).order_by("due_at", "pk").values_list("pk", flat=True).first()
         if pk is not None and due.filter(pk=pk).update(
-                claimed_by=worker_id, claimed_until=Now() + timedelta(seconds=CLAIM_SECONDS)):
+                claimed_by=worker_id, claimed_until=DatabaseNow() + timedelta(seconds=CLAIM_SECONDS)):
             claimed.append(pk)
     return list(NotificationDelivery.objects.filter(pk__in=claimed).select_related("rule__owner", "experiment"))
 

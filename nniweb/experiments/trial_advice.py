@@ -44,7 +44,7 @@ def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
                        "killed.")]
     match status:
         case TrialJobStatus.WAITING:
-            return _of_waiting(trial, attempt, now)
+            return _of_waiting(trial, attempt)
         case TrialJobStatus.RUNNING:
             return _of_running(attempt, now)
         case TrialJobStatus.UNKNOWN:
@@ -58,10 +58,10 @@ def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
     return _of_failed(trial.experiment, attempt)
 
 
-def _of_waiting(trial: Trial, attempt: Attempt | None, now: datetime) -> list[Advice]:
+def _of_waiting(trial: Trial, attempt: Attempt | None) -> list[Advice]:
     experiment = trial.experiment
     cluster = experiment.cluster
-    if absent := absence_of(cluster, alive_hosts(), now):
+    if absent := absence_of(cluster, alive_hosts()):
         return [Advice(absent, CLUSTER)]
     if experiment.target == ExperimentTarget.PAUSE or experiment.status == ExperimentStatus.PAUSED:
         return [Advice("The experiment is paused and starts nothing. Resume it.", EXPERIMENT)]

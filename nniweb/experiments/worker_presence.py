@@ -1,11 +1,11 @@
 """Whether anybody works: asked by pages, REST and commands, to say so where nobody does."""
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 
+from nniweb.database_clock import DatabaseNow, database_now
 from nniweb.experiments.models import Cluster, Worker
 from nniweb.experiments.room_to_write import write_trouble
 from nniweb.own_files import COMMAND, START
@@ -23,7 +23,7 @@ def worker_is_alive() -> bool:
 
 def alive_workers() -> QuerySet[Worker]:
     """Workers heard lately. Written and judged by the database's clock, as leases are: hosts may disagree."""
-    return Worker.objects.filter(heard_at__gte=Now() - ALIVE_FOR)
+    return Worker.objects.filter(heard_at__gte=DatabaseNow() - ALIVE_FOR)
 
 
 def alive_hosts() -> frozenset[str]:
@@ -31,18 +31,23 @@ def alive_hosts() -> frozenset[str]:
     return frozenset(alive_workers().values_list("host", flat=True))
 
 
-def absence_of(cluster: Cluster, hosts: Collection[str], now: datetime) -> str:
+def is_leased(cluster: Cluster) -> bool:
+    """Whether a worker holds the cluster and its lease has not run out. At most one query."""
+    return bool(cluster.lease_holder) and cluster.lease_expires_at is not None \
+        and cluster.lease_expires_at > database_now()
+
+
+def absence_of(cluster: Cluster, hosts: Collection[str]) -> str:
     """Why nobody drives this cluster, as a sentence; "" where somebody does or is about to.
 
-    ``hosts`` are those of ``alive_hosts``.
+    ``hosts`` are those of ``alive_hosts``. One query at most, and that only where the cluster's host is none of them.
     """
     if not cluster.enabled:
         return f"The cluster {cluster.name} is disabled; an administrator can enable it."
     if not hosts:
         return f"No worker is alive, so nothing is started. {HOW_TO_START}"
     pinned = cluster.pinned_host
-    leased = bool(cluster.lease_holder) and cluster.lease_expires_at is not None and cluster.lease_expires_at > now
-    if pinned and pinned not in hosts and not leased:
+    if pinned and pinned not in hosts and not is_leased(cluster):
         return f"The worker on host {pinned} is away, and only it can run trials on {cluster.name}. Start the " \
                "server there."
     return ""

@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from nniweb.database_clock import database_now
 from nniweb.experiments.models import Attempt, Cluster, Experiment, NotificationDelivery, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState
@@ -38,7 +39,7 @@ class DatabaseFigures(Collector):
         yield from self._experiments(places)
         yield from self._trials(cluster_of)
         yield from self._ages(cluster_of, now)
-        yield from self._leases(clusters.values(), now)
+        yield from self._leases(clusters.values(), database_now())
         yield from self._notifications(now)
         alive = GaugeMetricFamily("nniweb_workers", "Workers heard of lately.")
         alive.add_metric([], alive_workers().count())

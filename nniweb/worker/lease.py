@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
-from django.db.models.functions import Now
 
+from nniweb.database_clock import DatabaseNow
 from nniweb.experiments.models import Cluster, Worker
 from nniweb.worker.process_identity import is_alive_here
 
@@ -53,19 +53,19 @@ class Lease:
         later than any can was written before the database's clock was put back: it counts as run out, or a cluster
         whose holder died in those seconds would wait for the clock. One that lives loses its epoch by that, no more.
         """
-        free = Q(lease_holder="") | Q(lease_expires_at=None) | Q(lease_expires_at__lt=Now()) | Q(
-            lease_expires_at__gt=Now() + timedelta(seconds=2 * LEASE_SECONDS))
+        free = Q(lease_holder="") | Q(lease_expires_at=None) | Q(lease_expires_at__lt=DatabaseNow()) | Q(
+            lease_expires_at__gt=DatabaseNow() + timedelta(seconds=2 * LEASE_SECONDS))
         if cluster.lease_holder and is_dead_here(cluster.lease_holder):
             free |= Q(lease_holder=cluster.lease_holder)
         taken = Cluster.objects.filter(free, pk=cluster.pk, lease_epoch=cluster.lease_epoch).update(
             lease_holder=worker_id, lease_epoch=F("lease_epoch") + 1,
-            lease_expires_at=Now() + timedelta(seconds=LEASE_SECONDS))
+            lease_expires_at=DatabaseNow() + timedelta(seconds=LEASE_SECONDS))
         return cls(cluster.pk, worker_id, cluster.lease_epoch + 1) if taken else None
 
     def renew(self) -> None:
         """Raises LeaseLost where another epoch has begun."""
         asked_at = time.monotonic()
-        if not self._own().update(lease_expires_at=Now() + timedelta(seconds=LEASE_SECONDS)):
+        if not self._own().update(lease_expires_at=DatabaseNow() + timedelta(seconds=LEASE_SECONDS)):
             self._lose()
         self._good_until = asked_at + LEASE_SECONDS
 

@@ -90,7 +90,7 @@ class NotificationSender:
                 free_claims_of(other)
         with self._guard:
             busy = set(self._busy_rules)
-        found = claim(self._worker_id, AT_ONCE - len(busy), busy) if len(busy) < AT_ONCE else []
+        found = claim(self._worker_id, AT_ONCE - len(busy), busy, timezone.now()) if len(busy) < AT_ONCE else []
         for delivery in found:
             with self._guard:
                 self._busy_rules.add(delivery.rule_id)

@@ -15,9 +15,9 @@ from datetime import timedelta
 
 from django.db import DatabaseError, connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.db.models.functions import Now
 from django.utils import timezone
 
+from nniweb.database_clock import DatabaseNow
 from nniweb.experiments import doorbell, room_to_write
 from nniweb.experiments.code_archives import remove_unused
 from nniweb.experiments.idle_connections import drop_connection, give_connection_back
@@ -250,10 +250,10 @@ class Supervisor:
             self._runners.pop(cluster_pk, None)
 
     def _register(self) -> None:
-        Worker.objects.filter(heard_at__lt=Now() - FORGET_WORKERS_AFTER).delete()
+        Worker.objects.filter(heard_at__lt=DatabaseNow() - FORGET_WORKERS_AFTER).delete()
         Worker.objects.update_or_create(id=self.worker_id, defaults={
-            "host": host_name(), "pid": os.getpid(), "pid_started": own_start_time(), "started_at": Now(),
-            "heard_at": Now()})
+            "host": host_name(), "pid": os.getpid(), "pid_started": own_start_time(), "started_at": DatabaseNow(),
+            "heard_at": DatabaseNow()})
         self._registered = True
 
     def _sign_off(self) -> None:
@@ -286,7 +286,7 @@ class Supervisor:
                 room_to_write.note_refused(error)
                 drop_connection()
         try:
-            if not Worker.objects.filter(pk=self.worker_id).update(heard_at=Now()):
+            if not Worker.objects.filter(pk=self.worker_id).update(heard_at=DatabaseNow()):
                 self._registered = False  # somebody took it for gone, after a day of sleep
             room_to_write.note_written()
         except DatabaseError as error:

@@ -144,7 +144,7 @@ def test_many_new_bests_are_one_message_in_ten_minutes_with_the_latest(make_expe
     for number in range(20):
         ends_with(experiment, 100.0 - number, START - timedelta(minutes=5) + timedelta(seconds=number))
         if number == 0:  # the first is sent before the others come
-            [sent] = claim("worker", 1, ())
+            [sent] = claim("worker", 1, (), timezone.now())
             NotificationDelivery.objects.filter(pk=sent.pk).update(state="delivered", claimed_until=None)
     [waits] = NotificationDelivery.objects.filter(state="waiting")
     assert json.loads(waits.body)["best"]["value"] == 81.0

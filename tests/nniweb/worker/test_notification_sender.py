@@ -63,7 +63,7 @@ def webhook(owner: User, url: str, **more: Any) -> NotificationRule:
 
 def send_due() -> NotificationDelivery:
     """What a worker does when it looks, on this thread; the latest message as it is then."""
-    for delivery in claim("worker", 10, ()):
+    for delivery in claim("worker", 10, (), timezone.now()):
         NotificationSender("worker").send_one(delivery)
     return NotificationDelivery.objects.latest("pk")
 
@@ -111,7 +111,7 @@ def test_what_is_not_taken_is_tried_again_after_a_pause(rule: NotificationRule, 
     assert (delivery.state, delivery.try_count, delivery.tries[0]["status"]) == ("waiting", 1, answer.status)
     assert words in delivery.tries[0]["answer"]
     assert delivery.due_at >= before + timedelta(seconds=PAUSES[0])
-    assert claim("another", 10, ()) == [], "not before its time"
+    assert claim("another", 10, (), timezone.now()) == [], "not before its time"
     make_due()
     assert send_due().state == "delivered"
     assert tries_counted() == (counted[0] + 1, counted[1] + 1)
@@ -134,7 +134,7 @@ def test_pauses_grow_and_at_last_it_is_given_up_until_somebody_asks(rule: Notifi
     delivery = send_due()
     assert delivery.state == "given_up"
     assert delivery.message.startswith(f"It was tried {len(PAUSES) + 1} times. The receiver cannot be reached")
-    assert claim("worker", 10, ()) == []
+    assert claim("worker", 10, (), timezone.now()) == []
     receiver.start()
     send_again(delivery)
     assert send_due().state == "delivered"
@@ -176,7 +176,7 @@ def test_two_workers_send_each_message_once(admin: User, receiver: WebhookReceiv
 def test_what_a_dead_worker_had_in_hand_is_sent_by_another_one_with_the_same_id(rule: NotificationRule,
                                                                                receiver: WebhookReceiver) -> None:
     delivery = send_test(rule)
-    assert [each.pk for each in claim("dead", 10, ())] == [delivery.pk]
+    assert [each.pk for each in claim("dead", 10, (), timezone.now())] == [delivery.pk]
     sender = NotificationSender("alive")
     assert sender.look() == 0, "it is the other one's for a while"
     claimed_until = NotificationDelivery.objects.get().claimed_until
@@ -198,7 +198,7 @@ def test_what_a_worker_of_this_host_had_in_hand_is_sent_at_once_when_its_process
         pid = gone.pid
     Worker.objects.create(id="killed", host=host_name(), pid=pid, pid_started="0", started_at=now, heard_at=now)
     send_test(rule)
-    assert len(claim("killed", 10, ())) == 1
+    assert len(claim("killed", 10, (), timezone.now())) == 1
     sender = NotificationSender("alive")
     assert sender.look() == 1
     until(lambda: NotificationDelivery.objects.get().state == "delivered")
@@ -212,13 +212,13 @@ def test_one_receiver_of_many_messages_does_not_stand_before_the_others(admin: U
         NotificationDelivery(rule=rule, occasion="test", body="{}", created_at=earlier, planned_at=earlier,
                              due_at=earlier) for _ in range(200))
     other = send_test(webhook(admin, "http://127.0.0.1:9/"))
-    claimed = claim("worker", 4, ())
+    claimed = claim("worker", 4, (), timezone.now())
     assert [delivery.rule_id for delivery in claimed] == [rule.pk, other.rule_id]
 
 
 def test_who_lost_its_claim_writes_nothing(rule: NotificationRule, receiver: WebhookReceiver) -> None:
     send_test(rule)
-    [slow] = claim("slow", 10, ())
+    [slow] = claim("slow", 10, (), timezone.now())
     NotificationDelivery.objects.update(claimed_by="other")
     NotificationSender("slow").send_one(slow)
     delivery = NotificationDelivery.objects.get()
@@ -356,7 +356,7 @@ def test_what_is_switched_off_while_it_is_being_sent_is_not_tried_again(rule: No
                                                                       receiver: WebhookReceiver) -> None:
     receiver.script(Answer(500, "busy"))
     send_test(rule)
-    [delivery] = claim("worker", 10, ())
+    [delivery] = claim("worker", 10, (), timezone.now())
     change_rule(rule, {"enabled": False})
     delivery.rule.enabled = True  # as it was when the worker looked
     NotificationSender("worker").send_one(delivery)
