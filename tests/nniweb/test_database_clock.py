@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -86,10 +87,19 @@ def test_a_lease_is_told_rightly_on_a_host_whose_clock_is_wrong(
 # --- what the code does ----------------------------------------------------------------------
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(NNIWEB.rglob("*.py")):
-        if path.name != "database_clock.py" and "migrations" not in path.parts:
-            yield str(path.relative_to(NNIWEB.parent)), ast.parse(path.read_text())
+@functools.cache
+def sources() -> dict[str, ast.Module]:
+    """Our modules by name; those that are allowed to mix are left out."""
+    return {str(path.relative_to(NNIWEB.parent)): ast.parse(path.read_text()) for path in sorted(NNIWEB.rglob("*.py"))
+            if path.name != "database_clock.py" and "migrations" not in path.parts}
+
+
+@functools.cache
+def ambiguous_columns() -> frozenset[str]:
+    """Names of columns that in some models are of one clock, in others of the other."""
+    return frozenset(field.name for model in apps.get_models() for field in model._meta.get_fields()
+                     if isinstance(field, models.DateTimeField) and (model.__name__, field.name) not in COLUMNS
+                     and field.name in {column for _, column in COLUMNS})
 
 
 def uses_database_clock(node: ast.AST) -> bool:
@@ -106,9 +116,7 @@ def model_of(call: ast.Call) -> str:
 
 def mixed_clocks(name: str, tree: ast.Module) -> list[str]:
     """Places where a time of one clock meets one of the other, as far as names tell."""
-    ambiguous = {column for _, column in COLUMNS} & {
-        field.name for model in apps.get_models() for field in model._meta.get_fields()
-        if isinstance(field, models.DateTimeField) and (model.__name__, field.name) not in COLUMNS}
+    ambiguous = ambiguous_columns()
     columns = {column for _, column in COLUMNS}
     found = []
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
@@ -152,7 +160,7 @@ def test_a_mixture_of_clocks_would_be_found(line: str, count: int) -> None:
 
 
 def test_no_time_of_one_clock_is_compared_with_one_of_the_other() -> None:
-    assert [place for name, tree in sources() for place in mixed_clocks(name, tree)] == []
+    assert [place for name, tree in sources().items() for place in mixed_clocks(name, tree)] == []
 
 
 def test_the_database_is_asked_for_its_time_in_one_place() -> None:
@@ -167,7 +175,7 @@ def test_columns_of_the_databases_clock_exist_and_are_read_where_its_time_is_kno
     for model, column in COLUMNS:
         assert isinstance(apps.get_model("experiments", model)._meta.get_field(column), models.DateTimeField)
     for name in READERS:
-        assert uses_database_clock(ast.parse((NNIWEB.parent / name).read_text())), name
-    readers = {name for name, tree in sources() for node in ast.walk(tree)
+        assert uses_database_clock(sources()[name]), name
+    readers = {name for name, tree in sources().items() for node in ast.walk(tree)
                if isinstance(node, ast.Attribute) and node.attr in ("lease_expires_at", "claimed_until")}
     assert readers <= READERS
