@@ -103,11 +103,13 @@ def test_a_gap_named_by_the_server_is_filled_from_the_journal(keeper, server):
 
 
 def test_a_stranger_on_the_port_counts_as_no_answer_and_the_trial_goes_on(keeper, server):
-    process = keeper.start("sleep 0.8; exit 4")
+    process = keeper.start("while [ ! -e go ]; do sleep 0.02; done; exit 4")
     server.wait_for(lambda: server.entries)
     server.gone = True
     server.then(installation="somebody else", times=200)
-    assert server.wait_for(lambda: len(server.calls) > 2)
+    calls = len(server.calls)
+    assert server.wait_for(lambda: len(server.calls) > calls + 1)
+    (keeper.folder / contract.CODE_FOLDER / "go").touch()
     wait_until(lambda: keeper.exists(contract.EXIT_FILE))
     assert keeper.read(contract.EXIT_FILE)["reason"] == "exited", "a 410 of a stranger must not stop a trial"
     server.gone = False
@@ -119,21 +121,25 @@ def test_a_stranger_on_the_port_counts_as_no_answer_and_the_trial_goes_on(keeper
 
 @pytest.mark.parametrize("status", [401, 404, 500, 302])
 def test_answers_that_mean_nothing_do_not_stop_the_trial(keeper, server, status):
-    process = keeper.start("sleep 0.3")
+    process = keeper.start("while [ ! -e go ]; do sleep 0.02; done")
     server.wait_for(lambda: server.entries)
     server.then(status=status, times=2)
+    server.wait_for(lambda: not server._script)
+    (keeper.folder / contract.CODE_FOLDER / "go").touch()
     assert process.wait(60) == 0
     assert server.ended["reason"] == "exited"
 
 
 def test_a_keeper_that_sends_too_much_for_its_server_waits_as_it_is_told_and_loses_nothing(keeper, server):
-    process = keeper.start("for i in 1 2 3 4 5 6; do echo line $i; sleep 0.3; done; exit 3")
+    process = keeper.start("for i in 1 2 3 4 5 6; do echo line $i; sleep 0.3; done; "
+                           "while [ ! -e go ]; do sleep 0.02; done; exit 3")
     server.wait_for(lambda: server.entries)
     asked = time.monotonic()
     server.then(status=429, document={"installation": server.installation, "error": "busy", "message": "slower"},
                 headers={"Retry-After": "1"}, times=2)
     server.wait_for(lambda: not server._script)
     assert time.monotonic() - asked >= 1.0, "it came at once the second time, in spite of what it was told"
+    (keeper.folder / contract.CODE_FOLDER / "go").touch()
     assert process.wait(60) == 3
     text = "".join(entry["data"] for entry in server.of_type("output"))
     assert text == "".join(f"line {number}\n" for number in range(1, 7))
@@ -349,17 +355,18 @@ def test_a_metric_of_our_module_is_on_its_way_at_once_and_so_is_the_end(keeper, 
     code = ("import nni, time; nni.get_next_parameter(); nni.report_intermediate_result(0); time.sleep(0.5)\n"
             "for _ in range(10):\n    nni.report_intermediate_result(time.monotonic()); time.sleep(0.13)\n"
             "print(time.monotonic(), end='', flush=True)\nimport os; os._exit(0)")
-    server.next_report_within = 10
+    server.next_report_within = 600
+    keeper.looks_every = 600.0  # what is not told by the trial and by its end is not seen
     process = keeper.start(keeper.python_command(code))
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     delays = []
     for report, arrived in zip(server.reports, server.arrivals, strict=True):
         delays += [arrived - float(entry["value"]) for entry in report["entries"]
                    if entry["type"] == "metric" and entry["value"] != "0"]
     assert len(delays) == 10
-    assert sorted(delays)[4] < 0.05, delays  # 3 ms on an idle machine; this one may be busy
+    assert max(delays) < 30, delays  # 3 ms on an idle machine; this one may be busy
     ended_at = float((keeper.folder / "stdout").read_text())
-    assert server.arrivals[-1] - ended_at < 0.5
+    assert server.arrivals[-1] - ended_at < 30
 
 
 def test_a_final_result_waits_for_the_end_a_moment_and_no_longer(tmp_path):

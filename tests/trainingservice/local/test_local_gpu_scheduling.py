@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from trainingservice import gpu_watch
 from trainingservice.base import MachineDetail
 from trainingservice.errors import PermanentError
 from trainingservice.local.config import LocalTrialOptions
@@ -45,7 +46,9 @@ def waits(bench, service, form, words):
     assert service.get_trial_job(form.job_name).status is WAITING
 
 
-def test_trials_get_gpus_of_their_own_and_a_third_waits_for_the_first_to_end(bench, nvidia_smi, service, gpu_job):
+def test_trials_get_gpus_of_their_own_and_a_third_waits_for_the_first_to_end(
+        bench, nvidia_smi, service, gpu_job, monkeypatch):
+    monkeypatch.setattr(gpu_watch, "BUSY_INTERVAL", 600.0)  # no look in between: the end itself lets the next one begin
     first, second, third = gpu_job(1), gpu_job(1), gpu_job(1)
     for form in (first, second, third):
         service.submit_trial_job(form)
@@ -54,8 +57,6 @@ def test_trials_get_gpus_of_their_own_and_a_third_waits_for_the_first_to_end(ben
     assert service.get_trial_job(first.job_name).gpu_indices == (0,)
     let_end(first)
     assert runs(bench, service, third) == "0"
-    freed = service.get_trial_job(first.job_name).end_time
-    assert service.get_trial_job(third.job_name).start_time - freed < 1.0
 
 
 def test_a_trial_may_have_all_gpus(bench, nvidia_smi, service, gpu_job):
