@@ -55,10 +55,11 @@ PROGRAMS = {
     "kubernetes_scale": Program(40, ("--trials", "100", "1000")),
     "recovery": Program(15, ("--real", "10", "--simulated", "100")),
     "cost_curves": Program(40, ("--rounds", "1", "--databases", "sqlite")),
+    "soak": Program(25),
     "newcomers_walk": Program(15),
 }
 #: A quick run leaves out what cannot be shortened.
-NOT_QUICK = {"newcomers_walk"}
+NOT_QUICK = {"newcomers_walk", "soak"}
 
 
 def run(name: str, arguments: tuple[str, ...], minutes: float, environment: dict[str, str]) -> str:

@@ -27,6 +27,7 @@ from nniweb.doors.proxies import behind_proxies  # noqa: E402
 from nniweb.doors.senders import may_send  # noqa: E402
 from nniweb.doors.shortage import come_again_when_short  # noqa: E402
 from nniweb.doors.unhurried import unhurried  # noqa: E402
+from nniweb.freed_memory import give_back_regularly, use_few_arenas  # noqa: E402
 from nniweb.garbage import look_seldom  # noqa: E402
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
@@ -37,6 +38,8 @@ from nniweb.upgrades.refusal import too_new_or_unknown  # noqa: E402
 from nniweb.web_server.allowances import ANYBODYS_BYTES  # noqa: E402
 from nniweb.web_server.server import take_the_place_of_daphnes  # noqa: E402
 from trialkeeper import contract  # noqa: E402
+
+use_few_arenas()  # before the first thread
 
 
 def _too_new() -> str:
@@ -59,6 +62,7 @@ keeper_application = KeeperApplication()
 websocket_application: Any = own_pages_only(AuthMiddlewareStack(signed_in_only(URLRouter(websocket_urlpatterns))))
 look_seldom()
 take_the_place_of_daphnes()
+give_back_regularly()
 
 
 async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],

@@ -7,8 +7,17 @@ from nniweb.tuning.search_space import Parameters, SearchSpace
 
 class RandomSearch(RememberingTuner):
     """Draws by NNI's formulas. In a space without continuous parameters repeats are avoided, as in NNI 3.0, and the
-    search ends when every point was tried.
+    search ends when every point was tried. In one with continuous parameters no point comes twice, and none is
+    remembered.
     """
+
+    def note_asked(self, number: int, parameters: Parameters) -> None:
+        if not self.space.is_endless():
+            super().note_asked(number, parameters)
+
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+        if not self.space.is_endless():
+            super().tell(number, parameters, value, status)
 
     def propose(self, number: int) -> Parameters:
         return self.points.first_of((), self.rng(number))

@@ -101,7 +101,7 @@ def test_a_defective_one_raises_what_nobody_expects(make):
 
 
 @pytest.mark.parametrize("stage", ["construction", "set_cluster_metadata", "resume_trial_jobs", "run",
-                                   "list_trial_jobs", "submit_trial_job", "after_submit", "cancel_trial_job",
+                                   "list_trial_jobs", "submit_trial_job", "after_submit", "cancel_trial_job", "forget_trial_jobs",
                                    "rehearse", "clean_up_experiment", "clean_up"])
 def test_one_fails_exactly_at_the_stage_it_is_told(make, monkeypatch, stage):
     monkeypatch.setattr(misbehaving.FailingAtStageService, "stage", stage)
@@ -113,6 +113,7 @@ def test_one_fails_exactly_at_the_stage_it_is_told(make, monkeypatch, stage):
                  "resume_trial_jobs": lambda: service.resume_trial_jobs([]),
                  "submit_trial_job": lambda: service.submit_trial_job(FORM),
                  "list_trial_jobs": service.list_trial_jobs, "cancel_trial_job": lambda: service.cancel_trial_job(NAME),
+                 "forget_trial_jobs": lambda: service.forget_trial_jobs([NAME]),
                  "rehearse": service.rehearse, "clean_up_experiment": lambda: service.clean_up_experiment("e"),
                  "clean_up": service.clean_up, "run": service.run}
         for name, step in steps.items():

@@ -274,6 +274,10 @@ class FailingAtStageService(DocileTrainingService):
         self._fail_at("cancel_trial_job")
         super().cancel_trial_job(job_name, is_early_stopped)
 
+    def forget_trial_jobs(self, job_names: Collection[str]) -> None:
+        self._fail_at("forget_trial_jobs")
+        super().forget_trial_jobs(job_names)
+
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
         self._fail_at("rehearse")
         return super().rehearse(quick, options)

@@ -12,6 +12,7 @@ from nniweb.descriptors import raise_limit
 from nniweb.doors.clear_text import why_not_listen
 from nniweb.doors.free_port import HOW_TO_CHOOSE, why_no_port
 from nniweb.doors.gate import Gate
+from nniweb.freed_memory import use_few_arenas
 from nniweb.leaving import leave_within
 from nniweb.own_files import START
 from nniweb.server_opening import Opening
@@ -44,6 +45,7 @@ class Command(BaseCommand):
                 raise CommandError(why_not)
             _port_must_be_free(host, port)
             raise_limit()
+            use_few_arenas()
             self._serve(lock, host, port, nni_port)
         finally:
             lock.release()

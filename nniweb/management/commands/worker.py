@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from nniweb.freed_memory import give_back_regularly, use_few_arenas
 from nniweb.garbage import look_seldom
 from nniweb.leaving import leave_within
 from nniweb.observability.worker_port import WorkerPort
@@ -20,6 +21,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if why_not := too_new_or_unknown():
             raise CommandError(why_not)
+        use_few_arenas()
         supervisor = Supervisor()
         with ExitStack() as stack:
             port = None
@@ -41,6 +43,7 @@ class Command(BaseCommand):
             self.stdout.flush()
             supervisor.prepare()
             look_seldom()
+            give_back_regularly()
             supervisor.run()
 
 

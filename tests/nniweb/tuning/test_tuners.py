@@ -11,6 +11,7 @@ import pytest
 
 from nniweb.tuning.algorithms import build_tuner
 from nniweb.tuning.class_args import TpeOptions
+from nniweb.tuning.random_search import RandomSearch
 from nniweb.tuning.search_space import point_key
 from nniweb.tuning.search_space_parser import parse_search_space
 from nniweb.tuning.tpe import MODELLED_TRIALS, Tpe
@@ -251,3 +252,16 @@ def test_a_trial_that_changes_its_parameters_does_not_change_the_tuners_options(
         for number in range(8):
             tuner.ask(number)["x"].clear()
     assert space == parse_search_space(raw)
+
+
+def test_random_search_remembers_only_points_that_could_come_again() -> None:
+    endless = parse_search_space({"x": {"_type": "uniform", "_value": [0, 1]}})
+    tuner = build_tuner("Random", {}, endless, "maximize", 1)
+    assert isinstance(tuner, RandomSearch)
+    for number in range(100):
+        tuner.tell(number, tuner.ask(number), 0.5, "SUCCEEDED")
+    assert not tuner.points._seen
+    tuner.update_search_space(parse_search_space({"x": {"_type": "choice", "_value": [1, 2]}}))
+    assert {tuner.ask(100)["x"], tuner.ask(101)["x"]} == {1, 2}
+    with pytest.raises(NoMoreParameters):
+        tuner.ask(102)
