@@ -101,8 +101,8 @@ def test_a_defective_one_raises_what_nobody_expects(make):
 
 
 @pytest.mark.parametrize("stage", ["construction", "set_cluster_metadata", "resume_trial_jobs", "run",
-                                   "list_trial_jobs", "submit_trial_job", "after_submit", "cancel_trial_job", "forget_trial_jobs",
-                                   "rehearse", "clean_up_experiment", "clean_up"])
+                                   "list_trial_jobs", "submit_trial_job", "after_submit", "cancel_trial_job",
+                                   "forget_trial_jobs", "rehearse", "clean_up_experiment", "clean_up"])
 def test_one_fails_exactly_at_the_stage_it_is_told(make, monkeypatch, stage):
     monkeypatch.setattr(misbehaving.FailingAtStageService, "stage", stage)
     reached = []

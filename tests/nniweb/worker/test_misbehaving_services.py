@@ -92,6 +92,19 @@ def test_a_defect_in_an_answer_from_memory_is_shown_on_its_cluster_until_it_is_m
     failing.until(lambda: trial_of(stuck).status == "SUCCEEDED")
 
 
+def test_a_platform_that_cannot_forget_is_told_again_and_harms_no_trial(make_rig) -> None:
+    rig = make_rig(type("Failing", (misbehaving.FailingAtStageService,), {"stage": "forget_trial_jobs"}))
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, 0.5)
+    rig.service.say(trial.public_id, TrialJobStatus.SUCCEEDED)
+    rig.until(lambda: "forget_trial_jobs" in rig.runner.work.host.faults)
+    assert trial_of(experiment).status == "SUCCEEDED"
+    type(rig.service).stage = ""
+    rig.until(lambda: rig.skip(31) or not rig.service.list_trial_jobs())
+    assert "forget_trial_jobs" not in rig.runner.work.host.faults
+
+
 def test_a_round_that_hangs_in_an_answer_from_memory_is_seen_by_another_thread(make_rig, monkeypatch) -> None:
     rig = make_rig()
     rig.submitted(rig.experiment(trial_concurrency=1), 1)
