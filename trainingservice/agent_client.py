@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypedDict
 from trainingservice.errors import TemporaryError
 from trainingservice.lasting_thread import in_short
 from trainingservice.secrets_in_use import ServiceThread
+from trainingservice.told_json import read_json
 from trainingservice.trial_job import KeeperAccess
 from trialkeeper import contract
 
@@ -259,7 +260,7 @@ class AgentClient:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
+            message = read_json(line)
             event = message.get("event")
         except (ValueError, AttributeError):
             # a login shell's greeting, a warning of Python: not ours

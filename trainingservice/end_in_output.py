@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from trainingservice.told_json import read_json
 
 #: Begins the line.
 END_MARK = "@nniweb-end "
@@ -32,7 +33,7 @@ def told_end(output: str) -> dict[str, Any] | None:
     for line in reversed(output.splitlines()):
         if line.startswith(END_MARK):
             try:
-                document = json.loads(line.removeprefix(END_MARK))
+                document = read_json(line.removeprefix(END_MARK))
             except ValueError:
                 return None
             return document if isinstance(document, dict) else None

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import requests
 
 from trainingservice.relay_desk import ask_server
+from trainingservice.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.journal import without_position
 
@@ -98,4 +99,4 @@ def _post(urls: tuple[str, ...], job_name: str, token: str, body: bytes) -> Repl
 def new_entries(data: bytes) -> tuple[list[contract.Entry], int]:
     """The whole lines of a piece of a journal (without its first line), and how many bytes they are."""
     whole = data[:data.rfind(b"\n") + 1]
-    return [json.loads(without_position(line)) for line in whole.splitlines() if line], len(whole)
+    return [read_json(without_position(line)) for line in whole.splitlines() if line], len(whole)

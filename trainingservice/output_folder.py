@@ -17,6 +17,7 @@ from importlib.resources import files
 from typing import Any
 
 from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.told_json import read_json
 from trialkeeper import folder_reader
 from trialkeeper.folder_reader import MOST_BYTES, Found, FoundFile, Piece
 
@@ -98,7 +99,7 @@ class FolderElsewhere(OutputFolder):
         request = json.dumps(self._request | more).encode()
         line, newline, content = self._run(_reader() + request).partition(b"\n")
         try:
-            told = json.loads(line)
+            told = read_json(line)
         except ValueError:
             told = None
         if not newline or not isinstance(told, dict) or not told:

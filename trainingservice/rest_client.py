@@ -8,7 +8,6 @@ asked for; all other answers are the caller's to judge.
 from __future__ import annotations
 
 import email.utils
-import json
 import logging
 import re
 import time
@@ -22,6 +21,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.told_json import read_json
 
 #: Seconds until a connection must stand, and until an answer must come.
 TIMEOUT = (5.0, 30.0)
@@ -62,7 +62,7 @@ class RestAnswer:
     def document(self) -> Any:
         """The body as JSON, whatever its content type says. Raises TemporaryError where it is something else."""
         try:
-            return json.loads(self.text)
+            return read_json(self.text)
         except ValueError:
             kind = self.content_type.partition(";")[0] or "no content type"
             raise TemporaryError(

@@ -26,6 +26,7 @@ from trainingservice.keeper_bundle import build_keeper
 from trainingservice.keeper_exit import observed_exit
 from trainingservice.output_folder import OutputFolder
 from trainingservice.submit_host.disk import Disk, LocalDisk
+from trainingservice.told_json import read_json
 from trainingservice.trial_job import JobApplicationForm, TrialCode, job_document
 from trialkeeper import contract
 
@@ -220,7 +221,7 @@ class FolderJournal:
         entries, size = new_entries(self._disk.read(path, self._offset) or b"")
         self._offset += size
         keeper = _read_object(self._disk, self._folder / contract.KEEPER_FILE)
-        return str(json.loads(header)["journal_id"]), keeper, entries
+        return str(read_json(header)["journal_id"]), keeper, entries
 
     def rewind(self) -> None:
         """Give all entries again with the next ``read``."""
@@ -244,7 +245,7 @@ def _put(disk: Disk, path: Path, text: str, mode: int = 0o644, *, durable: bool 
 def _read_object(disk: Disk, path: Path) -> dict[str, Any]:
     """The JSON object in a file; {} where there is none (or only half of one)."""
     try:
-        document = json.loads(disk.read(path) or b"{}")
+        document = read_json(disk.read(path) or b"{}")
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}

@@ -64,7 +64,7 @@ def read_object(path: str) -> Optional[Dict[str, Any]]:
     text = read_text(path)
     try:
         document = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 

@@ -22,7 +22,7 @@ from rest_framework.request import Request
 from nniweb.api.launch_code import CODE_FIELDS, Brought, CodeFields, brought_code
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.launching import BroughtCode, CheckedLaunch, check, launch, launched_before
+from nniweb.experiments.launching import BroughtCode, CheckedLaunch, check, launch, launched_before, why_not_here
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.nameable_folders import nameable_folders
 from nniweb.experiments.visibility import visible_clusters
@@ -242,7 +242,8 @@ def _parse(source: str | dict[str, Any], base: Path | None, brought: Brought, ow
            ) -> ParsedConfig:
     return parse_experiment_config(source, brought.base or base, must_exist=not brought.comes_later,
                                    roots=nameable_folders(owner, brought.base),
-                                   cluster_platform=_platform_of(owner), cluster=cluster)
+                                   cluster_platform=_platform_of(owner), cluster=cluster,
+                                   why_not_here=functools.partial(why_not_here, owner))
 
 
 def _platform_of(owner: User) -> Callable[[str], str | None]:

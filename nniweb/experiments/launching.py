@@ -32,7 +32,7 @@ from nniweb.experiments.service_factory import service_builder, state_folder
 from nniweb.experiments.visibility import visible_clusters
 from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding, TrainingService
-from trainingservice.cluster_settings import TrialOptions
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code_archive import code_entries
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.platforms import load_platform
@@ -106,11 +106,8 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     _may_run_in_the_server(settings, owner)
     _way_home(platform, settings, found)
     section = None if found else _section(settings)
-    if section is not None and not owner.is_admin and (borrowed := section.settings.borrowed_from_the_server()):
-        raise Refused(f"These settings use what belongs to the server's own user ({borrowed}), which only "
-                      "administrators may do. Give a password for each machine, or use a cluster that an "
-                      "administrator has set up.",
-                      "trainingService")
+    if section is not None and (problems := why_not_here(owner, platform, section.settings)):
+        raise Refused.for_fields(problems)
     cluster = found or cluster_of_section(_section(settings), owner)
     check_that_trials_share_a_folder(settings, platform, cluster, options)
     share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
@@ -282,16 +279,32 @@ def _stored(checked: CheckedLaunch, owner: User) -> Cluster:
 # --- checks --------------------------------------------------------------------------------
 
 
+def why_not_here(owner: User, platform: type[TrainingService], settings: ClusterSettings | None
+                 ) -> list[tuple[str, str]]:
+    """Why this person may run no trials there, whatever they ask of it: fields and sentences, [] where they may.
+
+    ``settings``: those of an experiment that describes its platform; None where it names a cluster. It is asked before
+    anything that a file names is read.
+    """
+    if not owner.may_change:
+        return [("", "Your role is viewer: you can look, not launch. Ask an administrator.")]
+    if platform.pinned_to_host and not owner.may_run_here:
+        return [("trainingService.platform",
+                 f"Trials of the platform {platform.platform!r} run on this server's own machine, for which one needs "
+                 "a right that you do not have. Choose another platform, or ask an administrator for it.")]
+    if settings is not None and not owner.is_admin and (borrowed := settings.borrowed_from_the_server()):
+        return [("trainingService",
+                 f"These settings use what belongs to the server's own user ({borrowed}), which only administrators "
+                 "may do. Give a password for each machine, or use a cluster that an administrator has set up.")]
+    return []
+
+
 def may_use(platform: type[TrainingService], options: TrialOptions, owner: User) -> None:
     """Whether this person may run trials with these options there. Raises Refused, with the field at fault."""
-    if not owner.may_change:
-        raise Refused("Your role is viewer: you can look, not launch. Ask an administrator.")
+    if problems := why_not_here(owner, platform, None):
+        raise Refused.for_fields(problems)
     if not platform.pinned_to_host or owner.may_run_here_as(options.os_user()):
         return
-    if not owner.may_run_here:
-        raise Refused(f"Trials of the platform {platform.platform!r} run on this server's own machine, for which one "
-                      "needs a right that you do not have. Choose another platform, or ask an administrator for it.",
-                      "trainingService.platform")
     mine = owner.own_local_users
     raise Refused((f"On this server's own machine you may not run trials as {options.os_user()!r}"
                    if options.os_user() else "On this server's own machine you may not run trials as the server's user")

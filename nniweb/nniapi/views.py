@@ -24,11 +24,14 @@ from nniweb.api.experiment_documents import ExperimentChangesSerializer
 from nniweb.api.experiments import the_user
 from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.experiments import change_and_undo, intents
+from nniweb.experiments.config import ConfigInvalid
+from nniweb.experiments.config.yaml_positions import read_mapping
 from nniweb.experiments.imported_results import import_results
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.nniapi import documents, ports
 from nniweb.own_files import COMMAND
+from trainingservice.told_json import read_json
 
 #: update_type -> the names of its member in profiles of NNI 2 and 3, and of NNI 1, and the field here.
 UPDATES = {
@@ -259,6 +262,9 @@ class NothingHereView(NniView):
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        found = read_json(text)
+        return read_mapping(found).data if isinstance(found, dict) else found
+    except ConfigInvalid as invalid:
+        raise serializers.ValidationError({"search_space": [error.message for error in invalid.errors]}) from None
     except ValueError:
         raise serializers.ValidationError({"search_space": "is no JSON."}) from None

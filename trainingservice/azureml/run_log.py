@@ -7,7 +7,6 @@ details of a run name the log files with signed addresses.
 from __future__ import annotations
 
 import base64
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +17,7 @@ import requests
 from trainingservice.azureml.workspace import Workspace
 from trainingservice.errors import TemporaryError
 from trainingservice.rest_client import TIMEOUT
+from trainingservice.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.pod import MARK
 
@@ -132,7 +132,7 @@ def _marked(line: str, mark: str) -> dict[str, Any] | None:
     if not line.startswith(mark):
         return None
     try:
-        document = json.loads(base64.b64decode(line.removeprefix(mark)))
+        document = read_json(base64.b64decode(line.removeprefix(mark)))
     except ValueError:
         logger.info("a marked line of a job's log is damaged")
         return None

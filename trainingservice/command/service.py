@@ -24,6 +24,7 @@ from trainingservice.shared_folder import SharedFolder
 from trainingservice.shared_folder_service import SharedFolderTrainingService
 from trainingservice.submit_host.disk import LocalDisk
 from trainingservice.submit_host.host import Unanswered, open_host
+from trainingservice.told_json import read_json
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -166,7 +167,7 @@ class CommandTrainingService(SharedFolderTrainingService):
         if text is None:
             return None
         try:
-            document = json.loads(text)
+            document = read_json(text)
         except ValueError:  # what is cut off was begun, too
             document = None
         return document if isinstance(document, dict) else {}

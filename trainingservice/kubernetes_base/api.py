@@ -6,7 +6,6 @@ used: they would cost more memory than the objects themselves, and custom resour
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import threading
@@ -24,6 +23,7 @@ from kubernetes.client.exceptions import OpenApiException
 
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.limited_yaml import read_yaml_file
+from trainingservice.told_json import read_json
 from trialkeeper.whole_number import whole_number
 
 logger = logging.getLogger(__name__)
@@ -294,7 +294,7 @@ def _in_a_pod() -> bool:
 
 def _json(data: bytes) -> Object | None:
     try:
-        document = json.loads(data)
+        document = read_json(data)
     except ValueError:
         return None
     return document if isinstance(document, dict) else None

@@ -31,6 +31,7 @@ from trainingservice.kubernetes_base.api import (
 from trainingservice.kubernetes_base.config import RoleSettings, StorageSettings
 from trainingservice.kubernetes_base.pod_template import CA_KEY, KEEPER_FILE, TOKEN_KEY
 from trainingservice.kubernetes_base.storage import azure_account_key
+from trainingservice.told_json import read_json
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trainingservice.unlinked_paths import read_file
 from trialkeeper import contract
@@ -234,8 +235,8 @@ def login_of(role: str, settings: RoleSettings) -> Object:
     assert path is not None
     try:
         text = read_file(path, MOST_OF_A_LOGIN)
-        json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
+        read_json(text)
+    except (OSError, ValueError) as error:
         raise PermanentError(f"privateRegistryAuthPath of role {role}: {path} cannot be read as a docker "
                              f"config.json: {error}.") from error
     return {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": base64.b64encode(text).decode()}}

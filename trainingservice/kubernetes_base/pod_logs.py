@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 from trainingservice.errors import TrainingServiceError
 from trainingservice.kubernetes_base import pods
 from trainingservice.kubernetes_base.api import PODS, ApiRefusal, KubernetesApi, Object, error_of
+from trainingservice.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.pod import MARK
 
@@ -147,7 +147,7 @@ def _marked(line: str) -> contract.Entry | None:
     if not line.startswith(MARK):
         return None
     try:
-        document = json.loads(base64.b64decode(line[len(MARK):], validate=True))
+        document = read_json(base64.b64decode(line[len(MARK):], validate=True))
     except ValueError:
         return None
     if not isinstance(document, dict) or not ("journal_id" in document or isinstance(document.get("n"), int)):

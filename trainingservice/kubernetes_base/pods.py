@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from trainingservice.kubernetes_base.api import Object
+from trainingservice.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
 
@@ -111,7 +111,7 @@ def termination_of(pod: Object, container: str) -> Termination | None:
 def end_in(message: object) -> Mapping[str, Any] | None:
     """The keeper's EXIT_FILE that it left as termination message; None where the text is another."""
     try:
-        document = json.loads(message) if isinstance(message, str) and message.startswith("{") else None
+        document = read_json(message) if isinstance(message, str) and message.startswith("{") else None
     except ValueError:
         return None
     return document if isinstance(document, dict) and document.get("reason") in contract.END_REASONS else None

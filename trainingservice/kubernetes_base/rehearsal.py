@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from trainingservice.kubernetes_base.belongings import MOST_OF_A_LOGIN
 from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.rehearsal_pod import try_pods
+from trainingservice.told_json import read_json
 from trainingservice.unlinked_paths import read_file
 from trialkeeper.whole_number import whole_number
 from trialkeeper.wildcards import shell_wildcards
@@ -209,8 +209,8 @@ def registries(options: KubernetesTrialOptions | None) -> Iterator[RehearsalFind
         if path is None:
             continue
         try:
-            logins = json.loads(read_file(path, MOST_OF_A_LOGIN)).get("auths")
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            logins = read_json(read_file(path, MOST_OF_A_LOGIN)).get("auths")
+        except (OSError, ValueError, AttributeError) as error:
             yield RehearsalFinding("registry", False, f"privateRegistryAuthPath of role {name}: {path} cannot be read "
                                    f"as a docker config.json ({error}).")
             continue

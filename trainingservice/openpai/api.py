@@ -17,6 +17,7 @@ from trainingservice.openpai.config import OpenPaiClusterSettings
 from trainingservice.openpai.protocol_schema import document_text
 from trainingservice.polling import MustWait
 from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
+from trainingservice.told_json import read_json
 
 #: Jobs that one question about all of them brings at most, the newest first.
 MOST_LISTED = 1000
@@ -49,7 +50,7 @@ class Refusal:
     @classmethod
     def of(cls, answer: RestAnswer) -> Refusal:
         try:
-            document = json.loads(answer.text)
+            document = read_json(answer.text)
         except ValueError:
             document = None
         if not isinstance(document, dict):
@@ -61,7 +62,7 @@ def _readable(message: Any) -> str:
     """A message is a sentence, or a JSON text with the schema's errors."""
     text = message if isinstance(message, str) else json.dumps(message)
     try:
-        errors = json.loads(text)
+        errors = read_json(text)
     except ValueError:
         return text
     if not isinstance(errors, list):
@@ -293,7 +294,7 @@ def token_expiry(token: str) -> float | None:
     if len(parts) != 3:
         return None
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = read_json(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         return float(claims["exp"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -17,6 +17,7 @@ import paramiko
 from trainingservice.agent_client import FolderState
 from trainingservice.journal_delivery import deliver, keeper_document, new_entries
 from trainingservice.remote.connection import Connection
+from trainingservice.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
 
@@ -69,7 +70,7 @@ class JournalCollector:
         entries, size = new_entries(data)
         accepted = _read(sftp, posixpath.join(folder, contract.ACCEPTED_FILE)) or b""
         known = max(last, whole_number(accepted) or 0)
-        return json.loads(header), [entry for entry in entries if entry["n"] > known], begin + size
+        return read_json(header), [entry for entry in entries if entry["n"] > known], begin + size
 
     def _deliver(self, sftp: paramiko.SFTPClient, folder: str, job_name: str, token: str, header: dict[str, Any],
                  keeper: dict[str, Any], entries: list[dict[str, Any]], offset: int, clock_ahead: float) -> None:
@@ -106,7 +107,7 @@ def _read(sftp: paramiko.SFTPClient, path: str) -> bytes | None:
 def _read_object(sftp: paramiko.SFTPClient, path: str) -> dict[str, Any]:
     text = _read(sftp, path)
     try:
-        document = json.loads(text) if text else {}
+        document = read_json(text) if text else {}
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}

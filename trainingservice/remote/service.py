@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import threading
 import time
@@ -33,6 +32,7 @@ from trainingservice.remote.scheduling import MachineView, choose_machine, machi
 from trainingservice.remote.server_mount import look_at_mount_here
 from trainingservice.remote.trial_document import trial_document
 from trainingservice.secrets_in_use import ServiceThread
+from trainingservice.told_json import read_json
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -84,7 +84,7 @@ class RemoteTrainingService(PollingTrainingService):
         if key != "host_keys":
             super().set_cluster_metadata(key, value)
         try:
-            document = json.loads(value or "{}")
+            document = read_json(value or "{}")
             if not isinstance(document, dict):
                 raise ValueError("expected a JSON object")
             for name, text in document.items():

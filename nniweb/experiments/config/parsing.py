@@ -30,7 +30,8 @@ from nniweb.experiments.config.redaction import redacted_text
 from nniweb.experiments.config.search_space_section import read_search_space
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
-from trainingservice.cluster_settings import TrialOptions
+from trainingservice.base import TrainingService
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 
 #: Words of the v1 form that people mix into the v2 form.
 _V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which begins with {v1_conversion.PLATFORM_KEY}; here it is {v2}"
@@ -41,6 +42,9 @@ _V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which begins with {v1_conve
                               "maxTrialNum": "maxTrialNumber",
                               "searchSpacePath": "searchSpaceFile",
                               "logDir": "experimentWorkingDirectory"}.items()}
+
+
+WhyNotHere = Callable[[type[TrainingService], ClusterSettings | None], list[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class ParsedConfig:
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
                             must_exist: bool = True, roots: CodeRoots | None = None,
                             cluster_platform: Callable[[str], str | None] | None = None,
-                            cluster: str | None = None) -> ParsedConfig:
+                            cluster: str | None = None, why_not_here: WhyNotHere | None = None) -> ParsedConfig:
     """Read a config in NNI's v1 or v2/v3 form, as YAML or JSON text or as parsed values.
 
     Relative paths start from ``base_directory``; without it they are errors. With ``must_exist``
@@ -70,12 +74,14 @@ def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Pat
     are errors. ``cluster_platform`` tells the
     platform of the cluster that a file may name (None: there is no such cluster); without it the
     name is taken as it is and ``trialOptions`` cannot be given. ``cluster`` is one that takes the place
-    of what the file says about where to run. Raises ConfigInvalid and nothing else.
+    of what the file says about where to run. ``why_not_here`` tells why the person may not use a platform (and,
+    where the file describes it, these settings of it): fields and sentences. It is asked before any file that the text
+    names is read. Raises ConfigInvalid and nothing else.
     """
     text = source if isinstance(source, str) else None
     document = read_text(source) if isinstance(source, str) else read_mapping(source)
     reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist, roots),
-                       cluster_platform, cluster)
+                       cluster_platform, cluster, why_not_here)
     settings = reading.read()
     secrets = [reading.findings.raw(path) for path in reading.walk.secrets]
     return ParsedConfig(settings, reading.findings.notes, reading.version, redacted_text(text, document, secrets),
@@ -86,7 +92,8 @@ class _Reading:
     """One reading of one document: goes through all parts, also after an error, and only then gives up."""
 
     def __init__(self, source: SourceDocument, paths: LocalPaths,
-                 cluster_platform: Callable[[str], str | None] | None, chosen_cluster: str | None) -> None:
+                 cluster_platform: Callable[[str], str | None] | None, chosen_cluster: str | None,
+                 why_not_here: WhyNotHere | None) -> None:
         self.version: Literal["v1", "v2"] = "v1" if v1_conversion.is_v1(source.data) else "v2"
         if self.version == "v1":
             self._data, self.findings = v1_conversion.convert(source)
@@ -95,6 +102,8 @@ class _Reading:
         self._paths = paths
         self._cluster_platform = cluster_platform
         self._chosen_cluster = chosen_cluster
+        self._why_not_here = why_not_here
+        self._is_forbidden = False
         self._mounts_storage = False
         #: The section could not be read, and on its platform it may hold the trial's command.
         self._command_is_unknown = False
@@ -111,6 +120,8 @@ class _Reading:
             document = self._with_chosen_cluster(self._chosen_cluster, document, platform_section)
             trial_options = self._options_there(platform_section, document, context)
             platform_section = None
+        if self._is_forbidden:
+            self.findings.raise_if_any()
         options = platform_section.options if platform_section is not None else trial_options
         command = self._command(document, options)
         folder = self._code_folder(document)
@@ -202,7 +213,12 @@ class _Reading:
             return None
         if self.version == "v1" and self.findings.has_error((*SECTION, "platform")):
             return None  # said while converting
-        result = read_platform_section(section, self.walk, context)
+        if self._chosen_cluster is not None:  # the section's settings count for nothing, and its options perhaps
+            reads_files = (there := self._platform_there(self._chosen_cluster)) is not None \
+                and there is platform_of(section)
+            result = read_platform_section(section, self.walk, {**context, "reads_files": reads_files})
+        else:
+            result = read_platform_section(section, self.walk, context, self._may_use)
         platform = platform_of(section) if result is None else None
         if platform is not None:
             self._command_is_unknown = platform.options_model.own_command is not TrialOptions.own_command
@@ -214,6 +230,21 @@ class _Reading:
                 self.findings.note(f"{field}: not given, so GPUs that other programs use are left alone. "
                                    "(NNI wants it given on the local platform.)")
         return None if result is None else self._with_storage(result, document)
+
+    def _may_use(self, platform: type[TrainingService], settings: ClusterSettings | None) -> bool:
+        """Whether the person may, after adding why not."""
+        problems = self._why_not_here(platform, settings) if self._why_not_here is not None else []
+        for place, message in problems:
+            self.findings.add(tuple(place.split(".")) if place else (), message)
+        self._is_forbidden |= bool(problems)
+        return not problems
+
+    def _platform_there(self, cluster: str) -> type[TrainingService] | None:
+        """The platform of a cluster, where the person may use both."""
+        name = self._cluster_platform(cluster) if self._cluster_platform is not None else None
+        platform = load(name, ("cluster",), Findings({})) if name is not None else None
+        may = platform is not None and (self._why_not_here is None or not self._why_not_here(platform, None))
+        return platform if may else None
 
     def _with_storage(self, section: PlatformSection, document: ExperimentDocument) -> PlatformSection:
         """NNI has the share beside the platform; where the platform mounts it, it is a setting of the cluster."""
@@ -260,7 +291,7 @@ class _Reading:
             self.findings.add("cluster", f"there is no cluster named {shown(document.cluster)} that you may use")
             return None
         platform = load(name, ("cluster",), self.findings)
-        if platform is None:
+        if platform is None or not self._may_use(platform, None):
             return None
         return read_trial_options(document.trial_options or {}, platform, ("trialOptions",), self.walk, context)
 

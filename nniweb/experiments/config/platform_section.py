@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializeAsAny
@@ -118,8 +118,13 @@ def inheritable_of(section: dict[str, Any], platform: type[TrainingService] | No
     return [key for key in section if fold(key) in general]
 
 
-def read_platform_section(section: Any, walk: FieldWalk, context: dict[str, Any]) -> PlatformSection | None:
-    """Validate a section (inheritable fields already taken out); None after adding what is wrong."""
+def read_platform_section(section: Any, walk: FieldWalk, context: dict[str, Any],
+                          may_go_on: Callable[[type[TrainingService], ClusterSettings], bool] = lambda *_: True
+                          ) -> PlatformSection | None:
+    """Validate a section (inheritable fields already taken out); None after adding what is wrong.
+
+    ``may_go_on`` is asked before the options are looked at, which may name files to be read.
+    """
     findings = walk.findings
     raw = findings.raw(SECTION)
     platform_key = next((key for key in section if fold(key) == "platform"), None)
@@ -132,7 +137,10 @@ def read_platform_section(section: Any, walk: FieldWalk, context: dict[str, Any]
     _say_what_reuse_mode_means(rest, platform, findings, raw)
     document = walk.mapping(rest, (platform.settings_model, platform.options_model), SECTION)
     settings = _part(platform.settings_model, document, walk, context)
-    options = _part(platform.options_model, document, walk, context)
+    if settings is not None and not may_go_on(platform, settings):
+        return None
+    options = _part(platform.options_model, document, walk,
+                    {**context, "reads_files": context.get("reads_files", True) and settings is not None})
     if settings is None or options is None:
         return None
     secrets = {path_text(path[1:]): secret for path, secret in walk.secrets.items() if path[:1] == SECTION}

@@ -1,5 +1,6 @@
 """``python manage.py launch config.yml --follow``: launches an experiment from its file."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from nniweb.client.arguments import LAUNCH_HELP, add_launch_arguments
 from nniweb.experiments import addresses
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.intents import Refused
-from nniweb.experiments.launching import launch
+from nniweb.experiments.launching import launch, why_not_here
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.nameable_folders import nameable_at_a_terminal
@@ -53,7 +54,8 @@ class Command(AskedHere):
                 return from_form({"config": text, **git}, owner, launch)
             parsed = parse_experiment_config(
                 text, path.parent.resolve(), roots=nameable_at_a_terminal(),
-                cluster_platform=lambda name: usable.filter(name=name).values_list("platform", flat=True).first())
+                cluster_platform=lambda name: usable.filter(name=name).values_list("platform", flat=True).first(),
+                why_not_here=partial(why_not_here, owner))
             return launch(parsed, owner)
         except ConfigInvalid as invalid:
             raise CommandError("\n".join(f"{path}: {error}" for error in invalid.errors)) from None

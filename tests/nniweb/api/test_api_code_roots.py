@@ -157,8 +157,7 @@ def test_other_peoples_homes_are_closed_but_for_those_as_whom_the_person_runs_tr
     monkeypatch.setattr(homes_of_others.pwd, "getpwall", lambda: users)
     settings.CODE_ROOTS = (tmp_path,)
     alice.names_folders = True
-    problem = nameable_folders(alice).problem(homes / "ml-bob" / "code", "it")
-    assert "home folder of the machine's user ml-bob" in problem
+    assert "the machine's user ml-bob" in nameable_folders(alice).problem(homes / "ml-bob" / "code", "it")
     assert "contains the home folder" in nameable_folders(alice).problem(homes, "it")
     assert nameable_folders(alice).problem(homes / "program" / "code", "it") == ""
     alice.local_users = "ml-alice"

@@ -159,6 +159,38 @@ def test_members_set_up_no_platform_that_writes_to_the_servers_file_system(as_us
     assert not Cluster.objects.exists()
 
 
+BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12))
+
+
+def test_who_may_not_use_a_platform_is_told_so_before_any_file_of_theirs_is_read(as_user, alice, config, admin) -> None:
+    own = ("platform: openpai\n  host: http://127.0.0.1:1\n  username: u\n  token: t\n  storageConfigName: s\n"
+           "  localStorageMountPoint: .\n  containerStorageMountPoint: /mnt\n  openpaiConfigFile: job.yml")
+    data = tar_of(search_space_dot_json="{", job_dot_yml=BOMB)
+    errors = refused(upload(as_user(alice), config.replace("platform: local", own), data))
+    assert [error["field"] for error in errors] == ["trainingService"]
+    assert "which only administrators may do" in errors[0]["message"]
+    # who may is told what is wrong with the files
+    messages = " ".join(error["message"] for error in refused(upload(
+        as_user(admin), config.replace("platform: local", own), data)))
+    assert "openpaiConfigFile" in messages
+    assert "more than 50000 keys and values" in messages
+    assert "search_space.json" in messages
+
+
+def test_files_of_a_section_that_a_chosen_cluster_replaces_are_read_only_where_it_is_of_that_platform(
+        as_user, alice, vault_config, group) -> None:
+    own = ("platform: openpai\n  host: http://127.0.0.1:1\n  username: u\n  token: t\n  storageConfigName: s\n"
+           "  localStorageMountPoint: .\n  containerStorageMountPoint: /mnt\n  openpaiConfigFile: job.yml")
+    cluster = Cluster.objects.create(name="ours", platform="vault", settings={"address": "there"}, owner=alice)
+    text = vault_config.split("trainingService:")[0] + f"trainingService:\n  {own}\n"
+    data = tar_of(trial_dot_py="print(1)", search_space_dot_json=SPACE, job_dot_yml=BOMB)
+    answer = as_user(alice).post("/api/v1/experiments/", {
+        "config": text, "code": SimpleUploadedFile("code.tar.gz", data), "cluster": cluster.name}, format="multipart")
+    assert "The token is refused" in answer.content.decode()  # of the vault: all that was read before was right
+    assert "openpaiConfigFile" not in answer.content.decode()
+
+
 def test_members_may_not_name_the_servers_files(as_user, alice, vault_config, code_folder) -> None:
     client = as_user(alice)
     errors = refused(client.post("/api/v1/experiments/", {"config": vault_config, "base_directory": str(code_folder)}))

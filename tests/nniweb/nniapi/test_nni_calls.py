@@ -119,6 +119,8 @@ def test_only_the_member_of_the_update_type_is_changed(nni, experiment, kind, pa
     ("TRIAL_CONCURRENCY", {}, "has no params.trialConcurrency"),
     ("SEARCH_SPACE", {"searchSpace": {"x": {"_type": "unform", "_value": [0, 1]}}}, "uniform"),
     ("SEARCH_SPACE", {"searchSpace": "{"}, "is no JSON"),
+    ("SEARCH_SPACE", {"searchSpace": '{"x": ' * 100_000}, "is no JSON"),
+    ("SEARCH_SPACE", {"searchSpace": '{"x": ' * 200 + "1" + "}" * 200}, "levels deep"),
     ("SOMETHING", {}, "must be one of TRIAL_CONCURRENCY"),
 ])
 def test_a_wrong_update_is_answered_with_a_sentence(nni, kind, params, words) -> None:
