@@ -267,8 +267,9 @@ if _database_url:
         from nniweb.silent_postgresql import AnsweredConnection
 
         _options["pool"] = {
-            "connection_class": AnsweredConnection, "min_size": 1,
-            "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20)), "timeout": 10, "reconnect_timeout": 4}
+            "connection_class": AnsweredConnection,
+            "min_size": 1, "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20)), "timeout": 10,
+            "reconnect_timeout": 4}
         # one empty query each time a connection is taken: those that a restart of the server broke are never seen
         DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 else:

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import make_conninfo
 
 #: Seconds that a statement may take before it is asked whether the server answers at all, and while it is known not to.
 PATIENCE, PATIENCE_IN_SILENCE = 3.0, 0.5
@@ -83,8 +84,8 @@ class AnsweredConnection(psycopg.Connection[Any]):
         """Whether a new connection is answered, if only by a refusal."""
         info = self.info
         try:
-            psycopg.connect(**{**info.get_parameters(), "password": info.password or None,
-                               "connect_timeout": ANSWER_SECONDS}).close()
+            psycopg.connect(make_conninfo(info.dsn, password=info.password or None,
+                                          connect_timeout=ANSWER_SECONDS)).close()
         except errors.ConnectionTimeout:
             return False
         except psycopg.Error:

@@ -47,8 +47,8 @@ What holds for both:
 * GPU numbers are a list (`[0, 1]`), one number, or text (`"0,1"`).
 * `1e-3` is a number, also where YAML 1.1 would read it as text. A key that is given twice is an error.
 * A file has at most 1,000,000 characters, 50,000 keys and values (what an alias or `<<` stands for counts each time; in
-  JSON 100,000 values), 50 levels of nesting, and numbers of at most 1,100 characters. The same holds for YAML files that
-  it names. A file of more than 4,000,000 bytes is not opened.
+  JSON 100,000 values), 50 levels of nesting, and numbers of at most 1,100 characters. The same holds for YAML files
+  that it names. A file of more than 4,000,000 bytes is not opened.
 * Whether you may use the platform or cluster is asked before a file that the text names is read.
 * Exactly one of `trainingService` and `cluster` says where the trials run.
 """

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
+from nniweb import silent_postgresql
 from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 from tests.end_to_end.scaled_out.several_processes import Installation
 
@@ -38,6 +39,18 @@ def test_requests_are_answered_with_503_and_all_goes_on_by_itself(installation: 
     assert requests.get(f"{web.url}/healthz", timeout=5).ok
     freezable.thaw()
     web.wait_until(lambda: web.request("GET", "experiments/").ok, what="it goes on by itself")
+
+
+def test_a_slow_statement_of_a_server_that_answers_goes_on(postgresql: PostgresqlServer,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silent_postgresql, "PATIENCE", 0.1)
+    asked = []
+    answers = silent_postgresql.AnsweredConnection._server_answers
+    monkeypatch.setattr(silent_postgresql.AnsweredConnection, "_server_answers",
+                        lambda connection: asked.append(1) or answers(connection))
+    with silent_postgresql.AnsweredConnection.connect(postgresql.url("postgres")) as connection:
+        assert connection.execute("SELECT 42 FROM pg_sleep(1)").fetchone() == (42,)
+    assert asked
 
 
 def test_a_worker_that_is_told_to_end_meanwhile_ends(installation: Installation, freezable: PostgresqlServer) -> None:

@@ -93,9 +93,9 @@ def test_what_refuses_is_said_on_the_trial_once_and_not_asked_all_the_time(bench
         monkeypatch.setattr(machines, name, pauses)
     looks = []
 
-    def look(*arguments):
+    def look(*arguments, **more):
         looks.append(arguments)
-        return first_contact.look_at(*arguments)
+        return first_contact.look_at(*arguments, **more)
 
     monkeypatch.setattr(machines, "look_at", look)
     machine, settings = situation(make_machine, request)
