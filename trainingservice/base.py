@@ -19,6 +19,9 @@ from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
 
+#: A quick rehearsal answers within the first, in seconds, and a full one within the second.
+REHEARSAL_SECONDS = (25.0, 280.0)
+
 MetricListener = Callable[[TrialJobMetric], None]
 
 
@@ -256,8 +259,9 @@ class TrainingService(abc.ABC):
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
         """Try everything a trial will need, and say in sentences what is wrong and what to do.
 
-        ``quick`` (before each launch): at most about two seconds, nothing is started.
-        Never raises for what it finds.
+        ``quick`` (before each launch): at most about two seconds for each machine or server, nothing is started.
+        Answers within REHEARSAL_SECONDS, with what it has found by then; hosts give it up soon afterwards. Never raises
+        for what it finds.
         """
 
     @abc.abstractmethod

@@ -1,7 +1,8 @@
 """Calls into a platform while somebody waits for the page: bounded, whatever a plug-in does.
 
 A call runs on a daemon thread of its own and is given up when its time is over; the thread is left to itself, since
-nothing can end it. A platform with several calls that never came back gets no more of them.
+nothing can end it. A platform with several calls that never came back gets no more of them. Each person has a share:
+so many calls at a time, and so many that hang, so that nobody uses up what there is for all.
 """
 
 import contextvars
@@ -13,21 +14,28 @@ from typing import TypeVar
 
 from django.db import connections
 
+from nniweb.experiments.who_asks import asking
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trialkeeper.shortage import is_shortage
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for what is done before a launch, and for a full rehearsal.
+#: Seconds for what is done before a launch, and for a full rehearsal; more than REHEARSAL_SECONDS of platforms.
 BRIEF, PATIENT = 30.0, 300.0
 NO_ROOM = ("the server's machine has no thread, process or memory to spare at the moment. Try again later; if it "
            "happens each time, raise its limits (ulimit -u, TasksMax=) or end what takes so many.")
-#: So many calls of one platform may hang at a time in this process.
-MOST_HANGING = 4
+#: So many calls of one platform may hang at a time in this process, and so many of one person.
+MOST_HANGING, MOST_HANGING_OF_PERSON = 16, 2
+#: So many calls one person may have under way at a time in this process, those that hang apart.
+MOST_OF_PERSON = 6
 
 _Result = TypeVar("_Result")
-_hanging: Counter[str] = Counter()
+_Key = TypeVar("_Key")
+#: Platform and person (primary key; None: nobody asks) -> calls that were given up and have not come back.
+_hanging: Counter[tuple[str, int | None]] = Counter()
+#: Person -> calls that are waited for.
+_under_way: Counter[int | None] = Counter()
 _guard = threading.Lock()
 
 
@@ -44,16 +52,17 @@ def ask_new_service(platform: str, build: Callable[[], TrainingService], questio
     return ask_platform(platform, call, seconds)
 
 
-def ask_platform(platform: str, call: Callable[[], _Result], seconds: float) -> _Result:
+def ask_platform(platform: str, call: Callable[[], _Result], seconds: float, *, is_last: bool = False) -> _Result:
     """What ``call`` returns or raises. It sees no transaction of the caller's: it runs on another thread.
 
-    Raises TemporaryError where it does not come back in time, and for what only a defect of the platform raises.
+    ``is_last``: it closes what calls before it have opened, so it is not refused for its person's share. Raises
+    TemporaryError where it does not come back in time, and for what only a defect of the platform raises.
     """
+    now = asking()
+    person = now.person.pk if now is not None and now.person is not None else None
     with _guard:
-        if _hanging[platform] >= MOST_HANGING:
-            raise TemporaryError(f"{MOST_HANGING} calls of the platform {platform} have not come back, so it is not "
-                                 "called again before one does. Tell who looks after the server: it is the platform's "
-                                 "defect, and a restart of the server ends these calls.")
+        _refuse_too_many(platform, None if is_last else person)
+        _under_way[person] += 1
     results: list[_Result] = []
     errors: list[BaseException] = []
     is_over, is_given_up = threading.Event(), threading.Event()
@@ -69,17 +78,22 @@ def ask_platform(platform: str, call: Callable[[], _Result], seconds: float) -> 
         with _guard:
             is_over.set()
             if is_given_up.is_set():
-                _hanging[platform] -= 1
+                _less(_hanging, (platform, person))
+            else:
+                _less(_under_way, person)
 
     try:
         threading.Thread(target=run, name=f"call of {platform}", daemon=True).start()
     except (RuntimeError, MemoryError):
+        with _guard:
+            _less(_under_way, person)
         raise TemporaryError(f"The platform {platform} cannot be asked: {NO_ROOM}") from None
     if not is_over.wait(seconds):
         with _guard:
             if not is_over.is_set():
                 is_given_up.set()
-                _hanging[platform] += 1
+                _less(_under_way, person)
+                _hanging[platform, person] += 1
                 logger.error("a call of the platform %s has not come back within %.0f s and is left to itself",
                              platform, seconds)
                 raise TemporaryError(f"The platform {platform} has not answered within {seconds:.0f} s. Try again; if "
@@ -93,3 +107,23 @@ def ask_platform(platform: str, call: Callable[[], _Result], seconds: float) -> 
         raise TemporaryError(f"The platform {platform} failed: {type(error).__name__}: {error}. It is the platform's "
                              "defect; the server's log has more.") from error
     return results[0]
+
+
+def _refuse_too_many(platform: str, person: int | None) -> None:
+    """Raises TemporaryError where a call must wait for others to end."""
+    of_platform = sum(count for (name, _), count in _hanging.items() if name == platform)
+    of_person = sum(count for (_, who), count in _hanging.items() if who == person)
+    if of_platform >= MOST_HANGING or (person is not None and of_person >= MOST_HANGING_OF_PERSON):
+        whose, count = ("calls", of_platform) if of_platform >= MOST_HANGING else ("calls of yours", of_person)
+        raise TemporaryError(f"{count} {whose} of the platform {platform} have not come back, so it is not called "
+                             "again before one does. Tell who looks after the server: it is the platform's "
+                             "defect, and a restart of the server ends these calls.")
+    if person is not None and _under_way[person] >= MOST_OF_PERSON:
+        raise TemporaryError(f"{MOST_OF_PERSON} calls of yours to platforms are under way, and nobody has more at a "
+                             "time. Try again when one has come back.")
+
+
+def _less(counter: "Counter[_Key]", key: "_Key") -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

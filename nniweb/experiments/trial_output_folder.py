@@ -70,7 +70,7 @@ class TrialOutputFolder:
 
         if self._service is not None:
             with suppress(TrainingServiceError):
-                ask_platform(self._platform, call, platform_calls.BRIEF)
+                ask_platform(self._platform, call, platform_calls.BRIEF, is_last=True)
 
     def __enter__(self) -> Self:
         return self

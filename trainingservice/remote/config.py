@@ -7,6 +7,7 @@ experiment wants of them; what they leave out, the machine's own fields decide.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -119,7 +120,8 @@ class RemoteClusterSettings(ClusterSettings):
         "machineList[].pythonPath": "machineList[].pythonPath",
     }
 
-    machine_list: tuple[RemoteMachineSettings, ...] = Field(min_length=1, description="The machines.")
+    machine_list: tuple[RemoteMachineSettings, ...] = Field(
+        min_length=1, max_length=1000, description="The machines, 1,000 at most.")
     lost_after: float = Field(
         default=3600.0, gt=0, description="A trial on a machine that cannot be reached for so many seconds, and that "
                                           "is not heard of by another way, has failed.")
@@ -145,7 +147,7 @@ class RemoteClusterSettings(ClusterSettings):
     @model_validator(mode="after")
     def _machines_differ(self) -> RemoteClusterSettings:
         addresses = [machine.address for machine in self.machine_list]
-        twice = next((address for address in addresses if addresses.count(address) > 1), None)
+        twice = next((address for address, count in Counter(addresses).items() if count > 1), None)
         if twice is not None:
             raise ValueError(f"the machine {twice} is named twice")
         return self

@@ -7,12 +7,12 @@ import shlex
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainingservice.agent_client import AgentClient, AgentError
-from trainingservice.base import RehearsalFinding
+from trainingservice.base import REHEARSAL_SECONDS, RehearsalFinding
 from trainingservice.control_groups_finding import control_groups_finding
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
@@ -43,6 +43,8 @@ TRIAL_DEADLINE = 20.0
 REACH_TIMEOUT = 12.0
 #: How long mounting a share may take, in seconds.
 MOUNT_TIMEOUT = 40.0
+#: Machines that one rehearsal looks at at a time, and in all; and how many a sentence names.
+AT_ONCE, MOST_LOOKED_AT, NAMED = 16, 200, 5
 
 
 @dataclass(frozen=True)
@@ -58,22 +60,44 @@ class ServerAddresses:
 
 def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeyStore, bundle: KeeperBundle,
                       cluster_folder: str, addresses: ServerAddresses, clock: Callable[[], float],
-                      storage: SharedStorage | None, *, quick: bool) -> list[RehearsalFinding]:
-    """All findings, good ones too, machine by machine; all machines at the same time.
+                      storage: SharedStorage | None, *, quick: bool,
+                      seconds: float | None = None) -> list[RehearsalFinding]:
+    """All findings, good ones too, machine by machine; AT_ONCE machines at a time, MOST_LOOKED_AT in all.
 
-    Where some machines are well, the others' faults do not block: trials go to those that are well.
+    It answers within ``seconds`` (default: REHEARSAL_SECONDS), and says which machines were not looked at. Where some
+    machines are well, or were not looked at, the others' faults do not block: trials go to those that are well.
     """
-    def rehearse_one(machine: RemoteMachineSettings) -> list[RehearsalFinding]:
+    whole = (REHEARSAL_SECONDS[0] if quick else REHEARSAL_SECONDS[1]) if seconds is None else seconds
+    ends = time.monotonic() + whole
+    pool = ThreadPoolExecutor(min(AT_ONCE, len(machines)), thread_name_prefix="rehearsal")
+
+    def look(machine: RemoteMachineSettings) -> list[RehearsalFinding]:
         return list(_rehearse(machine, keys, bundle, cluster_folder, addresses, clock, storage, quick))
 
-    with ThreadPoolExecutor(min(16, len(machines))) as pool:
-        findings = list(pool.map(with_secrets_of_now(rehearse_one), machines))
-    some_are_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
-    if not some_are_well:
+    looks = [pool.submit(with_secrets_of_now(look), machine) for machine in machines[:MOST_LOOKED_AT]]
+    done, _ = wait(looks, max(0.0, ends - time.monotonic()))
+    # what has not begun never does; a machine that is being looked at has time limits of its own
+    pool.shutdown(wait=False, cancel_futures=True)
+    findings = [look.result() for look in looks if look in done]
+    not_looked_at = [machine.host for number, machine in enumerate(machines)
+                     if number >= len(looks) or looks[number] not in done]
+    if not_looked_at:
+        findings.append([_not_looked_at(not_looked_at, len(machines), whole)])
+    some_may_be_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
+    if not some_may_be_well and not not_looked_at:
         return [finding for of_one in findings for finding in of_one]
     return [finding if not finding.blocks else RehearsalFinding(finding.check, False, finding.message, finding.machine,
                                                                 temporary=True)
             for of_one in findings for finding in of_one]
+
+
+def _not_looked_at(hosts: Sequence[str], of: int, seconds: float) -> RehearsalFinding:
+    names = ", ".join(hosts[:NAMED])
+    more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
+    return RehearsalFinding("machines", False, (
+        f"{len(hosts)} of {of} machines were not looked at, or not to the end: {names}{more}. A check looks at "
+        f"{MOST_LOOKED_AT} machines at most and takes {seconds:.0f} s at most. "
+        "Trials start on the machines that are well."), temporary=True)
 
 
 def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: KeeperBundle, cluster_folder: str,

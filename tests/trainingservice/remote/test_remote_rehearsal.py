@@ -1,6 +1,7 @@
 """The rehearsal finds what would go wrong, machine by machine, in sentences; and leaves nothing behind."""
 
 import http.server
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 
 from tests.fakes.ssh_machine import free_port, new_key
 from trainingservice.remote import rehearsal
+from trainingservice.remote.config import RemoteMachineSettings
 
 
 def rehearse(bench, clock=time.time, **arguments):
@@ -55,6 +57,44 @@ def test_one_machine_s_fault_does_not_block_while_another_is_well(bench, machine
     findings = rehearse(bench, quick=True)
     assert [finding for finding in findings if finding.blocks] == []
     assert "refuses the log-in" in next(finding for finding in findings if finding.check == "login").message
+
+
+@pytest.fixture
+def silent():
+    """A port of this machine that takes connections and never says a word, as a dead host behind a firewall might."""
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        yield listener.getsockname()[1]
+
+
+def rehearse_silent_ones(bench, port, count, **limits):
+    machines = [RemoteMachineSettings(host="127.0.0.1", port=port, user=f"u{number}", password="no matter")
+                for number in range(count)]
+    bench.platform.machine_list = machines[:1]
+    service = bench.platform.new_service(bench.context())
+    try:
+        return rehearsal.rehearse_machines(
+            machines, service._keys, service.keeper_bundle(), "conformance",
+            rehearsal.ServerAddresses(tuple, tuple), time.time, None, quick=True, **limits)
+    finally:
+        service.clean_up()
+
+
+def test_a_check_of_very_many_dead_machines_ends_in_time_and_says_which_were_not_looked_at(bench, silent):
+    began = time.monotonic()
+    findings = rehearse_silent_ones(bench, silent, 3000, seconds=1.0)
+    assert time.monotonic() - began < 15, "not the six minutes that all of them take; the machine may be busy"
+    told = findings[-1]
+    assert (told.check, told.ok, told.temporary) == ("machines", False, True)
+    assert "of 3000 machines were not looked at" in told.message
+    assert "127.0.0.1, 127.0.0.1" in told.message
+    assert not any(finding.blocks for finding in findings), "unknown is not dead"
+
+
+def test_no_more_machines_are_looked_at_than_the_limit_says(bench, monkeypatch):
+    monkeypatch.setattr(rehearsal, "MOST_LOOKED_AT", 3)
+    findings = rehearse_silent_ones(bench, free_port(), 5)
+    assert [finding.check for finding in findings] == ["connection"] * 3 + ["machines"]
+    assert findings[-1].message.startswith("2 of 5 machines were not looked at")
 
 
 def test_a_folder_that_cannot_be_made_blocks(bench, machine):
