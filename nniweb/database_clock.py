@@ -20,8 +20,8 @@ COLUMNS = frozenset({("Cluster", "lease_expires_at"), ("NotificationDelivery", "
 class DatabaseNow(Now):
     """An expression for the time of the statement, to be compared with and written to one of ``COLUMNS``."""
 
-    def as_sqlite(self, compiler: Any, connection: Any, **extra_context: Any) -> tuple[str, list[Any]]:
-        return "%s", [connection.ops.adapt_datetimefield_value(datetime.now(UTC))]
+    def as_sqlite(self, compiler: Any, connection: Any, **extra_context: Any) -> tuple[str, tuple[str | int, ...]]:
+        return "%s", (connection.ops.adapt_datetimefield_value(datetime.now(UTC)),)
 
 
 def database_now() -> datetime:
@@ -30,5 +30,6 @@ def database_now() -> datetime:
         return datetime.now(UTC)
     with connection.cursor() as cursor:
         cursor.execute("SELECT CLOCK_TIMESTAMP()")
+        now: datetime
         [now] = cursor.fetchone()
     return now
