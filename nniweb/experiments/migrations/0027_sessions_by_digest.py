@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('sessions', '0001_initial'),
-        ('experiments', '0029_sign_in_attempts'),
+        ('experiments', '0026_sign_in_attempts'),
     ]
 
     operations = [

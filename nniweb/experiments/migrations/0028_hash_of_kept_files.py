@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('experiments', '0029_sign_in_attempts'),
+        ('experiments', '0027_sessions_by_digest'),
     ]
 
     operations = [
