@@ -102,9 +102,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._composed += 1
         if self._composed > MOST_NODES:
-            raise _too_many(self.peek_event().start_mark)
+            raise _too_many(self.get_mark())
         if self._depth > DEEPEST_NESTING:
-            raise _too_deep((), self.peek_event().start_mark)
+            raise _too_deep((), self.get_mark())
         self._depth += 1
         try:
             return super().compose_node(parent, index)

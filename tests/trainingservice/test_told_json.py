@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainingservice.end_in_output import END_MARK, end_in
+from trainingservice.end_in_output import END_MARK, told_end
 from trainingservice.kubernetes_base import pod_logs, pods
 from trainingservice.told_json import read_json
 from trialkeeper.attempt_folder import read_object
@@ -20,9 +20,9 @@ def test_it_is_a_value_error() -> None:
 
 
 def test_what_a_trial_prints_or_leaves_so_is_nothing_that_a_keeper_has_told(tmp_path: Path) -> None:
-    assert end_in(f"hello\n{END_MARK}{NESTED}\n") is None
+    assert told_end(f"hello\n{END_MARK}{NESTED}\n") is None
     assert pods.end_in(NESTED) is None
     marked = pod_logs.MARK + base64.b64encode(NESTED.encode()).decode()
-    assert pod_logs._entry_of(marked) is None
+    assert pod_logs._marked(marked) is None
     (tmp_path / "exit.json").write_text(NESTED)
     assert read_object(str(tmp_path / "exit.json")) is None
