@@ -100,14 +100,15 @@ def test_trials_that_ran_when_the_power_failed_have_failed_and_the_experiment_go
 def test_a_power_cut_soon_after_the_first_start_leaves_no_trial_that_cannot_end_and_breaks_no_later_one(
         machine: ServersMachine, tmp_path: Path, seed: int) -> None:
     server = machine.start()
-    experiment = WitnessedExperiment(server, tmp_path, trials=8, concurrency=2, steps=2, pause=0.01).launch()
+    experiment = WitnessedExperiment(server, tmp_path, trials=10, concurrency=2, steps=10, pause=0.05).launch()
     server.wait_until(lambda: experiment.begun() > Random(seed).randrange(4), what="trials begin")
     machine.cut()
+    later = slice(experiment.begun() + 2, None)  # a keeper whose trial had not begun yet may have been there for two
 
     server = machine.start()
     server.wait_for_experiment(experiment.id, patience=120)
     rows = experiment.rows()
-    assert [row["status"] for row in rows[4:]] == ["SUCCEEDED"] * 4, [row["message"] for row in rows]
+    assert {row["status"] for row in rows[later]} == {"SUCCEEDED"}, [row["message"] for row in rows]
     assert all(len([line for line in experiment.witness(row["id"]) if line["what"] == "start"]) <= 1 for row in rows)
     assert all("switched off" in row["message"] for row in rows if row["status"] != "SUCCEEDED"), rows
     server.wait_until(lambda: not experiment._left(), 60, "no process is left")
