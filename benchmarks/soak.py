@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,26 +184,33 @@ def soak(server: RunningServer, folder: Path, trials: int) -> dict[str, list[Loo
     return looks
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trials", type=int, nargs="?", default=10_000)
-    options = parser.parse_args()
-    report = Report(__file__)
-    with tempfile.TemporaryDirectory() as name, closing(RunningServer(Path(name) / "data")) as server:
-        code = Path(name) / "code"
-        code.mkdir()
-        (code / "trial.py").write_text(NOTHING)
-        server.start()
-        looks = soak(server, code, options.trials)
+def add(report: Report, looks: Mapping[str, Sequence[Look]], trials: int) -> None:
     for part in ("server", "agent", "tuner"):
-        later = [look for look in looks[part] if look.trials >= min(FIRST, options.trials // 2)]
-        report.add(f"{options.trials:,} short trials with pages open: memory of the {part} for a further one",
+        later = [look for look in looks[part] if look.trials >= min(FIRST, trials // 2)]
+        report.add(f"{trials:,} short trials with pages open: memory of the {part} for a further one",
                    slope(later, "memory"), "kB", limit=SERVER_LIMIT if part == "server" else FLAT,
                    beside=f"{later[0].memory / 1000:.1f} MB, then {later[-1].memory / 1000:.1f} MB")
         for what in ("descriptors", "threads"):
             report.add(f"... {what} of the {part} for a thousand", 1000 * slope(later, what), "", limit=COUNT_LIMIT,
                        beside=f"{getattr(later[0], what)}, then {getattr(later[-1], what)}")
-    return report.finish()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trials", type=int, nargs="?", default=10_000)
+    options = parser.parse_args()
+    if options.trials < 200:
+        parser.error("the slope of fewer than 200 trials says nothing")
+    report = Report(__file__)
+    with tempfile.TemporaryDirectory() as name:
+        code = Path(name) / "code"
+        code.mkdir()
+        (code / "trial.py").write_text(NOTHING)
+        with closing(RunningServer(Path(name) / "data")) as server:
+            server.start()
+            looks = soak(server, code, options.trials)
+        add(report, looks, options.trials)
+        return report.finish()  # now: removing what so many trials left takes its time
 
 
 if __name__ == "__main__":
