@@ -34,7 +34,8 @@ class SessionStore(db.SessionStore):
         return Session.objects.filter(session_key=hash_of(session_key)).exists()
 
     def create_model_instance(self, data: dict[str, Any]) -> Session:
-        return Session(session_key=hash_of(self._get_or_create_session_key()), session_data=self.encode(data),
+        key = self._get_or_create_session_key()  # type: ignore[attr-defined]  # private, stable since Django 1.4
+        return Session(session_key=hash_of(key), session_data=self.encode(data),
                        expire_date=self.get_expiry_date())
 
     def delete(self, session_key: str | None = None) -> None:

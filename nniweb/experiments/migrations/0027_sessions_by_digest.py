@@ -1,17 +1,18 @@
 """Sessions are kept by digests of their keys; whoever is signed in stays so."""
 
 import hashlib
+from typing import Any
 
 from django.db import migrations, models
 
 AT_ONCE = 1000
 
 
-def _hash_of(key):
+def _hash_of(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def hash_keys(apps, schema_editor):
+def hash_keys(apps: Any, schema_editor: Any) -> None:
     old, new = apps.get_model("sessions", "Session"), apps.get_model("experiments", "Session")
     ticket = apps.get_model("experiments", "TensorBoardTicket")
     if schema_editor.connection.vendor == "sqlite":

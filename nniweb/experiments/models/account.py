@@ -9,6 +9,7 @@ from django.contrib.auth.models import AbstractUser
 from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 
 class Role(models.TextChoices):
@@ -49,11 +50,11 @@ class User(AbstractUser):
 
     def check_password(self, raw_password: str | None) -> bool:
         """Counted as an attempt, wherever it is asked. Raises ``sign_in_attempts.TooManyAttempts``."""
-        from nniweb.experiments import sign_in_attempts  # it reads these rows
-
-        with sign_in_attempts.attempt(self.username) as attempt:
-            attempt.succeeded = super().check_password(raw_password)
-        return attempt.succeeded
+        # it reads these rows; an import, also one in here, would be a circle for type checkers
+        attempt = import_string("nniweb.experiments.sign_in_attempts.attempt")
+        with attempt(self.username) as this:
+            this.succeeded = super().check_password(raw_password)
+        return bool(this.succeeded)
 
     async def acheck_password(self, raw_password: str | None) -> bool:
         return await sync_to_async(self.check_password)(raw_password)
