@@ -47,8 +47,9 @@ class TrialFileView(generics.GenericAPIView[TrialFile]):
         """Any ``Accept`` will do: the content is what it is, and errors are JSON."""
         return ExactJSONRenderer(), ExactJSONRenderer.media_type
 
-    @extend_schema(operation_id="trials_files_content", responses={200: OpenApiTypes.BINARY},
-                   parameters=[OpenApiParameter("file_id", int, OpenApiParameter.PATH)])
+    @extend_schema(operation_id="trials_files_content", parameters=[
+        OpenApiParameter("file_id", int, OpenApiParameter.PATH)], responses={
+            (200, "application/octet-stream"): OpenApiTypes.BINARY})
     def get(self, request: Request, trial_id: str, file_id: int) -> HttpResponse:
         """The content of one file, as an attachment."""
         trial = trial_of(request, trial_id)

@@ -121,7 +121,9 @@ class TrialOutputFileView(OutputDownloadView):
     query = OutputFileQuery
 
     @extend_schema(operation_id="trials_output_files_content", parameters=[OutputFileQuery],
-                   responses={200: OpenApiTypes.BINARY, 409: ErrorsSerializer, 503: ErrorsSerializer})
+                   responses={
+                       (200, "application/octet-stream"): OpenApiTypes.BINARY, 409: ErrorsSerializer,
+                       503: ErrorsSerializer})
     def get(self, request: Request, trial_id: str) -> StreamingHttpResponse:
         """The content of one of them, as an attachment. The answer breaks off where the file is replaced meanwhile."""
         wanted, attempt = self.asked_for(request, trial_id)
@@ -135,7 +137,9 @@ class TrialOutputFileView(OutputDownloadView):
 
 class TrialOutputArchiveView(OutputDownloadView):
     @extend_schema(operation_id="trials_output_files_archive", parameters=[OutputFilesQuery],
-                   responses={200: OpenApiTypes.BINARY, 409: ErrorsSerializer, 503: ErrorsSerializer})
+                   responses={
+                       (200, "application/octet-stream"): OpenApiTypes.BINARY, 409: ErrorsSerializer,
+                       503: ErrorsSerializer})
     def get(self, request: Request, trial_id: str) -> StreamingHttpResponse:
         """All that the list has, as one tar archive."""
         _, attempt = self.asked_for(request, trial_id)
