@@ -116,6 +116,7 @@ class Keeper:
         end = read_object(self._path(contract.EXIT_FILE))
         if end is not None and end.get("claimed"):
             return NOTHING_TO_DO
+        signals = 0  # those that were meant for the trial
         if self._journal.ended:
             self._start_reporter()
         else:
@@ -130,12 +131,13 @@ class Keeper:
             except Exception as error:  # a bug of ours: nothing of the trial may be left, and the end must be told
                 self._log("the keeper failed:\n" + traceback.format_exc())
                 end = self._end_after_failure(error)
+            signals = len(self._wakeups.stop_signals)
             self._remove_group()
             if end is None:
                 return NOTHING_TO_DO
             self._hand_over_kept_files()
             self._record_end(end)
-        self._deliver()
+        self._deliver(signals)
         return exit_status(end or {})
 
     # --- before the trial ------------------------------------------------------------------
@@ -502,7 +504,8 @@ class Keeper:
         if self._reporter is not None:
             self._reporter.send_before_end(files)
 
-    def _deliver(self) -> None:
+    def _deliver(self, signals: int) -> None:
+        """Until the server has all, or this keeper is told to end by a signal after the first so many."""
         if self._reporter is None:
             return
         self._reporter.finish()
@@ -510,7 +513,6 @@ class Keeper:
             self._log("there is no room for a thread: delivering without one")
             self._deliver_here(self._reporter)
             return
-        signals = len(self._wakeups.stop_signals)
         last_try_at: Optional[float] = None
         while self._inbox.done is None and self._inbox.claimed is None:
             self._inbox.wait(60.0 if last_try_at is None else last_try_at - self._clock())

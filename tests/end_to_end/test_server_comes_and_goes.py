@@ -21,6 +21,8 @@ with open(f"runs/{nni.get_trial_id()}", "a") as file:
 for step in range(20):
     nni.report_intermediate_result(x + step)
     time.sleep(0.25)
+    while step == 10 and pathlib.Path("wait").exists():
+        time.sleep(0.05)
 nni.report_final_result(x)
 """
 
@@ -44,10 +46,12 @@ def test_running_trials_are_found_again_and_nothing_is_lost_or_doubled(running_s
     server = running_server
     code = tmp_path / "code"
     code.mkdir()
+    (code / "wait").touch()  # none ends before the server is gone
     experiment = launch_slow(server, code)
     before = server.wait_until(lambda: len(found := running(server, experiment)) == 4 and found)
     getattr(server, how)()
     assert any("trial.py" in str(process) for process in server.processes()), "trials go on"
+    (code / "wait").unlink()
     server.start()
     server.wait_for_experiment(experiment)
     trials = server.get_all(f"experiments/{experiment}/trials/")
@@ -147,6 +151,7 @@ def what_processes_show(server: RunningServer) -> dict[int, str]:
 
 def test_strangers_at_the_keepers_door_get_nothing(running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server
+    (tmp_path / "wait").touch()  # it does not end while strangers knock
     experiment = launch_slow(server, tmp_path, maxTrialNumber=1)
     [trial] = server.wait_until(lambda: running(server, experiment))
     said, secrets = what_processes_show(server), secrets_of(server)
@@ -160,4 +165,5 @@ def test_strangers_at_the_keepers_door_get_nothing(running_server: RunningServer
     oversized = requests.post(door, data=b"x" * 5_000_000, headers={"Authorization": "Bearer wrong"})
     assert oversized.status_code in (401, 413)
     assert [row["id"] for row in running(server, experiment)] == [trial["id"]], "it was not disturbed"
+    (tmp_path / "wait").unlink()
     server.wait_for_experiment(experiment)

@@ -47,8 +47,8 @@ class KeeperRun:
         self.processes: list[subprocess.Popen] = []
         folder.mkdir(parents=True, exist_ok=True)
         self.variables: dict[str, str] = {}
-        #: Seconds between a keeper's looks at the trial's files, where a test wants others than the keeper's own.
-        self.looks_every: float | None = None
+        #: What a keeper's process does first: Python text that changes the module ``keeper``.
+        self.before = ""
         self.limits: dict[str, Any] = {"grace_period": 1.0, "report_interval": 0.3, "claim_timeout": 2.0,
                                        "give_up_after": 60.0}
 
@@ -74,9 +74,8 @@ class KeeperRun:
         if self.server is not None:
             environment.update({contract.ENV_URLS: self.server.url, contract.ENV_TOKEN: self.server.token})
         environment.update({**self.variables, **(variables or {})})
-        program = ["-m", "trialkeeper", "run"] if self.looks_every is None else \
-            ["-c", f"from trialkeeper import __main__, keeper\nkeeper.LOOK_EVERY = {self.looks_every}\n"
-                   "raise SystemExit(__main__.main(['run']))"]
+        program = ["-m", "trialkeeper", "run"] if not self.before else \
+            ["-c", f"from trialkeeper import __main__, keeper\n{self.before}\nraise SystemExit(__main__.main(['run']))"]
         process = subprocess.Popen([self.python, *program], env=environment, cwd=self.folder, stderr=subprocess.PIPE)
         self.processes.append(process)
         return process

@@ -268,6 +268,23 @@ def test_a_process_that_got_the_number_of_a_dead_trial_is_left_alone(keeper, ser
     assert server.ended["reason"] == "lost"
 
 
+def test_a_signal_between_the_end_and_its_delivery_is_not_lost(keeper: KeeperRun, server) -> None:
+    server.stop()
+    keeper.before = """
+import os, signal
+keeper.LAST_TRIES = 0.1
+record = keeper.Keeper._record_end
+
+def record_and_be_told(self, end):
+    record(self, end)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+keeper.Keeper._record_end = record_and_be_told
+"""
+    assert keeper.run("true", seconds=60, limits={"claim_timeout": 0.1}) == 0
+    assert "stays in the journal" in keeper.log()
+
+
 @pytest.mark.slow
 def test_ctrl_c_on_a_keeper_whose_server_is_away_ends_it_after_its_last_tries(keeper: KeeperRun, server, monkeypatch):
     server.stop()
@@ -275,5 +292,5 @@ def test_ctrl_c_on_a_keeper_whose_server_is_away_ends_it_after_its_last_tries(ke
     wait_until(lambda: keeper.exists(contract.EXIT_FILE))
     wait_until(lambda: len(keeper.journal_lines()) == 3)
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     assert "stays in the journal" in keeper.log()
