@@ -133,6 +133,7 @@ class Opening:
         from nniweb.nniapi.ports import with_nni_ports
 
         self._keeper_application = keeper_application
+        keeper_application.group_commit.start()
         self._gate.open(with_nni_ports(application, dict(self._wanted)) if self._wanted else application)
 
     def _tell(self) -> None:

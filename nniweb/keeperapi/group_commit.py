@@ -87,7 +87,7 @@ class GroupCommit:
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         read_on = self._read_on.pop(loop)
         try:
-            self._start()
+            self.start()
         except (RuntimeError, MemoryError) as error:
             logger.warning("%d reports are refused, they will come again: %s", len(read_on), in_short(error))
             self._answer(read_on, [self._come_again()] * len(read_on))
@@ -95,7 +95,11 @@ class GroupCommit:
         for waiting in read_on:
             self._queue.put(waiting)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Have the thread now, harmless when repeated: once trials run, they may have taken all the room for threads.
+
+        Raises RuntimeError or MemoryError where there is none.
+        """
         with self._guard:
             if self._thread is None:
                 self._stopping = threading.Event()

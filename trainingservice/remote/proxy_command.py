@@ -31,7 +31,13 @@ class CommandSocket(socket.socket):
                                              start_new_session=True)
         self._said: deque[str] = deque(maxlen=1)
         self._watcher = ServiceThread(target=self._watch, daemon=True, name="ProxyCommand")
-        self._watcher.start()
+        try:
+            self._watcher.start()
+        except BaseException:  # the machine has no thread to spare: the connection is tried again
+            self._process.kill()
+            self._process.wait()
+            super().close()
+            raise
 
     def _watch(self) -> None:
         """Keep the last line of its stderr, and take its exit status, so that nothing is left of it."""

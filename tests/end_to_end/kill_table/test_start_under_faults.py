@@ -16,6 +16,7 @@ import requests
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.running_server import RunningServer
 from tests.end_to_end.test_full_disk import fill
+from trainingservice.testing.processes import processes_of
 
 pytestmark = pytest.mark.timeout(300)
 #: A server that waits for locks for half a second, so that many tries fit into a test.
@@ -81,6 +82,7 @@ def test_a_server_started_while_its_database_is_locked_for_long_comes_up(
     comes_up_and_works(server, tmp_path / "experiment")
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("the first start of an installation while its database is locked")
 def test_a_first_start_with_a_locked_database_comes_up(
         make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
@@ -113,6 +115,7 @@ def test_a_server_started_on_a_full_disk_comes_up_once_there_is_room(
     comes_up_and_works(server, tmp_path / "experiment")
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("the worker of a running server fails by a defect, again and again")
 def test_the_worker_of_a_server_that_fails_comes_back_by_itself(
         make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
@@ -121,6 +124,8 @@ def test_the_worker_of_a_server_that_fails_comes_back_by_itself(
     server.start(program=("-m", "tests.end_to_end.kill_table.brittle_server", str(broken)), wait=False)
     server.wait_until(lambda: "worker\" of the server failed (RecursionError)" in why_not_ready(server), 60,
                       "it says which part has failed, and how")
+    doctor = server.manage("doctor", check=False)
+    assert (doctor.returncode, "worker\" of the server failed" in doctor.stdout) == (1, True), doctor.stdout
     broken.unlink()
     comes_up_and_works(server, tmp_path / "experiment")
 
@@ -163,30 +168,49 @@ def process_limit(tmp_path: Path) -> Iterator[ProcessLimit]:
     made.remove()
 
 
-@pytest.mark.kill_table("trials are started while the machine has hardly a process or thread to spare")
+@pytest.mark.kill_table("trials are started while there is hardly a process or thread for them")
 def test_trials_for_which_there_is_no_process_or_thread_wait_and_none_fails(
         process_limit: ProcessLimit, make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
     server, go = make_server().start(), tmp_path / "go"
-    server.wait_until(lambda: readiness(server)[0] == 200)
-    for process in server.processes():  # the machine's agent and the tuners' process, too
-        process_limit.add(process.pid)
-    experiment = WitnessedExperiment(server, tmp_path / "experiment", trials=9, concurrency=9, go=go)
-    process_limit.set(process_limit.count + 35)
-    experiment.launch()
-    rows: list[dict[str, Any]] = []
-    statuses = set[int]()
+    WitnessedExperiment(server, tmp_path / "first", trials=1, concurrency=1).launch().nothing_is_lost()
+    [agent] = [process for process in server.processes() if process.command.endswith(" agent")]  # came with it
+    process_limit.add(agent.pid)
+    process_limit.set(14)  # a trial that runs takes three: its keeper, the thread of its reports, its process
+    experiment = WitnessedExperiment(server, tmp_path / "experiment", trials=9, concurrency=9, go=go).launch()
 
-    def some_wait() -> bool:
-        answer = server.request("GET", f"experiments/{experiment.id}/trials/")
-        statuses.add(answer.status_code)
-        if answer.ok:
-            rows[:] = answer.json()["results"]
-        return any("to spare" in row["message"] for row in rows if row["status"] == "WAITING")
+    def waiting() -> list[str]:
+        return [row["message"] for row in experiment.rows() if row["status"] == "WAITING"]
 
-    server.wait_until(lambda: some_wait() and experiment.begun() >= 2, 90, "some run and others wait for room")
-    assert statuses <= {200, 503}
-    assert {row["status"] for row in rows} <= {"WAITING", "RUNNING"}, rows
+    server.wait_until(lambda: experiment.begun() >= 2 and any("to spare for it now" in said for said in waiting()), 90,
+                      "some run, and others wait and say for what")
+    assert {row["status"] for row in experiment.rows()} <= {"WAITING", "RUNNING"}
     assert experiment.begun() < 9
     process_limit.set(None)
     go.touch()
+    experiment.nothing_is_lost()
+
+
+@pytest.mark.slow
+@pytest.mark.kill_table("the server has no thread to spare while trials report")
+def test_a_server_without_a_thread_to_spare_says_503_and_loses_nothing(
+        process_limit: ProcessLimit, make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
+    server, go = make_server().start(), tmp_path / "go"
+    experiment = WitnessedExperiment(server, tmp_path / "experiment", trials=6, concurrency=3, steps=60, go=go).launch()
+    server.wait_until(lambda: experiment.begun() == 3)
+    process_limit.add(server.pid)
+    process_limit.set(1)
+    statuses = set[int]()
+
+    def refused() -> bool:
+        answer = server.request("GET", f"experiments/{experiment.id}/trials/")
+        statuses.add(answer.status_code)
+        return answer.status_code == 503 and answer.headers["Retry-After"] == "5"
+
+    server.wait_until(refused, what="requests are refused")
+    assert readiness(server)[0] == 503
+    server.wait_until(lambda: not refused() or experiment.reported() == 180, what="trials report meanwhile")
+    go.touch()  # they end, and others are to begin
+    server.wait_until(lambda: not processes_of([str(experiment.witnesses)]), what="the first trials end")
+    assert statuses <= {200, 503}
+    process_limit.set(None)
     experiment.nothing_is_lost()

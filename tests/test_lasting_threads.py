@@ -1,0 +1,32 @@
+"""A thread that lives as long as its process begins again where it fails; others are known, with the reason why not."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Where plain threads are made, and why one that fails leaves nothing undone for good.
+PLAIN = {
+    "nniweb/dashboard/password_reset.py": "one mail",
+    "nniweb/experiments/platform_calls.py": "one call",
+    "nniweb/tensorboard/launcher.py": "of a process that ends with its parent",
+    "nniweb/tensorboard/runner.py": "one TensorBoard; whoever looks at it starts another",
+    "nniweb/tuning/tuner_child.py": "of one process; where it fails the process is ended, and that is reported",
+    "nniweb/tuning/tuner_process.py": "of the tuners' process, which ends with it",
+    "nniweb/worker/call_threads.py": "what a call raises is logged, and the thread goes on",
+    "nniweb/worker/runner.py": "the supervisor begins the cluster's rounds anew",
+    "nniweb/worker/service_host.py": "the service is built anew",
+    "nniweb/worker/webhook_call.py": "one call",
+    "trainingservice/agent_client.py": "of one agent; where it fails the agent is ended, and another one started",
+    "trainingservice/kubernetes_base/service.py": "one question",
+    "trainingservice/lasting_thread.py": "the one that begins again",
+    "trainingservice/remote/proxy_command.py": "of one connection, which is made anew",
+    "trainingservice/remote/service.py": "one look, and the end of machines",
+}
+
+
+def test_threads_that_are_made_plainly_are_those_that_may_be() -> None:
+    found = {str(path.relative_to(ROOT)) for package in ("nniweb", "trainingservice")
+             for path in (ROOT / package).rglob("*.py")
+             if re.search(r"threading\.(Thread|Timer)\(", path.read_text())
+             and "testing" not in path.parts and "bundled" not in path.parts}
+    assert found == PLAIN.keys(), "use trainingservice.lasting_thread.LastingThread, or say here why not"
