@@ -44,7 +44,7 @@ from trialkeeper.attempt_folder import (
     wake,
     write_file,
 )
-from trialkeeper.control_group import own_folder, recorded_group, why_not
+from trialkeeper.control_group import recorded_group, remove_leftovers, why_not
 from trialkeeper.keeper import DEFAULT_GRACE, Keeper
 from trialkeeper.nni_for_trials import unpack_for_trials
 from trialkeeper.process_tree import become_reaper_of_orphans
@@ -118,7 +118,7 @@ class Agent:
             import encodings.ascii
             import encodings.idna  # noqa: F401
         unpack_for_trials()
-        own_folder()  # keepers need not look for it
+        remove_leftovers()  # this finds the own group, too; keepers need not look for it
         self._others.update(machine.children_of(os.getpid()))  # of a program that became this one
         self._reaps_orphans = become_reaper_of_orphans()
         gc.freeze()  # what is here is for keepers to share, not for their collectors to touch

@@ -18,6 +18,8 @@ from trialkeeper.attempt_folder import read_text, write_file
 
 _MOUNTS = "/proc/self/mountinfo"
 _NAME = "nniweb-trial-%s"
+#: Age in seconds from which an empty group is a leftover.
+_LEFT_AFTER = 60.0
 #: Processes that are taken in by one step; each may cost 20 ms of waiting.
 _AT_ONCE = 16
 #: Looks for processes that are outside; more are needed only where a trial starts them faster than they are found.
@@ -141,6 +143,22 @@ def recorded_group(folder: str, journal_id: str) -> Optional[ControlGroup]:
     """
     path = (read_text(os.path.join(folder, contract.GROUP_FILE)) or "").strip()
     return ControlGroup(path) if os.path.isabs(path) and os.path.basename(path) == _NAME % journal_id else None
+
+
+def remove_leftovers() -> None:
+    """Remove empty groups of trials below the own group whose attempts nobody will finish: their folders are gone.
+
+    A young one may be waiting for its first process.
+    """
+    own = own_folder()
+    if own is None:
+        return
+    with contextlib.suppress(OSError):
+        for name in os.listdir(own):
+            group = ControlGroup(os.path.join(own, name))
+            if name.startswith(_NAME % "") and time.time() - os.stat(group.path).st_mtime > _LEFT_AFTER \
+                    and not group.members():
+                group.remove(seconds=0)
 
 
 class Gathering:

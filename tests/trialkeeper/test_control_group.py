@@ -106,6 +106,26 @@ def test_a_group_that_nobody_finished_goes_with_the_folder(groups, agents, attem
     assert not attempt.folder.exists()
 
 
+def test_empty_groups_that_were_left_go_when_an_agent_starts(groups, agents) -> None:
+    left, young = (ControlGroup(f"{own_folder()}/nniweb-trial-{name}-{os.getpid()}") for name in ("left", "young"))
+    held = subprocess.Popen(["sleep", "60"])
+    inhabited = ControlGroup(f"{own_folder()}/nniweb-trial-inhabited-{os.getpid()}")
+    try:
+        for group in (left, young, inhabited):
+            group.make()
+        inhabited.take_in(held.pid)
+        for group in (left, inhabited):
+            os.utime(group.path, (0, 0))
+        agents()
+        assert [os.path.exists(group.path) for group in (left, young, inhabited)] == [False, True, True]
+        assert inhabited.members() == [held.pid]
+    finally:
+        held.kill()
+        held.wait()
+        for group in (left, young, inhabited):
+            group.remove()
+
+
 def test_a_group_is_gone_after_a_trial_that_went_well(groups, keeper, server) -> None:
     keeper.start(f"while [ ! -e {shlex.quote(str(keeper.folder))}/go ]; do sleep 0.02; done")
     group = group_of(keeper)
