@@ -80,7 +80,7 @@ class SubmittingCases(ConformanceFixtures):
         assert detail.end_time is not None
         assert before - 2 <= detail.submit_time <= detail.start_time + 2 <= detail.end_time + 4 <= time.time() + 6
         assert detail in service.list_trial_jobs()
-        assert form.job_name in bench.changes
+        bench.wait("the change is told", lambda: form.job_name in bench.changes)
         assert [entry["type"] for entry in bench.entries(form)] == ["started", "output", "ended"]
 
     def test_the_same_job_name_twice_is_one_job(self, bench: Bench, service: TrainingService) -> None:
