@@ -6,7 +6,9 @@ The trials report a result and end, eight at a time, on the local platform. Mean
 them: websockets that watch the experiment, its log, the list of experiments, the clusters and a trial, and each second
 the next of the pages and REST answers that somebody looks at. The first thousand trials (of fewer than 2,000 the first
 half) are left out of the figures: what is made once, caches that fill, what is remembered for a minute. Of the rest the
-slope is that of the line of least squares. Server and worker are one process, as ``serve`` has it.
+least of each fiftieth counts, because a page about all trials takes megabytes for its moment and what is looked for is
+what stays; the slope is that of the line of least squares through these. Server and worker are one process, as
+``serve`` has it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ SERVER_LIMIT, FLAT = 0.5, 0.05
 COUNT_LIMIT = 0.5
 #: Trials that are left out of the figures.
 FIRST = 1000
+#: Parts of the rest, of each of which the least counts.
+STRETCHES = 50
 #: Seconds between two looks at the processes, and between two pages that somebody looks at.
 LOOK_EVERY = PAGE_EVERY = 1.0
 
@@ -78,8 +82,11 @@ def parts_of(worker_pid: int) -> dict[str, int]:
 
 
 def slope(looks: Sequence[Look], what: str) -> float:
-    """Of the line of least squares: so much more of it for each trial."""
-    points = [(look.trials, getattr(look, what)) for look in looks]
+    """Of the line of least squares through the least of each stretch: so much more of it for each trial."""
+    size = max(1, len(looks) // STRETCHES)
+    stretches = [looks[start: start + size] for start in range(0, len(looks), size)]
+    points = [(stretch[len(stretch) // 2].trials, min(getattr(look, what) for look in stretch))
+              for stretch in stretches]
     middle_x, middle_y = (sum(values) / len(points) for values in zip(*points, strict=True))
     return sum((x - middle_x) * (y - middle_y) for x, y in points) / sum((x - middle_x) ** 2 for x, _ in points)
 
@@ -189,7 +196,8 @@ def add(report: Report, looks: Mapping[str, Sequence[Look]], trials: int) -> Non
         later = [look for look in looks[part] if look.trials >= min(FIRST, trials // 2)]
         report.add(f"{trials:,} short trials with pages open: memory of the {part} for a further one",
                    slope(later, "memory"), "kB", limit=SERVER_LIMIT if part == "server" else FLAT,
-                   beside=f"{later[0].memory / 1000:.1f} MB, then {later[-1].memory / 1000:.1f} MB")
+                   beside=f"{later[0].memory / 1000:.1f} MB, then {later[-1].memory / 1000:.1f} MB, at most "
+                          f"{max(look.memory for look in later) / 1000:.1f} MB")
         for what in ("descriptors", "threads"):
             report.add(f"... {what} of the {part} for a thousand", 1000 * slope(later, what), "", limit=COUNT_LIMIT,
                        beside=f"{getattr(later[0], what)}, then {getattr(later[-1], what)}")

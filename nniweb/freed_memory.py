@@ -8,6 +8,7 @@ Where the C library is another one nothing is done: neither is there such a grow
 """
 
 import ctypes
+import gc
 import threading
 from collections.abc import Callable
 
@@ -42,6 +43,8 @@ def give_back_regularly() -> None:
 def _give_back_again_and_again() -> None:
     never = threading.Event()
     while not never.wait(EVERY):
+        # what goes only with the collector (each answer to a page, half a megabyte) lies scattered among what stays
+        gc.collect()
         give_back()
 
 

@@ -11,6 +11,9 @@ from rest_framework.test import APIClient
 from nniweb.experiments import room_to_write
 from nniweb.experiments.models import ApiToken, Attempt, Cluster, Experiment, Trial, TrialParameters, User
 from nniweb.experiments.models.account import Role, Scope, hash_of
+from tests.quick_flush import quick_flush
+
+__all__ = ["quick_flush"]
 
 
 @pytest.fixture(autouse=True)
