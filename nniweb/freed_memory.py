@@ -11,6 +11,9 @@ import ctypes
 import gc
 import threading
 from collections.abc import Callable
+from functools import partial
+
+from trainingservice.lasting_thread import LastingThread
 
 #: Arenas: one for what computes, which is one thread at a time in Python, and one for those beside it.
 ARENAS = 2
@@ -37,12 +40,12 @@ def give_back() -> bool:
 def give_back_regularly() -> None:
     """From now on, for as long as this process lives."""
     if _function("malloc_trim") is not None:
-        threading.Thread(target=_give_back_again_and_again, name="freed-memory", daemon=True).start()
+        never = threading.Event()
+        LastingThread("freed-memory", partial(_give_back_until, never), stopping=never).start()
 
 
-def _give_back_again_and_again() -> None:
-    never = threading.Event()
-    while not never.wait(EVERY):
+def _give_back_until(stopping: threading.Event) -> None:
+    while not stopping.wait(EVERY):
         # what goes only with the collector (each answer to a page, half a megabyte) lies scattered among what stays
         gc.collect()
         give_back()

@@ -14,6 +14,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from trainingservice.lasting_thread import LastingThread, in_short
@@ -70,7 +71,7 @@ class BellBetweenProcesses:
         with self._guard:
             if self._thread is None:
                 stopping = threading.Event()
-                thread = LastingThread("bell", self._run, stopping=stopping)
+                thread = LastingThread("bell", partial(self._run, stopping), stopping=stopping)
                 try:
                     thread.start()
                 except (RuntimeError, MemoryError) as error:
@@ -111,8 +112,7 @@ class BellBetweenProcesses:
         if self._task is not None:
             self._task.cancel()
 
-    def _run(self) -> None:
-        stopping = self._stopping
+    def _run(self, stopping: threading.Event) -> None:
         loop = asyncio.new_event_loop()
         try:
             self._wake, self._probe_heard, self._connected = asyncio.Event(), asyncio.Event(), None

@@ -15,6 +15,14 @@ def example(name: str, **changes: object) -> dict[str, object]:
     return {**yaml.safe_load((EXAMPLES / name / "config.yml").read_text()), **changes}
 
 
+@pytest.fixture
+def code_folder(tmp_path: Path) -> Path:
+    """Apart from the server's data folder: one that holds it is refused."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    return folder
+
+
 @pytest.mark.parametrize("most", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_an_empty_installation_launches_the_demo_and_it_learns(make_server, most: int) -> None:
     server = make_server({"NNIWEB_DEMO": "1"}).start()
@@ -67,22 +75,22 @@ def test_two_hundred_trials_none_lost_none_double(running_server: RunningServer)
 
 
 def test_what_a_trial_reports_comes_back_exactly_and_harms_nothing(running_server: RunningServer,
-                                                                   tmp_path: Path) -> None:
+                                                                   code_folder: Path) -> None:
     values = ["float('nan')", "1e308", "{'default': 0.5, 'loss': [1, 2]}", "list(range(20000))", "'text'",
               "'a\\x00b\\ud800c'", "None", "True", "float('inf')"]
     finals = {"{'default': float('nan'), 'note': '\\ud800'}": None, "1e308": 1e308, "list(range(20000))": None,
               "'text'": None, "'a\\x00b\\ud800c'": None, "0.25": 0.25, "float('inf')": None, "0.5": 0.5}
-    (tmp_path / "trial.py").write_text(
+    (code_folder / "trial.py").write_text(
         "import nni\nnni.get_next_parameter()\n"
         + "".join(f"nni.report_intermediate_result({value})\n" for value in values)
         + f"nni.report_final_result([{', '.join(finals)}][nni.get_sequence_id()])\n")
     server = running_server
     experiment = server.launch({
-        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(tmp_path), "trialConcurrency": 2,
+        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code_folder), "trialConcurrency": 2,
         "maxTrialNumber": len(finals), "assessor": {"name": "Medianstop"},
         "tuner": {"name": "TPE", "classArgs": {"tpe_args": {"n_startup_jobs": 2}}},
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trainingService": {"platform": "local"}}, tmp_path)
+        "trainingService": {"platform": "local"}}, code_folder)
     server.wait_for_experiment(experiment)
     trials = server.get_all(f"experiments/{experiment}/trials/")
     assert [trial["final_number"] for trial in trials] == list(finals.values())
@@ -96,13 +104,14 @@ def test_what_a_trial_reports_comes_back_exactly_and_harms_nothing(running_serve
         assert [row["number"] for row in rows] == [None, 1e308, 0.5, None, None, None, None, None, None]
 
 
-def test_a_trial_that_can_never_run_and_one_that_fails_say_why(running_server: RunningServer, tmp_path: Path) -> None:
+def test_a_trial_that_can_never_run_and_one_that_fails_say_why(running_server: RunningServer,
+                                                               code_folder: Path) -> None:
     server = running_server
-    base = {"trialCodeDirectory": str(tmp_path), "trialConcurrency": 1, "maxTrialNumber": 1,
+    base = {"trialCodeDirectory": str(code_folder), "trialConcurrency": 1, "maxTrialNumber": 1,
             "tuner": {"name": "Random"}, "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
             "trainingService": {"platform": "local"}}
-    failing = server.launch({**base, "trialCommand": "echo 'no such data set' >&2; exit 3"}, tmp_path)
-    missing = server.launch({**base, "trialCommand": "no-such-program-anywhere"}, tmp_path)
+    failing = server.launch({**base, "trialCommand": "echo 'no such data set' >&2; exit 3"}, code_folder)
+    missing = server.launch({**base, "trialCommand": "no-such-program-anywhere"}, code_folder)
     for experiment, words in ((failing, ("exit code 3", "no such data set")), (missing, ("not found", "127"))):
         server.wait_for_experiment(experiment)
         [trial] = server.get_all(f"experiments/{experiment}/trials/")
@@ -110,13 +119,14 @@ def test_a_trial_that_can_never_run_and_one_that_fails_say_why(running_server: R
         assert all(word in trial["message"] for word in words), trial["message"]
 
 
-def test_variables_reach_the_trial_and_kept_files_come_back(running_server: RunningServer, tmp_path: Path) -> None:
+def test_variables_reach_the_trial_and_kept_files_come_back(running_server: RunningServer, code_folder: Path) -> None:
     server = running_server
     experiment = server.launch({
         "trialCommand": "mkdir -p out && printf \"$GREETING\" > out/model.bin && echo left > out/rest.txt",
-        "trialCodeDirectory": str(tmp_path), "trialConcurrency": 1, "maxTrialNumber": 1,
+        "trialCodeDirectory": str(code_folder), "trialConcurrency": 1, "maxTrialNumber": 1,
         "environment": {"GREETING": "it's me"}, "keepFiles": ["out/*.bin"], "tuner": {"name": "Random"},
-        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trainingService": {"platform": "local"}}, tmp_path)
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}},
+        "trainingService": {"platform": "local"}}, code_folder)
     server.wait_for_experiment(experiment)
     [trial] = server.get_all(f"experiments/{experiment}/trials/")
     [file] = server.get_all(f"trials/{trial['id']}/files/")

@@ -152,7 +152,9 @@ def what_processes_show(server: RunningServer) -> dict[int, str]:
 def test_strangers_at_the_keepers_door_get_nothing(running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server
     (tmp_path / "wait").touch()  # it does not end while strangers knock
-    experiment = launch_slow(server, tmp_path, maxTrialNumber=1)
+    code = tmp_path / "code"
+    code.mkdir()
+    experiment = launch_slow(server, code, maxTrialNumber=1)
     [trial] = server.wait_until(lambda: running(server, experiment))
     said, secrets = what_processes_show(server), secrets_of(server)
     assert len(secrets) >= 3, "two keys of the server, and the attempt's token"

@@ -80,12 +80,13 @@ def processes(server: RunningServer) -> list[psutil.Process]:
 def test_it_follows_a_running_trial_lets_nobody_else_in_and_ends_and_comes_back_with_the_server(
         running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server
-    (tmp_path / "trial.py").write_text(TRIAL)
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "trial.py").write_text(TRIAL)
     experiment = server.launch({
-        "experimentName": "followed", "trialCommand": "python3 trial.py", "trialCodeDirectory": str(tmp_path),
+        "experimentName": "followed", "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code),
         "trialConcurrency": 1, "maxTrialNumber": 1, "tuner": {"name": "Random"},
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trainingService": {"platform": "local"}},
-        tmp_path)
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trainingService": {"platform": "local"}}, code)
     trials = server.wait_until(lambda: server.get(f"experiments/{experiment}/trials/")["results"], what="a trial")
     session = signed_in(server)
     board = server.post(f"experiments/{experiment}/tensorboards/", {"trials": [trials[0]["id"]]})
@@ -107,7 +108,7 @@ def test_it_follows_a_running_trial_lets_nobody_else_in_and_ends_and_comes_back_
     server.start()
     page = page_of(server, session, board)
     server.wait_until(lambda: steps(session, page), PATIENCE, "it is back with what the trial wrote")
-    (tmp_path / "end").touch()
+    (code / "end").touch()
     assert server.request("DELETE", f"experiments/{experiment}/tensorboards/{board['id']}/").status_code == 204
     server.wait_until(lambda: not processes(server), what="it ends when it is stopped")
     server.wait_until(lambda: not folder_of(server, board).exists(), what="its files are removed")

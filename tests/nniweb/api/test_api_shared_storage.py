@@ -11,12 +11,14 @@ SHARE = {"storageType": "NFS", "localMountPoint": "/mnt/share", "remoteMountPoin
 
 @pytest.fixture
 def sections(tmp_path) -> dict[str, dict]:
+    mounted = tmp_path / "mounted"  # apart from the server's own folders
+    mounted.mkdir()
     return {
         "openpai": {"platform": "openpai", "host": "http://127.0.0.1:9", "username": "ann", "token": "t",
-                    "storageConfigName": "shared", "localStorageMountPoint": str(tmp_path),
+                    "storageConfigName": "shared", "localStorageMountPoint": str(mounted),
                     "containerStorageMountPoint": "/mnt/home"},
         "dlts": {"platform": "dlts", "dashboard": "http://127.0.0.1:9", "team": "vision", "email": "ann@lab.example",
-                 "password": "0" * 32, "localStorageMountPoint": str(tmp_path)},
+                 "password": "0" * 32, "localStorageMountPoint": str(mounted)},
     }
 
 

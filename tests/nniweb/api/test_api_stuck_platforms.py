@@ -141,6 +141,6 @@ def test_a_server_that_is_short_of_threads_says_so_and_goes_on_afterwards(check_
 
     monkeypatch.setattr(threading.Thread, "start", start)
     for _ in range(platform_calls.MOST_OF_PERSON + 1):
-        assert "no thread left" in said(check_as(alice, ""))
+        assert "no thread, process or memory to spare" in said(check_as(alice, ""))
     monkeypatch.setattr(threading.Thread, "start", real)
     assert check_as(alice, "").json()["findings"][0]["ok"]

@@ -94,6 +94,13 @@ class Rig:
         self.until(lambda: len(found()) >= count)
         return found()
 
+    def wait_for_job(self, seconds: float = 60.0) -> None:
+        """Until the platform has a job, without rounds."""
+        deadline = time.monotonic() + seconds
+        while not self.service.list_trial_jobs():
+            assert time.monotonic() < deadline, f"not in time; {self.state()}"
+            time.sleep(0.005)
+
     def skip(self, seconds: float) -> None:
         """Let time pass, for the worker."""
         self.offset += seconds

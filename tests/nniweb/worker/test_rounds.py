@@ -55,6 +55,7 @@ def test_a_trial_that_ended_before_its_submission_was_written_down_still_says_wh
     experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
     rig.until(lambda: Attempt.objects.exists())
     assert Attempt.objects.get().stage == "submitting"
+    rig.wait_for_job()
     report(Trial.objects.get(), 1.0)
     rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE" and not rig.runner.work.submitting)
     trial, attempt = Trial.objects.get(), Attempt.objects.get()

@@ -115,13 +115,13 @@ def test_a_database_outage_ends_no_running_trial_and_fails_no_new_one(bench, das
     from trainingservice.dlts import service as module
     monkeypatch.setattr(module, "ABSENT_AFTER", 0.0)
     form, starts, go = lasting
-    other = bench.form("sleep 3600")
+    other = bench.form("echo here; sleep 3600")
     service = bench.open_service()
     service.submit_trial_job(form)
     service.submit_trial_job(other)  # two are asked about by the list, one by its record
     bench.wait_for_file(starts)
     bench.wait_for_status(service, form, RUNNING)
-    bench.wait_for_status(service, other, RUNNING)
+    bench.wait("the other one runs", lambda: bench.output(other))
     dashboard.database_away = True
     bench.wait("the cluster says so", lambda: "cannot ask its database" in service.trouble)
     later = bench.form("echo later")
