@@ -40,3 +40,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(disk)], check=True)
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.fixture
+def server_on_small_disk(small_disk: Path, make_server: Callable[..., RunningServer], tmp_path: Path) -> RunningServer:
+    """Not started yet. Trials and the server's log have room elsewhere: only the server's disk can be filled."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    data = small_disk / "data"
+    data.mkdir(mode=0o700)
+    (data / "clusters").symlink_to(elsewhere)
+    server = make_server({"NNIWEB_LOW_SPACE_MB": "0"}, name="disk/data")
+    server.log_file = tmp_path / "server.log"
+    return server

@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -38,16 +37,8 @@ def lease(server: RunningServer) -> tuple[str, int]:
 @pytest.mark.timeout(300)
 @pytest.mark.kill_table("the server's disk is full for longer than a lease")
 def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
-        small_disk: Path, make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
-    # trials have room, as on machines of their own: only the server's disk is full
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    data = small_disk / "data"
-    data.mkdir(mode=0o700)
-    (data / "clusters").symlink_to(elsewhere)
-    server = make_server({"NNIWEB_LOW_SPACE_MB": "0"}, name="disk/data")
-    server.log_file = tmp_path / "server.log"
-    server.start()
+        small_disk: Path, server_on_small_disk: RunningServer, tmp_path: Path, seed: int) -> None:
+    server = server_on_small_disk.start()
     browser = requests.Session()
     link = server.wait_until(lambda: re.search(r"http://\S+/sign-in/\S+", server.log_tail()))
     sign_in_by_link(browser, link.group(0))
@@ -89,6 +80,6 @@ def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
     assert lease(server) == held, "the same holder in the same epoch"
     server.wait_until(lambda: "The database takes nothing" not in browser.get(server.url).text)
     server.stop()
-    with closing(sqlite3.connect(data / "nniweb.sqlite3")) as database:
+    with closing(sqlite3.connect(server.data_folder / "nniweb.sqlite3")) as database:
         [(verdict,)] = database.execute("PRAGMA integrity_check")
     assert verdict == "ok"

@@ -96,16 +96,8 @@ def test_a_first_start_with_a_locked_database_comes_up(
 
 @pytest.mark.kill_table("a start while the disk of the data folder is full")
 def test_a_server_started_on_a_full_disk_comes_up_once_there_is_room(
-        small_disk: Path, make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
-    # trials have room, as on machines of their own: only the server's disk is full
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    data = small_disk / "data"
-    data.mkdir(mode=0o700)
-    (data / "clusters").symlink_to(elsewhere)
-    server = make_server({"NNIWEB_LOW_SPACE_MB": "0"}, name="disk/data")
-    server.log_file = tmp_path / "server.log"
-    server.start()
+        small_disk: Path, server_on_small_disk: RunningServer, tmp_path: Path, seed: int) -> None:
+    server = server_on_small_disk.start()
     server.stop()
     full = fill(small_disk)
     server.start(wait=False)
