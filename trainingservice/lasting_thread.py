@@ -117,11 +117,6 @@ class LastingThread:
         thread = self._thread
         return thread is not None and thread.is_alive()
 
-    @property
-    def is_this_one(self) -> bool:
-        """Whether the caller runs on it."""
-        return threading.current_thread() is self._thread
-
     def join(self, timeout: float | None = None) -> None:
         """Wait for its end, at most so many seconds. Harmless before ``start``, and on the thread itself."""
         thread = self._thread

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -35,6 +36,7 @@ class DltsApi:
                                   ca_file=None if settings.ca_file is None else str(settings.ca_file))
         self.where = self._client.where
         self._lock = threading.Lock()
+        self._no_page_before = 0.0
         self._cluster = "" if settings.cluster == ".default" else settings.cluster
 
     def close(self) -> None:
@@ -124,10 +126,16 @@ class DltsApi:
         return str(self._object(answer).get("result") or "").startswith("Success")
 
     def page(self, job_id: str) -> str:
-        """Address of the job's page; "" while the dashboard does not say which cluster is meant."""
+        """Address of the job's page; "" while the dashboard does not say which cluster is meant.
+
+        It is called for each job that is seen: where the question fails it is not put again for a while.
+        """
+        if time.monotonic() < self._no_page_before:
+            return ""
         try:
             cluster = self.cluster
         except TrainingServiceError:
+            self._no_page_before = time.monotonic() + RETRY_AFTER_REFUSAL
             return ""
         return (f"{self._settings.dashboard}job/{quote(self._settings.team, safe='')}/{quote(cluster, safe='')}/"
                 f"{quote(job_id, safe='')}")

@@ -13,6 +13,7 @@ from tests.trainingservice.jobs_of_tests import (
     check_that_an_outage_of_a_minute_loses_nothing,
     failed_with,
 )
+from trainingservice.dlts import api
 from trainingservice.dlts.api import DltsApi
 from trainingservice.dlts.config import DltsTrialOptions
 from trainingservice.dlts.job_body import job_body
@@ -153,6 +154,14 @@ def test_a_cluster_that_does_not_answer_after_a_start_of_the_server_fails_no_tri
     detail = bench.wait_for_end(service, form)
     assert (bench.output(form), detail.url) == (
         "later\n", f"{dashboard.address}/job/vision/lab/{only_job(dashboard).id}")
+
+
+def test_the_page_of_a_job_is_not_looked_for_again_and_again(platform, dashboard, monkeypatch) -> None:
+    monkeypatch.setattr(api, "RETRY_AFTER_REFUSAL", 60.0)
+    dashboard.cluster_away = True
+    dlts = DltsApi(platform.settings())
+    assert [dlts.page("one") for _ in range(5)] == [""] * 5
+    assert dashboard.count("GET", "api/teams") == 1
 
 
 @pytest.mark.parametrize("away", ["cluster_away", "database_away"])
