@@ -11,6 +11,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.end_to_end import prepared_installation
+
 # the same examples in every run; "make test-all" looks for new ones
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True, database=None)
 hypothesis.settings.register_profile("thorough", max_examples=200, deadline=None, database=None)
@@ -20,7 +22,9 @@ END_TO_END = Path(__file__).parent / "end_to_end"
 pytest_plugins = ["tests.end_to_end.kill_table.reliability_table"]
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        prepared_installation.begin()
     # a shell starts what it puts into the background with Ctrl-C ignored; servers that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,6 +34,11 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The dearest files first: those who run several files at once do not wait for a long one in the end."""
     items.sort(key=lambda item: not item.path.is_relative_to(END_TO_END))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        prepared_installation.end()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,8 +15,8 @@ def make_server(tmp_path: Path) -> Iterator[Callable[..., RunningServer]]:
     """Makes servers that are not started yet: ``make_server(env={...}, name="data")``; all are closed in the end."""
     servers: list[RunningServer] = []
 
-    def make(env: dict[str, str] | None = None, name: str = "data") -> RunningServer:
-        servers.append(RunningServer(tmp_path / name, env))
+    def make(env: dict[str, str] | None = None, name: str = "data", **more: bool) -> RunningServer:
+        servers.append(RunningServer(tmp_path / name, env, **more))
         return servers[-1]
 
     yield make

@@ -24,6 +24,7 @@ from typing import Any, Self, TypeVar
 
 import requests
 
+from tests.end_to_end import prepared_installation
 from trainingservice.testing.processes import RunningProcess, end_processes, processes_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -52,12 +53,16 @@ class RunningServer:
     working_directory = ROOT
     program: tuple[str, ...] = (sys.executable, str(ROOT / "manage.py"))
 
-    def __init__(self, data_folder: Path, env: Mapping[str, str] | None = None) -> None:
-        """``env`` is added to (and wins over) what the server gets; NNIWEB_* of this process are not handed on."""
+    def __init__(self, data_folder: Path, env: Mapping[str, str] | None = None, *, starts_empty: bool = False) -> None:
+        """``env`` is added to (and wins over) what the server gets; NNIWEB_* of this process are not handed on.
+
+        ``starts_empty``: its first start finds no database, as a newcomer's; elsewhere one that was made before.
+        """
         hear_ctrl_c()
         self.data_folder = data_folder
         self.port = free_port()
         self._env = dict(env or {})
+        self._is_prepared = starts_empty or "NNIWEB_DATABASE_URL" in self._env
         self._process: subprocess.Popen[bytes] | None = None
         self._session = requests.Session()
         self._session.trust_env = False  # loopback needs no proxy
@@ -98,6 +103,7 @@ class RunningServer:
         ``program``: what Python runs in place of manage.py; ``env``: more variables, for this start alone.
         """
         assert not self.is_alive, "it runs already"
+        self._prepare()
         with open(self.log_file, "ab") as log:
             # a session of its own: Ctrl-C in the test's terminal is the test's business
             self._process = subprocess.Popen([*self.command(program), *options], cwd=self.working_directory,
@@ -106,6 +112,12 @@ class RunningServer:
         if wait:
             self.wait_until(self._is_up, START_PATIENCE, "the server answers")
         return self
+
+    def _prepare(self) -> None:
+        if not self._is_prepared:
+            self._is_prepared = True
+            if token := prepared_installation.put_into(self.data_folder):
+                self.token = token
 
     def command(self, program: Sequence[str]) -> list[str]:
         """What is started; processes of other kinds are subclasses."""

@@ -25,7 +25,7 @@ def code_folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("most", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_an_empty_installation_launches_the_demo_and_it_learns(make_server, most: int) -> None:
-    server = make_server({"NNIWEB_DEMO": "1"}).start()
+    server = make_server({"NNIWEB_DEMO": "1"}, starts_empty=True).start()
     started = time.monotonic()
     [demo] = server.wait_until(lambda: server.get("experiments/")["results"], 60, "the demo is launched")
     server.patch(f"experiments/{demo['id']}/", {"max_trial_number": most})

@@ -50,7 +50,7 @@ class InstalledServer(RunningServer):
     """The program ``nniweb`` of an environment, with the data folder that it takes by itself."""
 
     def __init__(self, folder: Path, environment: Path) -> None:
-        super().__init__(folder / "share" / "nniweb", env={"NNIWEB_DEMO": "1"})
+        super().__init__(folder / "share" / "nniweb", env={"NNIWEB_DEMO": "1"}, starts_empty=True)
         self.working_directory = folder / "empty"
         self.working_directory.mkdir()
         self.program = (str(environment / "bin" / "nniweb"),)

@@ -29,7 +29,7 @@ class ServersMachine:
         self.folder = folder
         self.disk = CutDisk(folder)
         self.disk.mount()
-        self.server = RunningServer(self.disk.path / "data")
+        self.server = RunningServer(self.disk.path / "data", starts_empty=True)
         self.server.log_file = folder / "server.log"
         self._boot_id = folder / "boot_id"
 
