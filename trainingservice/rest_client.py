@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -39,21 +39,30 @@ class LogInRefused(TemporaryError):
 
 
 class ServerFault(TemporaryError):
-    """The platform answered with a fault of its own (5xx). ``status``: its number."""
+    """The platform answered with a fault of its own (5xx), which is ``answer``."""
 
-    def __init__(self, message: str, status: int, retry_after: float | None) -> None:
+    def __init__(self, message: str, answer: RestAnswer, retry_after: float | None) -> None:
         super().__init__(message, retry_after)
-        self.status = status
+        self.answer = answer
+
+
+class TooManyCalls(TemporaryError):
+    """The platform limits how often it is asked (429). ``answer``: in whose headers it may say more."""
+
+    def __init__(self, message: str, answer: RestAnswer, retry_after: float | None) -> None:
+        super().__init__(message, retry_after)
+        self.answer = answer
 
 
 @dataclass(frozen=True)
 class RestAnswer:
-    """One answer. ``where``: who gave it, for sentences."""
+    """One answer. ``where``: who gave it, for sentences. ``headers``: by their names in any case."""
 
     status: int
     text: str
     content_type: str
     where: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -78,12 +87,15 @@ class RestClient:
     """One platform. May be used from several threads."""
 
     def __init__(self, base: str, name: str, *, ca_file: str | None = None, hidden: tuple[str, ...] = (),
-                 refused: Callable[[RestAnswer], str] | None = None) -> None:
+                 refused: Callable[[RestAnswer], str] | None = None,
+                 pause_asked_for: Callable[[RestAnswer], float | None] | None = None) -> None:
         """``base``: address with a slash at the end. ``hidden``: query parameters that no log may show.
 
-        ``refused``: what an answer that is an error says, if it has a way of its own.
+        ``refused``: what an answer that is an error says, if it has a way of its own. ``pause_asked_for``: the seconds
+        that a 429 asks for, where it is not Retry-After that says so.
         """
         self._base, self._refused = base, refused or RestAnswer.shown
+        self._pause_asked_for = pause_asked_for or retry_after_of
         self.where = f"{name} at {urlsplit(base).netloc}"
         self._session = requests.Session()
         self._session.auth = _no_netrc
@@ -120,15 +132,16 @@ class RestClient:
         self._session.close()
 
     def _judged(self, response: requests.Response) -> RestAnswer:
-        answer = RestAnswer(response.status_code, response.text, response.headers.get("Content-Type", ""), self.where)
+        answer = RestAnswer(response.status_code, response.text, response.headers.get("Content-Type", ""), self.where,
+                            response.headers)
         if answer.status == 429:
-            pause = _pause_of(response.headers.get("Retry-After"))
+            pause = self._pause_asked_for(answer)
             asked = f"it asks for a pause of {pause:.0f} s" if pause is not None else "it is asked less often"
-            raise TemporaryError(f"{self.where} limits how often it may be asked; {asked}.", retry_after=pause)
+            raise TooManyCalls(f"{self.where} limits how often it may be asked; {asked}.", answer, pause)
         if answer.status >= 500:
             said = self._refused(answer)
             raise ServerFault(f"{self.where} has a fault of its own (HTTP {answer.status}{': ' if said else ''}"
-                              f"{said}); it is asked again.", answer.status,
+                              f"{said}); it is asked again.", answer,
                               _pause_of(response.headers.get("Retry-After")))
         return answer
 
@@ -163,6 +176,11 @@ def _innermost(error: BaseException) -> str:
     # an error may quote what a server sent, as long as it likes: the expression takes the square of its length
     said = str(current)[:_LONGEST_REASON]
     return str(text) or re.sub(r"(?s)<.*>: |\(.*|\S*[?&]\S*", "", said) or type(current).__name__
+
+
+def retry_after_of(answer: RestAnswer) -> float | None:
+    """Seconds, by the answer's Retry-After."""
+    return _pause_of(answer.headers.get("Retry-After"))
 
 
 def _pause_of(text: str | None) -> float | None:

@@ -168,9 +168,9 @@ class _Handler(BaseHTTPRequestHandler):
                           self.headers, body)
         answer = self.respond(request)
         content = answer.content()
-        self.send_response(answer.status)
-        for name, value in {"Content-Type": answer.content_type, "Content-Length": str(len(content)),
-                            **answer.headers}.items():
+        self.send_response_only(answer.status)
+        for name, value in {"Date": self.date_time_string(), "Content-Type": answer.content_type,
+                            "Content-Length": str(len(content)), **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

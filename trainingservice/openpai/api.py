@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,11 @@ from urllib.parse import quote
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.limited_yaml import YamlRefused, read_yaml
 from trainingservice.openpai.config import OpenPaiClusterSettings
-from trainingservice.openpai.protocol_schema import document_text
+from trainingservice.openpai.document_text import document_text
+from trainingservice.openpai.submission_limit import SubmissionLimit, pause_asked_for, why_it_waits
+from trainingservice.openpai.token_doubt import TokenDoubt, TokenDoubted
 from trainingservice.polling import MustWait
-from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
+from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient, ServerFault, TooManyCalls
 from trainingservice.told_json import read_json
 
 #: Jobs that one question about all of them brings at most, the newest first.
@@ -78,8 +81,11 @@ class OpenPaiApi:
         self._settings = settings
         self._client = RestClient(f"{settings.host}/rest-server/", "OpenPAI",
                                   ca_file=None if settings.ca_file is None else str(settings.ca_file),
-                                  refused=lambda answer: Refusal.of(answer).message)
+                                  refused=lambda answer: Refusal.of(answer).message,
+                                  pause_asked_for=pause_asked_for)
         self.where = self._client.where
+        self._limit = SubmissionLimit()
+        self._doubt = TokenDoubt()
         self._lock = threading.Lock()
         self._token = settings.token.get_secret_value() if settings.token is not None else ""
 
@@ -88,9 +94,24 @@ class OpenPaiApi:
 
     # --- jobs ------------------------------------------------------------------------------
 
+    def wait_for_turn(self) -> None:
+        """Raises MustWait while the account has used up what it may submit in this time."""
+        if (turn := self._limit.waits()) is not None:
+            raise MustWait(why_it_waits(self.where, self._settings.username, *turn), retry_after=turn[0])
+
     def submit(self, document: Mapping[str, Any]) -> None:
-        """Raises NameTaken, PermanentError with what is wrong with the document, MustWait (quota), TemporaryError."""
-        answer = self._call("POST", "api/v2/jobs", body=document_text(document), headers={"Content-Type": "text/yaml"})
+        """Raises NameTaken, PermanentError with what is wrong with the document, MustWait (quota, the account's
+        submissions of this hour), TemporaryError.
+        """
+        try:
+            answer = self._call("POST", "api/v2/jobs", body=document_text(document),
+                                headers={"Content-Type": "text/yaml"})
+        except (TooManyCalls, ServerFault) as fault:
+            self._limit.heard(fault.answer)
+            if isinstance(fault, TooManyCalls):
+                self.wait_for_turn()
+            raise
+        self._limit.heard(answer)
         if self._is_said_by_openpai(answer):
             return
         refusal, name = Refusal.of(answer), document["name"]
@@ -134,8 +155,10 @@ class OpenPaiApi:
         return self._object(self._of_job(name), name)
 
     def config(self, name: str) -> dict[str, Any]:
-        """The document a job was submitted with, secrets masked. Raises NoSuchJob."""
-        answer = self._known("GET", self._of_job(name) + "/config", name)
+        """The document a job was submitted with, secrets masked; {} where it has none. Raises NoSuchJob."""
+        answer = self._known("GET", self._of_job(name) + "/config", name, may_say="NoJobConfigError")
+        if not answer.ok:  # it was made by something else than the rest-server
+            return {}
         try:
             document = read_yaml(answer.text)  # declared as YAML; JSON is YAML, too
         except YamlRefused:
@@ -151,7 +174,7 @@ class OpenPaiApi:
             self._raise(answer)
 
     def warnings(self, name: str) -> list[str]:
-        """Why a job is not scheduled, the newest sentence last; [] where nothing is said."""
+        """Why a job is not scheduled, the newest sentence first; [] where nothing is said."""
         try:
             found = self._known("GET", self._of_job(name) + "/events", name, {"type": "Warning"}).document()
         except NoSuchJob:
@@ -205,13 +228,14 @@ class OpenPaiApi:
                                  "job. Does the address lead to OpenPAI, or to a proxy or log-in page before it?")
         return False
 
-    def _known(self, method: str, path: str, name: str, params: Mapping[str, Any] | None = None) -> RestAnswer:
+    def _known(self, method: str, path: str, name: str, params: Mapping[str, Any] | None = None,
+               may_say: str = "") -> RestAnswer:
+        """``may_say``: the code of an error that is an answer, too."""
         answer = self._call(method, path, params=params)
-        if answer.status == 404:
-            if Refusal.of(answer).code == "NoJobError":
-                raise NoSuchJob(name)
-            self._raise(answer)
-        if not answer.ok:
+        code = Refusal.of(answer).code if answer.status == 404 else ""
+        if code == "NoJobError":
+            raise NoSuchJob(name)
+        if not answer.ok and (not code or code != may_say):
             self._raise(answer)
         return answer
 
@@ -243,22 +267,31 @@ class OpenPaiApi:
 
     def _call(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: bytes | None = None,
               headers: Mapping[str, str] | None = None, timeout: tuple[float, float] = TIMEOUT) -> RestAnswer:
-        """One call with the token. Raises TemporaryError where the token is refused: a person can renew it."""
+        """One call with the token. Raises TemporaryError where it is refused: TokenDoubted, then LogInRefused."""
         used = self._current_token(timeout)
         for attempt in (1, 2):
             answer = self._client.call(method, path, params=params, body=body, timeout=timeout,
                                        headers={**(headers or {}), "Authorization": f"Bearer {used}"})
             if answer.status != 401:
+                self._doubt.accepted()
                 return answer
             if attempt == 1 and self._settings.password is not None:
                 used = self._log_in(used, timeout)
             else:
                 break
+        expiry, said = token_expiry(used), Refusal.of(answer).message
+        if not self._doubt.refused() and (expiry is None or expiry > time.time()):
+            raise TokenDoubted(
+                f"{self.where} says that the token of user {self._settings.username} is invalid ({said}). It says so "
+                "as well while its Kubernetes is away, so it is asked again, and trials wait.", said)
+        raise LogInRefused(f"{self.refused_token(said)} Trials wait.", retry_after=RETRY_AFTER_REFUSAL)
+
+    def refused_token(self, said: str) -> str:
+        """The sentence on a token that the server keeps refusing. ``said``: its words."""
         what = "password" if self._settings.password is not None else "token"
-        raise LogInRefused(
-            f"{self.where} does not accept the {what} of user {self._settings.username} any more: "
-            f"{Refusal.of(answer).message} Trials wait. Make a new token in the web portal (an application token does "
-            "not run out) and put it into the cluster's settings.", retry_after=RETRY_AFTER_REFUSAL)
+        return (f"{self.where} does not accept the {what} of user {self._settings.username}: {said} Make a new token "
+                "in the web portal (an application token does not run out) and put it into the cluster's settings. If "
+                "others cannot work on the cluster either, its Kubernetes is away: ask its administrator.")
 
     def _current_token(self, timeout: tuple[float, float]) -> str:
         return self._token or self._log_in("", timeout)

@@ -17,6 +17,7 @@ from trainingservice.container_path import ContainerPath, is_below
 from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trainingservice.memory_size import Megabytes
 from trainingservice.openpai.protocol_schema import own_document_problems
+from trainingservice.openpai.storages import own_storages
 from trainingservice.web_address import web_address
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
@@ -133,9 +134,8 @@ class OpenPaiTrialOptions(TrialOptions):
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         assert isinstance(settings, OpenPaiClusterSettings)
-        own = ((self.openpai_config or {}).get("extras") or {}).get("storages") or []
-        in_document = [str(entry.get("mountPath") or f"/mnt/{entry.get('name')}") for entry in own
-                       if isinstance(entry, dict)]
+        in_document = [str(entry.get("mountPath") or f"/mnt/{entry['name']}")
+                       for entry in own_storages(self.openpai_config)]
         if is_below(path, [settings.container_storage_mount_point, *self.storages.values(), *in_document]):
             return ""
         return (f"jobs on OpenPAI will have nothing at {path}, because a container there may mount nothing itself. "

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainingservice.openpai.config import OpenPaiTrialOptions
+from trainingservice.openpai.storages import own_storages
+from trainingservice.openpai.templates import all_commands
 from trainingservice.trial_job import JobApplicationForm
 from trialkeeper import contract
 
@@ -45,13 +47,14 @@ def job_document(form: JobApplicationForm, options: OpenPaiTrialOptions, start: 
     document = (copy.deepcopy(options.openpai_config) if options.openpai_config is not None
                 else _simple(form, options))
     document["name"] = job_name(form)
+    own = all_commands(document) if options.openpai_config is not None else {}
     for number, (name, role) in enumerate(document["taskRoles"].items()):
-        if isinstance(role, dict):
-            own = [str(line) for line in role.get("commands") or []] if options.openpai_config is not None else []
-            role["commands"] = _commands(form, start, number, name, own)
+        role["commands"] = _commands(form, start, number, name, own.get(name, []))
+    # the commands of the default deployment are among the role's own, under the keeper
+    (document.get("defaults") or {}).pop("deployment", None)
     extras = document.get("extras") if isinstance(document.get("extras"), dict) else {}
     ours = {**options.storages, storage: storage_mount}
-    storages = [entry for entry in (extras or {}).get("storages") or [] if entry.get("name") not in ours]
+    storages = [entry for entry in own_storages(document) if entry["name"] not in ours]
     storages += [{"name": name, "mountPath": path} for name, path in ours.items()]
     document["extras"] = {**(extras or {}), "storages": storages,
                           "submitFrom": "submit-job-v2",

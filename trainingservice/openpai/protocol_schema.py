@@ -1,39 +1,51 @@
 """OpenPAI's job protocol, version 2, as a JSON schema, and the checks that a schema cannot make.
 
-What the cluster would refuse is found before it is asked. Source of the rules: the reference of the platform; the
-cluster itself merges the kinds of prerequisites into one list, which are written out here.
+What the cluster would refuse is found before it is asked, and what it takes is taken. The source of the rules is the
+rest-server (src/config/v2, src/middlewares/v2). Stricter than that is: taskRoles must be a mapping, because a trial is
+one of its roles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
-import yaml
+
+from trainingservice.openpai.document_text import document_text
+from trainingservice.openpai.storages import storage_problems
+from trainingservice.openpai.templates import default_deployment, template_problems
 
 _TEXT: dict[str, Any] = {"type": "string"}
-#: Of an entry in prerequisites, whatever its type.
-_DESCRIPTION = {"protocolVersion": {"enum": [2, "2"]}, "name": _TEXT, "type": _TEXT, "version": {
-    "type": ["string", "number"]}, "contributor": _TEXT, "description": _TEXT}
-_AUTH = {"type": "object", "properties": {"username": _TEXT, "password": _TEXT, "registryuri": _TEXT},
-         "additionalProperties": False}
+_TEXTS = {"type": "array", "items": _TEXT}
+_NAME = {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,255}\Z"}
+_ROLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*\Z"
+_VERSION = {"enum": [2, "2"]}
+_DESCRIPTION = {"protocolVersion": _VERSION, "name": _NAME, "version": {"type": ["string", "number"]},
+                "contributor": _TEXT, "description": _TEXT}
+_AUTH = {"type": "object", "properties": {"username": _TEXT, "password": _TEXT, "registryuri": _TEXT}}
 
 
-def _prerequisite(kind: str, **more: Any) -> dict[str, Any]:
-    """The rule for entries of one type."""
-    return {"if": {"properties": {"type": {"const": kind}}, "required": ["type"]},
-            "then": {"required": ["name", "type", "uri"],
-                     "properties": {**_DESCRIPTION, "type": {"const": kind}, **more}, "additionalProperties": False}}
+def _prerequisite(kind: str, uri: dict[str, Any]) -> dict[str, Any]:
+    """The rule for entries of one type. Of an image nothing but what is named here is taken."""
+    properties = {**_DESCRIPTION, "type": {"const": kind}, "uri": uri}
+    rule: dict[str, Any] = {"required": ["name"], "properties": {**properties, "plugin": _TEXT, "require": _TEXTS}}
+    if kind == "dockerimage":
+        rule = {"required": ["name", "uri"], "properties": {**properties, "auth": _AUTH},
+                "additionalProperties": False}
+    return {"if": {"properties": {"type": {"const": kind}}, "required": ["type"]}, "then": rule}
 
 
-_URIS = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
+def _by_role(rule: dict[str, Any]) -> dict[str, Any]:
+    return {"minProperties": 1, "additionalProperties": False, "patternProperties": {_ROLE_NAME: rule}}
+
+
 PREREQUISITE = {
     "type": "object",
     "required": ["type"],
     "properties": {"type": {"enum": ["dockerimage", "script", "data", "output"]}},
-    "allOf": [_prerequisite("dockerimage", uri=_TEXT, auth=_AUTH), _prerequisite("script", uri=_TEXT),
-              _prerequisite("output", uri=_TEXT), _prerequisite("data", uri=_URIS)],
+    "allOf": [_prerequisite("dockerimage", _TEXT), _prerequisite("script", _TEXT), _prerequisite("output", _TEXT),
+              _prerequisite("data", _TEXTS)],
 }
 _NUMBER_OR_NONE = {"type": ["integer", "null"]}
 TASK_ROLE = {
@@ -41,30 +53,36 @@ TASK_ROLE = {
     "required": ["dockerImage", "resourcePerInstance", "commands"],
     "additionalProperties": False,
     "properties": {
-        "protocolVersion": {"enum": [2, "2"]},
+        "protocolVersion": _VERSION,
         "instances": {"type": "integer", "minimum": 1},
         "completion": {"type": "object", "additionalProperties": False,
                        "properties": {"minFailedInstances": _NUMBER_OR_NONE, "minSucceededInstances": _NUMBER_OR_NONE}},
         "taskRetryCount": {"type": "integer"},
-        "prerequisites": {"type": "array", "items": _TEXT},
+        "prerequisites": _TEXTS,
         "dockerImage": _TEXT, "data": _TEXT, "output": _TEXT, "script": _TEXT,
+        # a slip of the server's schema: it refuses this one key, and takes all others
         "extraContainerOptions": {"type": "object", "properties": {"shmMB": {"type": "integer"},
-                                                                   "infiniband": {"type": "boolean"}}},
+                                                                   "additionalProperties": False}},
         "resourcePerInstance": {
             "type": "object", "required": ["cpu", "memoryMB", "gpu"], "additionalProperties": False,
-            "properties": {"cpu": {"type": "integer"}, "memoryMB": {"type": "integer"}, "gpu": {"type": "integer"},
-                           "ports": {"type": "object", "additionalProperties": {"type": "integer"}}}},
-        "commands": {"type": "array", "items": _TEXT, "minItems": 1},
+            "properties": {
+                "cpu": {"type": "integer"}, "memoryMB": {"type": "integer"}, "gpu": {"type": "integer"},
+                "ports": {"anyOf": [{"type": ["object", "array", "null"]}, {"enum": [False, 0, ""]}],
+                          **_by_role({"type": "integer"})}}},
+        "commands": {**_TEXTS, "minItems": 1},
     },
 }
+_MORE_COMMANDS = {"type": "object", "additionalProperties": False,
+                  "properties": {key: {**_TEXTS, "minItems": 1} for key in ("preCommands", "postCommands")}}
 #: What clusters with the HiveD scheduler read; which SKUs there are only the cluster knows.
+_WORD_OR_NONE = {"type": ["string", "null"]}
 HIVED = {
     "type": "object",
     "properties": {
         "jobPriorityClass": {"enum": ["prod", "test", "oppo"]},
-        "taskRoles": {"type": "object", "additionalProperties": {
-            "type": "object", "properties": {"skuType": {"type": ["string", "null"]},
-                                             "pinnedCellId": {"type": ["string", "null"]}}}},
+        "taskRoles": {"minProperties": 1, "additionalProperties": False, "patternProperties": {
+            r"^[A-Za-z0-9._~]+\Z": {"type": "object", "properties": {
+                "skuType": _WORD_OR_NONE, "pinnedCellId": _WORD_OR_NONE, "affinityGroupName": _WORD_OR_NONE}}}},
     },
 }
 JOB: dict[str, Any] = {
@@ -73,21 +91,19 @@ JOB: dict[str, Any] = {
     "required": ["protocolVersion", "name", "type", "taskRoles"],
     "additionalProperties": False,
     "properties": {
-        "protocolVersion": {"enum": [2, "2"]},
-        "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,255}$"},
+        **_DESCRIPTION,
         "type": {"const": "job"},
-        "version": {"type": ["string", "number"]}, "contributor": _TEXT, "description": _TEXT,
         "prerequisites": {"type": "array", "minItems": 1, "items": PREREQUISITE},
         "parameters": {"type": "object"}, "secrets": {"type": "object"},
         "jobRetryCount": {"type": "integer", "minimum": 0},
-        "taskRoles": {"type": "object", "minProperties": 1, "additionalProperties": False,
-                      "patternProperties": {"^[A-Za-z_][A-Za-z0-9_]*$": TASK_ROLE}},
-        "deployments": {"type": "array"},
-        "defaults": {"type": "object", "properties": {"virtualCluster": _TEXT}},
-        "extras": {"type": "object", "properties": {
-            "storages": {"type": "array", "items": {
-                "type": "object", "required": ["name"], "properties": {"name": _TEXT, "mountPath": _TEXT}}},
-            "hivedScheduler": HIVED}},
+        "taskRoles": {"type": "object", **_by_role(TASK_ROLE)},
+        "deployments": {"type": "array", "minItems": 1, "items": {
+            "type": "object", "required": ["name", "taskRoles"],
+            "properties": {"protocolVersion": _VERSION, "name": _NAME, "taskRoles": _by_role(_MORE_COMMANDS)}}},
+        # of any other kind than text it is the name of no virtual cluster, which the server says with 403
+        "defaults": {"type": "object", "properties": {"deployment": _TEXT, "virtualCluster": {
+            "type": ["string", "null"], "minLength": 1}}},
+        "extras": {"type": "object", "properties": {"hivedScheduler": HIVED}},
     },
 }
 _VALIDATOR = jsonschema.Draft202012Validator(JOB)
@@ -99,18 +115,14 @@ def document_problems(document: Any) -> list[str]:
     """Why the cluster would refuse the document, one sentence part each, [] for a right one."""
     problems = [f"{_place(error.absolute_path)}{_words(error)}"
                 for error in sorted(_VALIDATOR.iter_errors(document), key=lambda error: list(map(str, error.path)))]
-    return problems or [*_names_twice(document), *_missing_prerequisites(document), *_unclosed_templates(document),
-                        *_hived_problems(document), *_too_large(document)]
+    return problems or [*_names_twice(document), *_missing_prerequisites(document), *_deployment_problems(document),
+                        *template_problems(document), *storage_problems(document), *_hived_problems(document),
+                        *_too_large(document)]
 
 
 def own_document_problems(document: dict[str, Any]) -> list[str]:
     """The same of a document that a user wrote, whose name is put in later and may be missing."""
     return document_problems({**document, "name": "put-in-later"})
-
-
-def document_text(document: Mapping[str, Any]) -> bytes:
-    """The document as it is sent."""
-    return yaml.safe_dump(dict(document), sort_keys=False, width=100_000).encode()
 
 
 def _place(path: Any) -> str:
@@ -157,45 +169,29 @@ def _missing_prerequisites(document: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _unclosed_templates(document: dict[str, Any]) -> list[str]:
-    """The cluster reads templates in the whole text, and has no answer but a fault (500) to one without its end."""
-    problems = []
-    for place, text in _texts(document, ""):
-        rest = text
-        while "<%" in rest:
-            _, _, rest = rest.partition("<%")
-            inside, end, rest = rest.partition("%>")
-            if not end or "<%" in inside:
-                problems.append(f"{place} has a <% without its %>, which the cluster takes for a template")
-                break
-    return problems
+def _deployment_problems(document: dict[str, Any]) -> Iterator[str]:
+    names = [entry["name"] for entry in document.get("deployments") or []]
+    yield from (f"deployments has two entries named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1)
+    wanted = (document.get("defaults") or {}).get("deployment")
+    if wanted is not None and wanted not in names:
+        yield f"defaults.deployment names {wanted!r}, which is not in deployments"
+    chosen = default_deployment(document)
+    if chosen is not None and not isinstance(chosen["taskRoles"], dict | list):
+        yield f"the taskRoles of deployment {wanted!r} must be object"
 
 
-def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """All texts of a document with where they stand; commands of a role are one script."""
-    if isinstance(value, str):
-        yield place, value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield f"a name in {place or 'the document'}", str(key)
-            if key == "commands" and isinstance(part, list):
-                part = "\n".join(map(str, part))
-            yield from _texts(part, f"{place}.{key}".lstrip("."))
-    elif isinstance(value, list):
-        for number, part in enumerate(value):
-            yield from _texts(part, f"{place}[{number}]")
-
-
-def _hived_problems(document: dict[str, Any]) -> list[str]:
-    roles = ((document.get("extras") or {}).get("hivedScheduler") or {}).get("taskRoles") or {}
-    problems = []
-    for name, wish in roles.items():
-        place = f"extras.hivedScheduler.taskRoles.{name}"
+def _hived_problems(document: dict[str, Any]) -> Iterator[str]:
+    roles = ((document.get("extras") or {}).get("hivedScheduler") or {}).get("taskRoles")
+    groups: dict[str, tuple[Any, Any]] = {}
+    for name, wish in roles.items() if isinstance(roles, dict) else ():
+        place, asked = f"extras.hivedScheduler.taskRoles.{name}", (wish.get("skuType"), wish.get("pinnedCellId"))
         if name not in document["taskRoles"]:
-            problems.append(f"{place} names a role that taskRoles does not have")
-        if wish.get("skuType") and wish.get("pinnedCellId"):
-            problems.append(f"{place} has both skuType and pinnedCellId; give one of them")
-    return problems
+            yield f"{place} names a role that taskRoles does not have"
+        if None not in asked:
+            yield f"{place} has both skuType and pinnedCellId; give one of them"
+        group = wish.get("affinityGroupName")
+        if group is not None and groups.setdefault(group, asked) != asked:
+            yield f"{place} has another skuType or pinnedCellId than the rest of its affinity group {group!r}"
 
 
 def _too_large(document: dict[str, Any]) -> list[str]:

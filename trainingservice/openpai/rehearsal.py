@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,12 +10,16 @@ from trainingservice.base import RehearsalFinding
 from trainingservice.errors import TrainingServiceError
 from trainingservice.openpai.api import OpenPaiApi, token_expiry
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
+from trainingservice.openpai.storages import own_storages
+from trainingservice.openpai.token_doubt import TokenDoubted
 from trainingservice.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
 from trainingservice.shared_folder import SharedFolder
 from trainingservice.storage_rehearsal import rehearse_storage
 
 #: A token that runs out within so many seconds is worth a warning.
 EXPIRES_SOON = 24 * 3600.0
+#: A token that is refused is tried again after so many seconds.
+ASK_AGAIN_AFTER = (0.5, 1.0)
 
 
 def rehearse_cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, storage: SharedFolder,
@@ -35,7 +40,7 @@ def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPai
     info = api.info(timeout)
     yield RehearsalFinding("connection", True, f"{api.where} answers (version {info.get('version') or 'unknown'}).")
     try:
-        owner = api.token_owner(timeout)
+        owner = _token_owner(api, timeout)
     except TrainingServiceError as error:
         yield RehearsalFinding("rights", False, str(error), temporary=not isinstance(error, LogInRefused))
         return
@@ -60,6 +65,19 @@ def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPai
                                "storages, or extras.storages of openpaiConfig.")
 
 
+def _token_owner(api: OpenPaiApi, timeout: tuple[float, float]) -> str:
+    """Whose the token is. It is to blame only where it is refused several times."""
+    for pause in ASK_AGAIN_AFTER:
+        try:
+            return api.token_owner(timeout)
+        except TokenDoubted:
+            time.sleep(pause)
+    try:
+        return api.token_owner(timeout)
+    except TokenDoubted as error:
+        raise LogInRefused(api.refused_token(error.said)) from error
+
+
 def _queue(options: OpenPaiTrialOptions | None) -> str:
     """Where a job goes: virtualCluster wins over what a document of the user's own says."""
     own = (options.openpai_config if options is not None else None) or {}
@@ -70,8 +88,7 @@ def _queue(options: OpenPaiTrialOptions | None) -> str:
 def _further_storages(options: OpenPaiTrialOptions | None, settings: OpenPaiClusterSettings) -> list[str]:
     if options is None:
         return []
-    own = ((options.openpai_config or {}).get("extras") or {}).get("storages") or []
-    names = dict.fromkeys([*options.storages, *(str(entry["name"]) for entry in own)])
+    names = dict.fromkeys([*options.storages, *(str(entry["name"]) for entry in own_storages(options.openpai_config))])
     return [name for name in names if name != settings.storage_config_name]
 
 

@@ -12,7 +12,7 @@ from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper_channel import keeper_urls
-from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi
+from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi, Refusal
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
 from trainingservice.openpai.job_document import (
     KeeperStart,
@@ -84,6 +84,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
         canceled = self.canceled_before(job)
         if canceled is not None:
             return canceled
+        self._api.wait_for_turn()
         own = cast(OpenPaiTrialOptions, form.options).openpai_config
         if own is not None:  # what is put into it must find what the protocol says
             _refuse(own_document_problems(own))
@@ -92,7 +93,8 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
         try:
             self._api.submit(document)
         except ServerFault as fault:
-            if own is not None and fault.status == 500:
+            # with a code it is a service behind it that is away
+            if own is not None and fault.answer.status == 500 and not Refusal.of(fault.answer).code:
                 self._refuse_what_breaks_the_server(job, fault)
             raise
         except NameTaken:
@@ -221,7 +223,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
                 left -= 1
                 self._asked_why[job.id] = now
                 warnings = self._api.warnings(job_name(job.form))
-                message = f"Waits in the cluster's queue: {warnings[-1][:300]}" if warnings else ""
+                message = f"Waits in the cluster's queue: {warnings[0][:300]}" if warnings else ""
             answers[job.id] = replace(seen, message=message)
 
 

@@ -3,12 +3,14 @@
 import pytest
 
 from tests.trainingservice.test_conformance_openpai import OpenPaiUnderTest
-from trainingservice.openpai import api
+from trainingservice.openpai import api, rehearsal, token_doubt
 
 
 @pytest.fixture
 def platform(tmp_path, monkeypatch):
     monkeypatch.setattr(api, "RETRY_AFTER_REFUSAL", 0.2)  # long on purpose, so that a cluster is not pestered
+    monkeypatch.setattr(token_doubt, "RETRY_AFTER_DOUBT", 0.1)
+    monkeypatch.setattr(rehearsal, "ASK_AGAIN_AFTER", (0.05, 0.05))
     platform = OpenPaiUnderTest(tmp_path / "platform")
     yield platform
     platform.cluster.end()

@@ -144,8 +144,8 @@ def test_memory_may_have_a_unit_and_is_rounded_up(folder, size, megabytes):
     *((f"  host: h\n  token: t\n  openpaiConfig: {wrong(**change)}", words) for change, words in (
         ({"commands": "python3 t.py"}, "taskRoles.a.commands must be array"),
         ({"commands": []}, "taskRoles.a.commands"), ({"secrets": "s"}, "secrets must be object"),
-        ({"extras": {"storages": "lab"}}, "extras.storages must be array"),
-        ({"defaults": "research"}, "defaults must be object"), ({"description": "<% x"}, "without its %>"))),
+        ({"extras": {"storages": {}}}, "extras.storages must be array"),
+        ({"defaults": "research"}, "defaults must be object"), ({"commands": ["<% x"]}, "without its %>"))),
     ("  host: h\n  token: t\n  openpaiConfigFile: nowhere.yml", "nowhere.yml"),
     ("  host: h\n  token: t\n  openpaiConfigFile: job.yml\n  openpaiConfig: {taskRoles: {}}", "exclude each other"),
     ("  host: h\n  token: t\n  channel: pigeon", "auto"),

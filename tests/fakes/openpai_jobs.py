@@ -1,0 +1,67 @@
+"""Jobs of an OpenPAI cluster's double: what is kept of them, and their states."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fakes.container_process import ContainerProcess
+
+_SECRET = re.compile(r"<%\s*\$secrets\.(\w+)\s*%>")
+_SECRETS_LINES = re.compile(r"(^secrets:)[\s\S]*?(^\w)", re.MULTILINE | re.ASCII)
+_STATES = {"AttemptCreationPending": "WAITING", "AttemptPreparing": "WAITING", "AttemptRunning": "RUNNING",
+           "AttemptDeleting": "STOPPING"}
+
+
+def masked(text: str) -> str:
+    """What is kept of a document: all but what stands between the line ``secrets:`` and the next that begins a word."""
+    return _SECRETS_LINES.sub(r'\1 "******"\n\2', text + "\nZ", count=1)[:-2]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Of a job's pod. ``last``: when it was seen last, seconds since 1970; None where Kubernetes does not say."""
+
+    message: str
+    last: float | None
+    type: str = "Warning"
+
+
+@dataclass
+class Job:
+    user: str
+    name: str
+    document: dict[str, Any]
+    #: As it was submitted; "" for a job that the rest-server did not make.
+    text: str = ""
+    #: The script of each role.
+    scripts: dict[str, str] = field(default_factory=dict)
+    submitted: float = field(default_factory=time.time)
+    sub_state: str = "AttemptCreationPending"
+    execution: str = "START"
+    exit_code: int | None = None
+    user_code: int | None = None
+    launched: float | None = None
+    completed: float | None = None
+    retries: int = 0
+    mounted: list[dict[str, Any]] = field(default_factory=list)
+    containers: list[ContainerProcess] = field(default_factory=list)
+    evicting: bool = False
+
+    @property
+    def queue(self) -> str:
+        return (self.document.get("defaults") or {}).get("virtualCluster") or "default"
+
+    @property
+    def state(self) -> str:
+        if self.sub_state != "Completed":
+            return _STATES[self.sub_state]
+        return {0: "SUCCEEDED", -210: "STOPPED", -220: "STOPPED"}.get(self.exit_code or 0, "FAILED")
+
+
+def with_secrets(script: str, secrets: Mapping[str, Any]) -> str:
+    """What the runtime in the container puts in; unknown names stay as they are."""
+    return _SECRET.sub(lambda found: str(secrets.get(found[1], found[0])), script)
