@@ -43,6 +43,9 @@ class OpenPaiCluster(HttpDouble):
         self.export = folder / "export"
         self.export.mkdir(parents=True)
         self.storages = {"shared": self.export}
+        #: Storages that a job gets that asks for none by name, and those that the account may not use.
+        self.default_storages: set[str] = set()
+        self.forbidden_storages: set[str] = set()
         self.queues = ["default", "research"]
         #: Where it is not set, Kubernetes is away: no token is accepted, and a log-in is never answered.
         self.kubernetes = threading.Event()
@@ -179,7 +182,7 @@ class OpenPaiCluster(HttpDouble):
         try:
             mounted = storage_entries(document["extras"]) if "extras" in document else None
             for entry in mounted or []:
-                if entry["name"] not in self.storages:
+                if entry["name"] not in self._usable():
                     return error(404, "NoStorageError", f"Storage {entry['name']} is not found.")
             check_ports(document["taskRoles"])
         except Fault as problem:
@@ -187,7 +190,7 @@ class OpenPaiCluster(HttpDouble):
         if self.takes_nothing:
             return error(500, "ECONNREFUSED", "connect ECONNREFUSED 10.0.0.1:9748")
         job = self.jobs[key] = Job(user, document["name"], document, text, scripts)
-        job.mounted = [{"name": name} for name in self.storages] if mounted == [] else mounted or []
+        job.mounted = [{"name": name} for name in self.default_storages] if mounted == [] else mounted or []
         if not self.held:
             self._launch(job)
         return Answer(202, {"status": 202,
@@ -284,16 +287,23 @@ class OpenPaiCluster(HttpDouble):
         if name not in self.tokens.values():
             return error(400, "NoUserError", f"User {name} is not found.")
         return Answer(200, {"username": name, "grouplist": ["default"], "virtualCluster": self.queues,
-                            "extension": {"jobSSH": {"key": "private"}}, "storageConfig": list(self.storages),
+                            "extension": {"jobSSH": {"key": "private"}}, "storageConfig": self._usable(),
                             "email": "", "admin": False})
 
+    def _usable(self) -> list[str]:
+        return [name for name in self.storages if name not in self.forbidden_storages]
+
     def _storages(self, request: Request, user: str) -> Answer:
-        return Answer(200, {"storages": [{"name": name, "share": True, "volumeName": f"{name}-pv", "default": True}
-                                         for name in self.storages]})
+        only_default = request.query.get("default") == "true"
+        return Answer(200, {"storages": [
+            {"name": name, "share": True, "volumeName": f"{name}-pv", "default": name in self.default_storages}
+            for name in self._usable() if name in self.default_storages or not only_default]})
 
     def _storage(self, request: Request, user: str, name: str) -> Answer:
         if name not in self.storages:
             return error(404, "NoStorageError", f"Storage {name} is not found.")
+        if name in self.forbidden_storages:
+            return error(403, "ForbiddenUserError", f"User {user} is not allowed to access {name}.")
         return Answer(200, {"name": name, "share": True, "volumeName": f"{name}-pv", "type": "nfs", "readOnly": False,
                             "data": {"server": "10.0.0.1", "path": "/export"}, "mountOptions": []})
 

@@ -209,6 +209,11 @@ class OpenPaiApi:
         answer = self._call("GET", f"api/v2/storages/{quote(name, safe='')}", timeout=timeout)
         return None if answer.status in (403, 404) else self._dict(answer)
 
+    def default_storages(self) -> list[str]:
+        """Names of those that a job of the account gets that asks for none by name."""
+        rows = self._dict(self._read("api/v2/storages", {"default": "true"})).get("storages")
+        return [str(row["name"]) for row in rows or [] if isinstance(row, dict) and row.get("name")]
+
     # --- how -------------------------------------------------------------------------------
 
     def _of_job(self, name: str) -> str:

@@ -24,6 +24,7 @@ from trainingservice.openpai.job_document import (
 from trainingservice.openpai.protocol_schema import document_problems, own_document_problems
 from trainingservice.openpai.rehearsal import rehearse_cluster
 from trainingservice.openpai.states import observed_detail, observed_row
+from trainingservice.openpai.storages import wants_default_storages
 from trainingservice.polling import Observation
 from trainingservice.rest_client import ServerFault
 from trainingservice.shared_folder import SharedFolder
@@ -145,7 +146,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
 
     def _document(self, form: JobApplicationForm) -> dict[str, Any]:
         """Prepare the storage for the job, and make its document."""
-        options = cast(OpenPaiTrialOptions, form.options)
+        options = self._with_default_storages(cast(OpenPaiTrialOptions, form.options))
         urls = keeper_urls(form, options.channel)
         roles: dict[str, contract.JobDocument] = {}
         if options.openpai_config is not None:
@@ -157,6 +158,14 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
         return job_document(form, options, start, storage=self._settings.storage_config_name,
                             storage_mount=self._settings.container_storage_mount_point,
                             installation=self.context.installation)
+
+    def _with_default_storages(self, options: OpenPaiTrialOptions) -> OpenPaiTrialOptions:
+        """The same, where a document asks for the default storages with these: ours would stand in their place."""
+        own = options.openpai_config
+        if own is None or not wants_default_storages(own):
+            return options
+        entries = [{"name": name} for name in self._api.default_storages()]
+        return options.model_copy(update={"openpai_config": {**own, "extras": {**own["extras"], "storages": entries}}})
 
     def _refuse_what_breaks_the_server(self, job: TrialJobDetail, fault: ServerFault) -> None:
         """Raise PermanentError where a user's document has been answered with a fault often enough.

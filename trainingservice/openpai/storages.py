@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_PLUGINS = "com.microsoft.pai.runtimeplugin"
+_PLUGINS, _STORAGE_PLUGIN = "com.microsoft.pai.runtimeplugin", "teamwise_storage"
 
 
 def own_storages(document: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -13,20 +13,25 @@ def own_storages(document: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 
     Where there is no such list, those that the plugin ``teamwise_storage`` names, which were given so before it.
     """
-    extras = (document or {}).get("extras")
-    extras = extras if isinstance(extras, dict) else {}
-    listed = extras.get("storages") or _of_the_plugin(extras)
-    named = (entry for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else ()
+    named = (entry for entry in _listed(document) or [] if isinstance(entry, dict))
     return [dict(entry) for entry in named if entry.get("name") and isinstance(entry["name"], str)]
 
 
-def _of_the_plugin(extras: Mapping[str, Any]) -> list[dict[str, Any]]:
-    plugins = extras.get(_PLUGINS)
-    if isinstance(extras.get("storages"), list) or not isinstance(plugins, list):
-        return []
-    found: list[dict[str, Any]] = []
-    for plugin in plugins:
-        if isinstance(plugin, dict) and plugin.get("plugin") == "teamwise_storage":
+def wants_default_storages(document: Mapping[str, Any] | None) -> bool:
+    """Whether the server would give the job the default storages of its account, as it does for an empty list."""
+    return _listed(document) == []
+
+
+def _listed(document: Mapping[str, Any] | None) -> list[Any] | None:
+    """What the document gives as the list of its storages; None where it gives none."""
+    extras = (document or {}).get("extras")
+    extras = extras if isinstance(extras, dict) else {}
+    storages, plugins = extras.get("storages"), extras.get(_PLUGINS)
+    if storages or isinstance(storages, list):
+        return storages if isinstance(storages, list) else None
+    found: list[Any] | None = None
+    for plugin in plugins if isinstance(plugins, list) else []:
+        if isinstance(plugin, dict) and plugin.get("plugin") == _STORAGE_PLUGIN:
             parameters = plugin.get("parameters")
             names = parameters.get("storageConfigNames") if isinstance(parameters, dict) else None
             found = [{"name": name} for name in names] if isinstance(names, list) else []

@@ -55,10 +55,32 @@ def test_a_missing_storage_fails_the_trial(bench, cluster):
 
 
 def test_a_storage_that_is_not_permitted_is_not_taken_for_a_queue(bench, cluster):
-    cluster.script(error(403, "ForbiddenUserError", "User ada is not allowed to access storage shared."), **SUBMIT)
-    message = failed_with(bench, bench.open_service(), bench.form())
+    cluster.forbidden_storages.add("shared")
+    service = bench.open_service()
+    message = failed_with(bench, service, bench.form())
     assert "storageConfigName" in message
     assert "virtual cluster" not in message
+    [missing] = [finding.message for finding in service.rehearse(quick=True) if finding.blocks]
+    assert "no storage 'shared'" in missing
+
+
+@pytest.mark.parametrize("extras", [{"storages": []}, {"com.microsoft.pai.runtimeplugin": [
+    {"plugin": "teamwise_storage"}]}])
+def test_a_document_that_asks_for_the_default_storages_gets_them_beside_ours(bench, cluster, tmp_path, extras):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "word").write_text("from home\n")
+    cluster.storages["home"] = tmp_path / "home"
+    cluster.default_storages.add("home")
+    role = {"commands": [f"cat {cluster.folder}/mnt/home/word"], "dockerImage": "d",
+            "resourcePerInstance": {"gpu": 0, "cpu": 1, "memoryMB": 100}}
+    own = {"protocolVersion": 2, "type": "job", "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
+           "taskRoles": {"a": role}, "extras": extras}
+    service = bench.open_service()
+    form = replace(bench.form("not used"), options=OpenPaiTrialOptions(openpai_config=own))
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == "from home\n"
+    assert [entry["name"] for entry in cluster.job(name_of(form)).mounted] == ["home", "shared"]
 
 
 def test_the_rehearsal_looks_at_the_queue_and_the_storages_of_a_document_of_ones_own(bench, platform, cluster):
