@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.errors import MustWait, PermanentError, TemporaryError
 from trainingservice.keeper_channel import keeper_urls
 from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi, Refusal
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
@@ -66,6 +66,8 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
         self._machines: dict[str, str] = {}
         self._asked_why: dict[str, float] = {}
         self._faults: dict[str, int] = {}
+        #: Jobs whose submission had no answer that says what became of it.
+        self._unanswered: set[str] = set()
         #: Of running jobs without a node yet: when to ask for it (monotonic), and the pause after that.
         self._machine_due: dict[str, tuple[float, float]] = {}
 
@@ -80,27 +82,24 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
     # --- the four methods ------------------------------------------------------------------
 
     def start_job(self, job: TrialJobDetail) -> Observation:
-        form = job.form
-        name = job_name(form)
+        name = job_name(job.form)
         canceled = self.canceled_before(job)
         if canceled is not None:
             return canceled
-        self._api.wait_for_turn()
-        own = cast(OpenPaiTrialOptions, form.options).openpai_config
-        if own is not None:  # what is put into it must find what the protocol says
-            _refuse(own_document_problems(own))
-        document = self._document(form)
-        _refuse(document_problems(document))
         try:
-            self._api.submit(document)
-        except ServerFault as fault:
-            # with a code it is a service behind it that is away
-            if own is not None and fault.answer.status == 500 and not Refusal.of(fault.answer).code:
-                self._refuse_what_breaks_the_server(job, fault)
-            raise
+            self._api.wait_for_turn()
+            self._submit(job)
         except NameTaken:
             if not self._is_ours(name, job.id):
                 raise
+        except MustWait:
+            # the answer to an earlier try was lost: what runs is not left alone until it is this one's turn
+            if job.id not in self._unanswered or not self._was_taken(name, job.id):
+                raise
+        except TemporaryError:
+            self._unanswered.add(job.id)
+            raise
+        self._unanswered.discard(job.id)
         return Observation(TrialJobStatus.WAITING, url=self._api.page(name),
                            platform_state=accepted_at(self.context.clock()),
                            working_directory=self.working_directory_of(job))
@@ -141,8 +140,23 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
         self._machine_due.pop(job.id, None)
         self._asked_why.pop(job.id, None)
         self._faults.pop(job.id, None)
+        self._unanswered.discard(job.id)
 
     # --- how -------------------------------------------------------------------------------
+
+    def _submit(self, job: TrialJobDetail) -> None:
+        own = cast(OpenPaiTrialOptions, job.form.options).openpai_config
+        if own is not None:  # what is put into it must find what the protocol says
+            _refuse(own_document_problems(own))
+        document = self._document(job.form)
+        _refuse(document_problems(document))
+        try:
+            self._api.submit(document)
+        except ServerFault as fault:
+            # with a code it is a service behind it that is away
+            if own is not None and fault.answer.status == 500 and not Refusal.of(fault.answer).code:
+                self._refuse_what_breaks_the_server(job, fault)
+            raise
 
     def _document(self, form: JobApplicationForm) -> dict[str, Any]:
         """Prepare the storage for the job, and make its document."""
@@ -182,15 +196,29 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
                 f"{fault} It was asked {self._faults[job.id]} times and answers other questions, so the fault is taken "
                 "for a refusal. Correct openpaiConfig; if it is right, rerun the trial.") from fault
 
+    def _was_taken(self, name: str, job_id: str) -> bool:
+        """Whether the cluster has this very attempt."""
+        try:
+            return self._mark_of(name) == self._mark(job_id)
+        except NoSuchJob:
+            return False
+
     def _is_ours(self, name: str, job_id: str) -> bool:
         """Whether the job of this name is this very attempt, submitted before."""
         try:
-            extras = self._api.config(name).get("extras")
+            return self._mark_of(name) == self._mark(job_id)
         except NoSuchJob:
             raise TemporaryError(f"{self._api.where} has just had a job named {name} and has none now; it is tried "
                                  "again.") from None
-        mark = extras.get("nniweb") if isinstance(extras, dict) else None
-        return mark == {"installation": self.context.installation, "job": job_id}
+
+    def _mark_of(self, name: str) -> object:
+        """By what a job is known again; None for a stranger's. Raises NoSuchJob."""
+        extras = self._api.config(name).get("extras")
+        return extras.get("nniweb") if isinstance(extras, dict) else None
+
+    def _mark(self, job_id: str) -> dict[str, str]:
+        """What ``job_document`` puts into a job, so that it is known again."""
+        return {"installation": self.context.installation, "job": job_id}
 
     def _asks_for_machine(self, job: TrialJobDetail) -> bool:
         """Whether to ask for a running job's node now: while it is unknown, with pauses that grow."""

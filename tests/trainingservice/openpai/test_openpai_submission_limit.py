@@ -131,6 +131,17 @@ def test_a_refused_submission_is_made_when_the_window_ends_and_not_a_window_late
     assert cluster.count("POST", "/v2/jobs") == 2
 
 
+def test_a_job_whose_acceptance_was_lost_is_seen_before_its_turn_comes_again(bench, cluster):
+    cluster.limits["submit"] = Limiter(1, 3600)
+    cluster.script(Answer(502, "Bad Gateway", "text/html"), after=True, **SUBMIT)
+    service = bench.open_service()
+    form = bench.form("echo done")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == "done\n"
+    assert cluster.count("POST", "/v2/jobs") == 2
+
+
 def test_questions_that_are_refused_are_put_again_when_their_window_ends(bench, cluster):
     service = bench.open_service()
     forms = [bench.form("echo done") for _ in range(2)]
