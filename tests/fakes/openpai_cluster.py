@@ -23,6 +23,8 @@ from tests.fakes.openpai_jobs import Event, Job, masked, with_secrets
 from tests.fakes.openpai_limits import Limiter
 from tests.fakes.openpai_protocol import Fault, Refused, check_ports, entrypoints, storage_entries
 
+#: Exit code of a job that was told to stop (StopFrameworkRequested).
+STOPPED = -210
 #: The server takes bodies up to this size (body-parser's default).
 MOST_BODY = 100 * 1024
 
@@ -262,7 +264,7 @@ class OpenPaiCluster(HttpDouble):
             return error(500, "ECONNREFUSED", "connect ECONNREFUSED 10.0.0.1:9748")
         job.execution = "STOP"
         if job.sub_state in ("AttemptCreationPending", "AttemptPreparing"):
-            self._complete(job, -220)
+            self._complete(job, STOPPED)
         elif job.sub_state == "AttemptRunning":
             job.sub_state = "AttemptDeleting"
             for container in job.containers:
@@ -347,7 +349,7 @@ class OpenPaiCluster(HttpDouble):
             for container in job.containers:
                 container.stop()
             if job.execution == "STOP":
-                self._complete(job, -220)
+                self._complete(job, STOPPED)
                 return
             job.user_code = code
             self._complete(job, {0: 0, 127: 220, 137: 137}.get(code, 255))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 from tests.fakes.container_process import ContainerProcess
 
-_SECRET = re.compile(r"<%\s*\$secrets\.(\w+)\s*%>")
+_TAG = re.compile(r"<%\s*([^\s#^/>{&=!][^%]*?)\s*%>")
 _SECRETS_LINES = re.compile(r"(^secrets:)[\s\S]*?(^\w)", re.MULTILINE | re.ASCII)
 _STATES = {"AttemptCreationPending": "WAITING", "AttemptPreparing": "WAITING", "AttemptRunning": "RUNNING",
            "AttemptDeleting": "STOPPING"}
@@ -63,5 +64,12 @@ class Job:
 
 
 def with_secrets(script: str, secrets: Mapping[str, Any]) -> str:
-    """What the runtime in the container puts in; unknown names stay as they are."""
-    return _SECRET.sub(lambda found: str(secrets.get(found[1], found[0])), script)
+    """What the runtime makes of a role's script in the container (src/common/utils.py of openpai-runtime, on pystache).
+
+    Of a job without secrets nothing. Else all names that are left in it are filled in, as HTML, and those that nobody
+    knows with nothing.
+    """
+    def value(found: re.Match[str]) -> str:
+        kind, _, name = found[1].partition(".")
+        return html.escape(str(secrets.get(name, ""))) if kind == "$secrets" else ""
+    return _TAG.sub(value, script) if secrets else script

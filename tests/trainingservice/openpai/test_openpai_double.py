@@ -7,7 +7,7 @@ import requests
 
 from tests.fakes import js_yaml
 from tests.fakes.openpai_cluster import OpenPaiCluster
-from tests.fakes.openpai_jobs import masked
+from tests.fakes.openpai_jobs import masked, with_secrets
 from tests.fakes.openpai_limits import Limiter
 from tests.fakes.openpai_templates import Unreadable, rendered
 from tests.trainingservice.openpai.recordings import documents, recorded
@@ -59,6 +59,12 @@ def test_a_document_is_taken_refused_or_breaks_the_server_as_it_was_recorded(clu
 @pytest.mark.parametrize(("text", "kept"), recorded("masked"))
 def test_secrets_are_masked_by_their_line(text, kept):
     assert masked(text) == kept
+
+
+@pytest.mark.parametrize(("secrets", "script"), [
+    ({}, "echo <% $secrets.x %> <% $parameters.none %>"), ({"y": "z"}, "echo  "), ({"x": "a<b"}, "echo a&lt;b ")])
+def test_a_container_fills_in_what_the_server_left_where_the_job_has_secrets(secrets, script):
+    assert with_secrets("echo <% $secrets.x %> <% $parameters.none %>", secrets) == script
 
 
 def test_callers_are_limited_as_it_was_recorded(cluster, monkeypatch):
