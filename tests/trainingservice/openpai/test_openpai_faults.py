@@ -425,7 +425,7 @@ def test_on_the_storage_others_may_read_the_journal_and_find_no_token(bench, clu
 
 
 @pytest.mark.parametrize("said", ["Hived error: exceed V100 quota in vc default.",
-                                  "HiveD: taskrole a asks for 8 cells, which exceeds what the virtual cluster owns"])
+                                  "Job requests 8 SKUs, exceeds maximum 4 SKUs in VC default."])
 def test_a_job_that_there_is_no_quota_for_waits_with_the_schedulers_words(bench, cluster, monkeypatch, said):
     from trainingservice.openpai import api as module
     monkeypatch.setattr(module, "QUOTA_PAUSE", 0.2)
@@ -441,6 +441,10 @@ def test_a_job_that_there_is_no_quota_for_waits_with_the_schedulers_words(bench,
     bench.wait_for_end(service, form)
 
 
-def test_a_request_that_no_sku_can_meet_is_refused_for_good(bench, cluster):
-    cluster.script(error(400, "InvalidProtocolError", "Hived error: K80 does not have enough memory"), **SUBMIT)
-    assert "K80 does not have enough memory" in failed_with(bench, bench.open_service(), bench.form())
+@pytest.mark.parametrize("said", [
+    "Hived error: K80 does not have enough memory",
+    "Taskrole taskrole requests 1 GPU, but SKU does not configure GPU. Please contact admin if the taskrole needs GPU "
+    "resources.", "Taskrole taskrole has skuType K80, VC default only allows V100."])
+def test_a_request_that_no_sku_can_meet_is_refused_for_good(bench, cluster, said):
+    cluster.script(error(400, "InvalidProtocolError", said), **SUBMIT)
+    assert said in failed_with(bench, bench.open_service(), bench.form())

@@ -117,16 +117,24 @@ def test_trials_beyond_the_limit_wait_for_their_turn_and_the_cluster_is_well(ben
         TrialJobStatus.SUCCEEDED) == 2)
 
 
+def nearly_over(limiter, caller):
+    """A limiter whose one call is used up, two seconds before its window ends; and its clock, to be put forward."""
+    now = [time.time()]
+    full = Limiter(1, limiter.window, lambda: now[0])
+    full.counted(caller)
+    full.resets_at = now[0] + 2.0
+    return full, now
+
+
 def test_a_refused_submission_is_made_when_the_window_ends_and_not_a_window_later(bench, cluster):
     """Somebody else has used up what the account may submit."""
-    cluster.limits["submit"] = Limiter(1, 3600)
-    cluster.limits["submit"].counted(cluster.user)
-    cluster.limits["submit"].resets_at = time.time() + 2.0
+    cluster.limits["submit"], now = nearly_over(Limiter(1, 3600), cluster.user)
     service = bench.open_service()
     form = bench.form("echo done")
     service.submit_trial_job(form)
     bench.wait("it waits", lambda: "none is left for the next" in service.get_trial_job(form.job_name).message)
     assert service.trouble == ""
+    now[0] += 3.0
     bench.wait_for_end(service, form)
     assert cluster.count("POST", "/v2/jobs") == 2
 
@@ -149,11 +157,10 @@ def test_questions_that_are_refused_are_put_again_when_their_window_ends(bench, 
     for form in forms:
         service.submit_trial_job(form)
     bench.wait("both are there", lambda: len(cluster.jobs) == 2)
-    cluster.limits["list"] = Limiter(1, 60)
-    cluster.limits["list"].counted(cluster.user)
-    cluster.limits["list"].resets_at = time.time() + 2.0
+    cluster.limits["list"], now = nearly_over(Limiter(1, 60), cluster.user)
     bench.wait("it is said", lambda: "limits how often it may be asked" in service.trouble)
     assert "60 s" not in service.trouble
+    cluster.limits["list"].limit, now[0] = 1000, now[0] + 3.0
     cluster.release()
     for form in forms:
         bench.wait_for_end(service, form)
