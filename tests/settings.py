@@ -25,3 +25,5 @@ if _database_url and "NNIWEB_TEST_DATABASE_TEMPLATE" in os.environ:
     DATABASES["default"]["TEST"] = {"TEMPLATE": os.environ["NNIWEB_TEST_DATABASE_TEMPLATE"]}  # noqa: F405
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# Each client of a test makes the middleware anew, which would look through all files of the browser each time.
+WHITENOISE_AUTOREFRESH = True
