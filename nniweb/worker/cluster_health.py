@@ -61,6 +61,13 @@ def show_hanging(work: ClusterWork) -> None:
     work.shown_health = None  # the round thread says what is so when it goes on
 
 
+def forget_trouble(work: ClusterWork) -> None:
+    """Of a cluster that nobody will ask for a while: trouble of now may have passed long before it is asked again."""
+    with work.lease.transaction():
+        Cluster.objects.filter(pk=work.cluster_pk).exclude(health=Cluster.Health.GOOD).update(
+            health=Cluster.Health.UNKNOWN, message="")
+
+
 def _show_machines(work: ClusterWork, machines: list[MachineDetail]) -> None:
     if machines == work.shown_machines:
         return

@@ -63,6 +63,7 @@ class ClusterRunner:
         self._name = cluster.name
         self._wake = Alarm()
         self._stopping = threading.Event()
+        self._is_idle = False
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring)
         tuners = TunerDesk(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early)
         self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.ring))
@@ -78,8 +79,12 @@ class ClusterRunner:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """Finish the round, close the service, give the lease back."""
+    def stop(self, *, is_idle: bool = False) -> None:
+        """Finish the round, close the service, give the lease back.
+
+        ``is_idle``: nobody takes the cluster over, so what is in its way now is said of it no more.
+        """
+        self._is_idle = self._is_idle or is_idle
         self._stopping.set()
         self._wake.ring()
 
@@ -234,6 +239,8 @@ class ClusterRunner:
             self.work.host.join(timeout=3.0)
             self.work.tuners.close()
             if not self.lease.is_lost:
+                if self._is_idle:
+                    cluster_health.forget_trouble(self.work)
                 self.lease.release()
         except Exception:
             logger.exception("cluster %s: the hand-over was not clean", self._name)

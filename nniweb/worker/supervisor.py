@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -41,6 +42,9 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 #: How long a free cluster is left to a worker that drives fewer, in seconds: two of its looks and a bit.
 COURTESY_SECONDS = 2.5
+#: A private cluster is driven on for so long after it has nothing to do any more, in seconds: what the platform alone
+#: knows of the last trial's end (out of memory, evicted) comes after the keeper's word.
+LINGER_SECONDS = 30.0
 #: How often code archives that nobody needs any more are removed, in seconds.
 TIDY_SECONDS = 3600.0
 #: Experiments whose cluster is remembered.
@@ -74,6 +78,8 @@ class Supervisor:
         self._failed: dict[int, tuple[int, float]] = {}
         #: Cluster -> monotonic time since which it was seen without a worker.
         self._free_since: dict[int, float] = {}
+        #: Driven cluster -> monotonic time since which it has had nothing to do.
+        self._idle_since: dict[int, float] = {}
         #: Experiment -> its cluster (primary keys); an experiment stays where it is.
         self._cluster_of: dict[int, int] = {}
         #: Experiments that led to a look since the last one that was due: a second would find nothing else.
@@ -185,18 +191,29 @@ class Supervisor:
 
     def look(self) -> None:
         """Take clusters that need a worker, let go of those that do not, or that were changed."""
-        wanted = {cluster.pk: cluster for cluster in _wanted_clusters()}
+        here = {cluster.pk: cluster for cluster in _clusters_here()}
+        idle = _idle_of(here.values())
+        over = self._idle_for_long(idle)
+        wanted = {pk: cluster for pk, cluster in here.items() if pk not in idle}
         for pk, runner in list(self._runners.items()):
-            cluster = wanted.get(pk)
+            cluster = here.get(pk)
             if not runner.is_alive:
                 self._drop(pk)
                 self._note_end(runner)
             elif cluster is None or cluster.settings_revision != runner.settings_revision:
                 runner.stop()
+            elif pk in over:
+                runner.stop(is_idle=True)
         for pk, cluster in wanted.items():
             if pk not in self._runners and not self._stopping.is_set() and self._may_begin(pk) \
                     and not self._leave_to_others(cluster):
                 self._take(cluster)
+
+    def _idle_for_long(self, idle: set[int]) -> set[int]:
+        """Those of the clusters with nothing to do that this worker has driven so for long enough."""
+        now = time.monotonic()
+        self._idle_since = {pk: self._idle_since.get(pk, now) for pk in idle & self._runners.keys()}
+        return {pk for pk, since in self._idle_since.items() if now - since >= LINGER_SECONDS}
 
     def _note_end(self, runner: ClusterRunner) -> None:
         """Of one that failed each begin is later than the one before, up to a limit."""
@@ -304,17 +321,20 @@ class Supervisor:
         self._tuners.shutdown()
 
 
-def _wanted_clusters() -> list[Cluster]:
-    """Enabled clusters a worker on this host may drive and that are of use now.
-
-    Shared ones always (their machines are shown, and the first trial starts at once); private ones
-    while they have something to do.
-    """
+def _clusters_here() -> list[Cluster]:
+    """Enabled clusters that a worker on this host may drive."""
     # by hand: asked each second
-    here = select(Cluster, _READ, "WHERE enabled AND pinned_host IN ('', %s)", [host_name()])
-    private = [cluster.pk for cluster in here if cluster.is_private]
-    idle = set(private) - set(_busy_clusters().filter(pk__in=private).values_list("pk", flat=True)) if private else ()
-    return [cluster for cluster in here if cluster.pk not in idle]
+    return select(Cluster, _READ, "WHERE enabled AND pinned_host IN ('', %s)", [host_name()])
+
+
+def _idle_of(clusters: Iterable[Cluster]) -> set[int]:
+    """Private clusters that have nothing to do (primary keys).
+
+    A shared one always has: its machines are shown, and the first trial starts at once.
+    """
+    private = [cluster.pk for cluster in clusters if cluster.is_private]
+    return set(private) - set(_busy_clusters().filter(pk__in=private).values_list("pk", flat=True)) if private \
+        else set()
 
 
 def _busy_clusters() -> QuerySet[Cluster]:

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ class Node:
         self._store, self._folder = store, folder
         self.name = "node1"
         self.gpus = 0
+        #: Seconds from a container's end until its pod's status says so: the keeper has spoken by then. A kubelet takes
+        #: about 1 s.
+        self.status_lag = 0.2
         #: Image -> what the registry says when it is pulled.
         self.missing_images: dict[str, str] = {}
         #: Folders of this machine that stand for files in images: path in the container -> path here.
@@ -68,6 +72,12 @@ class Node:
             if running.name == pod_name:
                 running.killed_because = reason
                 running.kill_all()
+
+    def out_of_memory(self, pod_name: str) -> None:
+        """The kernel has killed something in a pod and spared its keeper: the kubelet says so when the pod ends."""
+        for running in list(self._pods.values()):
+            if running.name == pod_name:
+                running.killed_because = "OOMKilled"
 
     def stop(self, pod_name: str) -> None:
         """The node asks a pod to end, as a drain does; the pod stays."""
@@ -281,10 +291,12 @@ class _Pod:
             self._status(phase="Running", containerStatuses=[self._container_status(
                 {"running": {"startedAt": began}}, last)])
             code = self._process.wait()
+            finished = now_text()
             end_processes(processes_of([str(self._folder)]))  # with a container's first process all of it ends
             if self.closed:
                 return
-            state = {"terminated": self._terminated(code if code >= 0 else 128 - code, began)}
+            time.sleep(self._node.status_lag)
+            state = {"terminated": self._terminated(code if code >= 0 else 128 - code, began, finished)}
             if self.evicted_because:
                 self._status(phase="Failed", reason="Evicted", message=self.evicted_because,
                              containerStatuses=[self._container_status(state, last)])
@@ -301,9 +313,9 @@ class _Pod:
                 {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}}, last)])
             self._deleted.wait(0.2)
 
-    def _terminated(self, code: int, began: str) -> Object:
+    def _terminated(self, code: int, began: str, finished: str) -> Object:
         state: Object = {"exitCode": code, "reason": self.killed_because or ("Error" if code else "Completed"),
-                         "startedAt": began, "finishedAt": now_text()}
+                         "startedAt": began, "finishedAt": finished}
         message_file = self._folder / "termination-log"
         if message_file.exists():
             state["message"] = message_file.read_text()[:4096]

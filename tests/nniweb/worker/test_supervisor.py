@@ -12,13 +12,14 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from nniweb.experiments import code_archives, doorbell
-from nniweb.experiments.models import Cluster, CodeArchive, Worker
+from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Worker
 from nniweb.experiments.worker_presence import worker_is_alive
 from nniweb.observability import process_figures
 from nniweb.worker.runner import ClusterRunner
 from nniweb.worker.supervisor import LOOK_SECONDS, Supervisor
 from trainingservice import platforms
 from trainingservice.lasting_thread import parts_in_trouble
+from trainingservice.testing.misbehaving import DocileTrainingService
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -121,6 +122,35 @@ def test_a_private_cluster_with_nothing_to_do_is_left_alone(supervisor: Supervis
     until(lambda: held() == {"shared"})
     make_experiment(cluster=private, status="INITIALIZED")
     until(lambda: held() >= {"shared", "private"})
+
+
+def test_a_private_cluster_is_driven_on_for_a_while_after_its_last_experiment(
+        supervisor: Supervisor, make_experiment, monkeypatch) -> None:
+    monkeypatch.setattr("nniweb.worker.supervisor.LINGER_SECONDS", 3600.0)
+    private = Cluster.objects.create(name="private", platform="docile", is_private=True)
+    experiment = make_experiment(cluster=private, status="INITIALIZED")
+    until(lambda: "private" in held())  # the cluster "local" of other experiments is taken as well
+    Experiment.objects.filter(pk=experiment.pk).update(status="DONE")
+    until(lambda: private.pk in supervisor._idle_since)
+    looks, look = [], supervisor.look
+    monkeypatch.setattr(supervisor, "look", lambda: (look(), looks.append("private" in held())))
+    until(lambda: len(looks) >= 2)
+    assert all(looks)
+    monkeypatch.setattr("nniweb.worker.supervisor.LINGER_SECONDS", 0.0)
+    until(lambda: "private" not in held())
+
+
+def test_trouble_of_a_private_cluster_that_nobody_asks_any_more_is_said_no_more(
+        supervisor: Supervisor, make_experiment, monkeypatch) -> None:
+    monkeypatch.setattr("nniweb.worker.supervisor.LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(DocileTrainingService, "trouble", "Connection refused.")
+    private = Cluster.objects.create(name="private", platform="docile", is_private=True)
+    experiment = make_experiment(cluster=private, status="INITIALIZED")
+    until(lambda: Cluster.objects.get(pk=private.pk).health == "away")
+    Experiment.objects.filter(pk=experiment.pk).update(status="DONE")
+    until(lambda: "private" not in held())
+    private.refresh_from_db()
+    assert (private.health, private.message) == ("unknown", "")
 
 
 def test_a_cluster_pinned_to_another_host_is_left_to_its_worker(supervisor: Supervisor) -> None:
