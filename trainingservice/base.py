@@ -168,6 +168,14 @@ class TrainingService(abc.ABC):
         submission under the same name starts nothing. Raises UnknownTrialJob.
         """
 
+    def last_lines(self, job_name: str) -> str:
+        """The end of a running job's own log as the platform has it, in one line of at most 500 characters; "" where
+        it cannot tell (the default).
+
+        Asked once, of a job whose keeper has not called. May ask the platform, and block.
+        """
+        return ""
+
     def forget_trial_jobs(self, job_names: Collection[str]) -> None:
         """The host has written down how these jobs ended and asks for them no more (default: nothing).
 

@@ -145,6 +145,10 @@ class AdviceSerializer(serializers.Serializer[Any]):
     look_at = serializers.ChoiceField(choices=[(place, place) for place in PLACES], allow_blank=True, help_text=(
         "Where to do it or to find out more: the page of the experiment, of its cluster, of a new experiment like it, "
         "what the trial wrote; \"\" for nowhere."))
+    code = serializers.CharField(allow_blank=True, help_text=(
+        "What programs tell it by, \"\" for advice to people alone. keeper_not_heard: the trial runs, and its keeper "
+        "has not called this server; arguments are addresses (a list) and last_lines (a text) of its log."))
+    arguments = serializers.DictField(help_text="What belongs to the code.")
 
 
 class TrialDetailSerializer(TrialSerializer):

@@ -3,8 +3,9 @@
 Why it is so stands in the trial's message; this adds the next step. At most four queries.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -17,6 +18,9 @@ from trialkeeper import contract
 #: Where a piece of advice may point: pages, or a part of the trial's own page.
 EXPERIMENT, CLUSTER, NEW_EXPERIMENT, OUTPUT = "experiment", "cluster", "new_experiment", "output"
 PLACES = (EXPERIMENT, CLUSTER, NEW_EXPERIMENT, OUTPUT)
+#: Code of the remark on a running trial whose keeper has never called. Arguments: ``addresses`` that it was given (a
+#: list of texts), ``last_lines`` of its own log (a text, "" where the platform cannot tell).
+KEEPER_NOT_HEARD = "keeper_not_heard"
 #: A running trial whose keeper was not heard of for so long is remarked upon; keepers speak every 10 s.
 SILENT_AFTER = timedelta(seconds=60)
 #: Statuses in which something remains to be said. A trial that succeeded needs no advice.
@@ -26,10 +30,15 @@ _SPEAKS = {TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.UNKNOW
 
 @dataclass(frozen=True)
 class Advice:
-    """A sentence or two for a person, and where to do it: one of PLACES, "" for nowhere."""
+    """A sentence or two for a person, and where to do it: one of PLACES, "" for nowhere.
+
+    Programs read ``code`` and ``arguments``; a piece of advice that no program needs has none.
+    """
 
     message: str
     look_at: str = ""
+    code: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
@@ -85,10 +94,24 @@ def _of_waiting(trial: Trial, attempt: Attempt | None) -> list[Advice]:
 
 
 def _of_running(attempt: Attempt | None, now: datetime) -> list[Advice]:
+    if attempt is not None and attempt.heard_at is None and attempt.remark is not None:
+        return [_of_remark(**attempt.remark)]
     if attempt is None or attempt.heard_at is None or now - attempt.heard_at < SILENT_AFTER:
         return []
     return [Advice("Its keeper was not heard of for more than a minute. What it reports is kept on its machine and "
                    "arrives when the way is open again.", CLUSTER)]
+
+
+def _of_remark(code: str, arguments: dict[str, Any]) -> Advice:
+    """The one place where remarks become sentences."""
+    message = (f"The platform says that it runs, but its keeper has not called this server. It was given the address "
+               f"{' and '.join(arguments['addresses'])}. Check that this is this server (NNIWEB_PUBLIC_URL, or "
+               "nniManagerIp in the experiment's file), that the trial's machine can reach it by this name, and that "
+               "no firewall or network policy stands between; a rehearsal on the cluster's page tries it. A running "
+               "trial keeps its address: after a correction cancel it and run it again.")
+    if arguments["last_lines"]:
+        message += f" The last lines of its log: {arguments['last_lines']}"
+    return Advice(message, CLUSTER, code, arguments)
 
 
 def _of_early_stopped(attempt: Attempt | None) -> list[Advice]:

@@ -60,7 +60,10 @@ class ClusterWork:
     seen_running: dict[int, float] = field(default_factory=dict)
     #: Experiment (primary key) -> the status that was logged last.
     logged_status: dict[int, str] = field(default_factory=dict)
+    #: Attempts whose keepers were never heard and whose last lines are being asked for (primary keys).
+    looked_into: set[int] = field(default_factory=set)
     next_full_look: float = 0.0
+    next_look_for_unheard: float = 0.0
     next_health_look: float = 0.0
     shown_health: tuple[str, str] | None = None
     shown_machines: object = None

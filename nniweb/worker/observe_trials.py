@@ -37,6 +37,8 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 #: How long the keeper's last report is waited for after the platform said that the job ended, in seconds.
 DRAIN_SECONDS = 60.0
+#: The same of a trial that was to be stopped and whose keeper, which must call, never has.
+DRAIN_SECONDS_UNHEARD = 5.0
 #: A job that could not be asked about, nor was heard of, for so long is shown as UNKNOWN.
 UNKNOWN_AFTER = timedelta(minutes=5)
 #: All jobs are looked at so often, in seconds; in between only those that rang.
@@ -229,7 +231,15 @@ def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revis
     if detail.start_time is None and not attempt.journal_id:
         _end_as_observed(work, attempt, revision)
     else:
-        work.draining.setdefault(attempt.pk, Drain(work.monotonic() + DRAIN_SECONDS, attempt.heard_at))
+        seconds = DRAIN_SECONDS_UNHEARD if _was_stopped_unheard(work, attempt) else DRAIN_SECONDS
+        work.draining.setdefault(attempt.pk, Drain(work.monotonic() + seconds, attempt.heard_at))
+
+
+def _was_stopped_unheard(work: ClusterWork, attempt: Attempt) -> bool:
+    """Whether hardly anything is to come of an attempt whose job has ended: its keeper had no way to this server."""
+    service = work.service
+    return attempt.heard_at is None and not attempt.journal_id and attempt.trial.target != TrialTarget.RUN \
+        and service is not None and service.needs_public_url and service.settings.keepers_call_home()
 
 
 def _load_drains(work: ClusterWork) -> None:

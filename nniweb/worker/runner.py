@@ -30,6 +30,7 @@ from nniweb.worker import (
     observe_trials,
     submissions,
     teach_tuner,
+    unheard_keepers,
 )
 from nniweb.worker.alarm import Alarm
 from nniweb.worker.cluster_work import ClusterWork
@@ -196,6 +197,7 @@ class ClusterRunner:
             raise
         if is_full:
             cluster_health.show(work)
+            unheard_keepers.remark_on_unheard_keepers(work)
             delete_experiments.delete_some(work)
 
     def _steps(self, experiment: Experiment, found: Tally) -> None:

@@ -151,7 +151,8 @@ def note_submitted(work: ClusterWork) -> None:
                        revision=revision)
                 if not update(Attempt, "id = %s AND stage = %s", [attempt.pk, Attempt.Stage.SUBMITTING.value],
                               stage=Attempt.Stage.SUBMITTED.value, submitted_at=at,
-                              platform_state=detail.platform_state, **facts(detail)):
+                              platform_state=detail.platform_state, keeper_urls=list(detail.form.keeper.urls),
+                              **facts(detail)):
                     # it has ended meanwhile; what its keeper said since is better
                     update(Attempt, "id = %s", [attempt.pk], submitted_at=at)
                     continue

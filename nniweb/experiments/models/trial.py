@@ -147,6 +147,10 @@ class Attempt(models.Model):
     token_hashes = models.JSONField(default=list)
     #: The journal that owns the attempt, "" until one has reported.
     journal_id = models.CharField(max_length=64, blank=True)
+    #: Addresses that its keeper was given to call, best first.
+    keeper_urls = models.JSONField(default=list)
+    #: Something to be said of it while it runs: {"code", "arguments"}, see ``trial_advice``.
+    remark = models.JSONField(null=True)
     #: Highest journal entry committed.
     accepted = models.BigIntegerField(default=0)
     #: Bytes of metrics and output that are kept of it.

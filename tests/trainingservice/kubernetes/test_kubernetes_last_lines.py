@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from trainingservice.errors import TemporaryError
 from trainingservice.kubernetes.config import JobTrialOptions
-from trainingservice.kubernetes_base import pod_logs, pods
+from trainingservice.kubernetes_base import pod_logs, pod_template, pods
 from trainingservice.kubernetes_base import service as service_module
 from trainingservice.kubernetes_base.api import ApiRefusal
 from trainingservice.kubernetes_base.config import RoleSettings
@@ -40,6 +42,17 @@ def test_without_the_right_to_read_logs_the_rest_is_told(no_keeper, cluster) -> 
     service.submit_trial_job(form)
     message = no_keeper.wait_for_status(service, form, TrialJobStatus.FAILED).message
     assert message.endswith("ended with exit code 1. Job has reached the specified backoff limit.")
+
+
+def test_a_pod_whose_keeper_cannot_call_tells_its_last_lines(bench, monkeypatch) -> None:
+    monkeypatch.setattr(pod_template, "TIME_TO_DELIVER", 1)
+    service = bench.open_service()
+    form = bench.form("echo here; sleep 600")
+    form = replace(form, keeper=replace(form.keeper, urls=("http://127.0.0.1:9",)))
+    service.submit_trial_job(form)
+    bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
+    said = bench.wait("its keeper has written why", lambda: service.last_lines(form.job_name))
+    assert "127.0.0.1:9" in said
 
 
 def ended(phase: str = "Failed", **terminated) -> dict:
