@@ -48,6 +48,8 @@ class KubernetesApiDouble(ApiAnswers):
         self.tokens = {TOKEN}
         #: (verb, plural) that our account may not use.
         self.forbidden: set[tuple[str, str]] = set()
+        #: Whether it has just been started: an API server answers 403 to all until its caches of rights are filled.
+        self.knows_no_rights = False
         #: (method and path, answer's status) of each request, and how often each verb came.
         self.requests: list[tuple[str, str, int]] = []
         self.verbs: Counter[tuple[str, str]] = Counter()

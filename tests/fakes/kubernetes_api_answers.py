@@ -52,6 +52,7 @@ class ApiAnswers:
     namespaces: set[str]
     tokens: set[str]
     forbidden: set[tuple[str, str]]
+    knows_no_rights: bool
     verbs: Counter[tuple[str, str]]
     faults: list[dict[str, Any]]
     cut_watches_after: float | None
@@ -64,6 +65,8 @@ class ApiAnswers:
         query = dict(parse_qsl(parts.query))
         try:
             self._authenticate(headers)
+            if self.knows_no_rights:
+                raise self._not_known_yet(method, parts.path, query)
             self._fault(method, parts.path, query)
             status, document = self._route(method, parts.path, query, body, headers)
             return status, document, {}
@@ -177,6 +180,18 @@ class ApiAnswers:
         raise Refused(403, "Forbidden", f'{full}{named} is forbidden: User "system:serviceaccount:default:nni-reader" '
                       f'cannot {verb} resource "{resource}" in API group "{group}" in the namespace "{namespace}"',
                       details)
+
+    @staticmethod
+    def _not_known_yet(method: str, path: str, query: dict[str, str]) -> Refused:
+        """While the caches of roles and bindings are empty nobody may do anything, not even what all users may."""
+        found = _PATH.fullmatch(path)
+        if found is None or found["plural"] is None:
+            return Refused(403, "Forbidden", f'forbidden: User "system:serviceaccount:default:nni-reader" cannot '
+                           f'{method.lower()} path "{path}"', {})
+        group, plural = found["group"] or "", found["plural"]
+        return Refused(403, "Forbidden", f'{plural}{"." if group else ""}{group} is forbidden: User '
+                       f'"system:serviceaccount:default:nni-reader" cannot {verb_of(method, path, query)} resource '
+                       f'"{plural}" in API group "{group}" in the namespace "{found["namespace"]}"', {"kind": plural})
 
     def _review(self, review: Object) -> Object:
         asked = review["spec"]["resourceAttributes"]

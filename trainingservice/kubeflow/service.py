@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.errors import PermanentError
+from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.kubeflow.config import KubeflowClusterSettings, KubeflowTrialOptions
 from trainingservice.kubeflow.replicated_job import GROUP, MPIJobKind, PyTorchJobKind, ReplicatedKind, TFJobKind
 from trainingservice.kubeflow.train_job import TRAIN_JOBS, TrainJobKind
@@ -36,6 +36,8 @@ class KubeflowTrainingService(KubernetesService):
             raise error_of(refusal, "tell what it knows") from refusal
         if has_trainer and self.settings.operator == "pytorch-operator":
             return TrainJobKind()
+        if self.api.is_starting():
+            raise TemporaryError(f"The Kubernetes API is starting and does not know {kind.resource.plural} yet.", 5.0)
         other = ""
         if has_trainer:
             other = (" It has Kubeflow Trainer, whose TrainJobs can stand for pytorch-operator alone: their nodes are "

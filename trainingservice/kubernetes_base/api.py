@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,12 @@ logging.getLogger("kubernetes").setLevel(logging.ERROR)
 
 #: Seconds until a connection must stand, and until an answer must come.
 TIMEOUT = (5.0, 30.0)
+#: Tells whether an API server has finished its start.
+READY = "/readyz"
+#: Seconds after an outage in which a lack of rights is the start's: the caches of roles take about 30 s to fill.
+JUST_BACK = 60.0
+#: A start takes no longer; what a server says of rights after so many seconds is meant.
+STARTS_WITHIN = 300.0
 #: Connections that are kept open to one API server.
 POOL_SIZE = 16
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
@@ -71,6 +78,8 @@ class ApiRefusal(Exception):
     def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.code, self.reason, self.retry_after = code, reason, retry_after
+        #: The server has just been started: it knows nobody's rights yet.
+        self.is_starting = False
 
     @property
     def is_lack_of_rights(self) -> bool:
@@ -98,6 +107,9 @@ class KubernetesApi:
         self._lock = threading.Lock()
         self._client: ApiClient | None = None
         self._known_address = ""
+        #: Monotonic times: when it was last found away, and since when it has been found starting.
+        self._away_at = float("-inf")
+        self._starting_since: float | None = None
         self.requests = 0
 
     @property
@@ -156,7 +168,7 @@ class KubernetesApi:
             response.release_conn()
         document = _json(data)
         if response.status >= 300:
-            raise _refusal(response, document, data)
+            raise self._made_out(_refusal(response, document, data), path, timeout)
         return document if document is not None else {"text": data.decode(errors="replace")}
 
     def watch(self, path: str, query: Mapping[str, str], read_timeout: float) -> Watch:
@@ -172,7 +184,7 @@ class KubernetesApi:
             finally:
                 response.release_conn()
             if response.status != 401 or attempt == 2:
-                raise _refusal(response, _json(data), data)
+                raise self._made_out(_refusal(response, _json(data), data), path, TIMEOUT)
             self.reload()
         return Watch(response, self._away)
 
@@ -193,7 +205,29 @@ class KubernetesApi:
         response: urllib3.BaseHTTPResponse = answer.response
         return response
 
+    def is_starting(self, timeout: tuple[float, float] = TIMEOUT) -> bool:
+        """Whether the server has just been started, so that what it says of rights is not meant. Asks it."""
+        now = time.monotonic()
+        if now - self._away_at < JUST_BACK:
+            return True
+        try:
+            self._call("GET", READY, {}, None, JSON, timeout)
+        except ApiRefusal as refusal:
+            if refusal.code != 404:  # with empty caches this, too, is forbidden
+                self._starting_since = now if self._starting_since is None else self._starting_since
+                return now - self._starting_since < STARTS_WITHIN
+        except ApiAway:
+            return True
+        self._starting_since = None
+        return False
+
+    def _made_out(self, refusal: ApiRefusal, path: str, timeout: tuple[float, float]) -> ApiRefusal:
+        if refusal.is_lack_of_rights and path != READY:
+            refusal.is_starting = self.is_starting(timeout)
+        return refusal
+
     def _away(self, error: BaseException) -> ApiAway:
+        self._away_at = time.monotonic()
         reason = getattr(error, "reason", None) or error
         return ApiAway(f"The Kubernetes API at {self.address} cannot be reached: {_plain(reason)}.")
 
@@ -248,6 +282,8 @@ def error_of(refusal: ApiRefusal, doing: str) -> TemporaryError | PermanentError
     if refusal.code == 401:
         return TemporaryError(f"The Kubernetes API refuses our credentials (to {doing}): {said}. Renew the token or "
                               "certificate in the kubeconfig.", 15.0)
+    if refusal.is_starting:
+        return TemporaryError(f"The Kubernetes API is starting and knows no rights yet: it would not {doing} now.", 5.0)
     if refusal.code == 403 and "exceeded quota" in said:
         return TemporaryError(f"The namespace's quota is used up: {said}.", 15.0)
     if refusal.code == 403 and "is forbidden: " in said and not refusal.is_lack_of_rights:

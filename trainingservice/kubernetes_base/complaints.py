@@ -55,7 +55,7 @@ class Complaints:
         try:
             found = self._warnings()
         except ApiRefusal as refusal:
-            if refusal.code == 403:
+            if refusal.code == 403 and not refusal.is_starting:
                 self._next = now + ASK_AGAIN
             logger.info("events cannot be read, so some trials wait without a reason: %s", refusal)
             return False

@@ -43,7 +43,7 @@ def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions
     try:
         version = service.api.call("GET", "/version", timeout=timeout)
     except ApiRefusal as refusal:
-        refused = refusal.code in (401, 403)
+        refused = refusal.code in (401, 403) and not refusal.is_starting
         return [RehearsalFinding("connection", False, str(error_of(refusal, "tell its version")),
                                  temporary=not refused)]
     except TrainingServiceError as error:
@@ -129,7 +129,10 @@ def _rights(service: KubernetesService, options: KubernetesTrialOptions | None,
         yield RehearsalFinding("events", True, "Our account may not list events, so a trial may wait without saying "
                                "why where only events tell (a quota, a storage that cannot be mounted); "
                                "docs/deploy/kubernetes/role.yaml has that right.")
-    if lacking:
+    if lacking and service.api.is_starting(timeout):
+        yield RehearsalFinding("rights", False, "The Kubernetes API is starting and does not know all rights yet.",
+                               temporary=True)
+    elif lacking:
         yield RehearsalFinding("rights", False, f"Our account may not do this in namespace {service.namespace}: "
                                f"{', '.join(lacking)}. Give it the role in docs/deploy/kubernetes/role.yaml.")
     else:

@@ -1,0 +1,61 @@
+"""An API server that has just been started knows no rights yet: that passes, and is nobody's lack of a role."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainingservice.errors import TemporaryError
+from trainingservice.kubernetes_base import api
+from trainingservice.kubernetes_base.api import PODS, ApiAccess, ApiRefusal, KubernetesApi, error_of
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+def test_after_an_outage_the_service_says_that_it_starts_and_goes_on(bench, cluster) -> None:
+    service = bench.open_service()
+    form = bench.form("echo here; sleep 600")
+    service.submit_trial_job(form)
+    bench.wait("it runs", lambda: bench.output(form))
+    cluster.go_away()
+    bench.wait("that is seen", lambda: "cannot be reached" in service.trouble)
+    cluster.knows_no_rights = True
+    cluster.come_back()
+    bench.wait("it is asked again", lambda: "cannot be reached" not in service.trouble)
+    assert "is starting" in service.trouble
+    assert "role" not in service.trouble
+    cluster.knows_no_rights = False
+    bench.wait("it is well again", lambda: not service.trouble)
+    assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING
+
+
+def test_the_check_before_a_launch_does_not_block_while_it_starts(bench, cluster) -> None:
+    cluster.knows_no_rights = True
+    findings = bench.platform.new_service(bench.context()).rehearse(quick=True, options=bench.platform.options())
+    assert [finding.ok for finding in findings] == [False]
+    assert not any(finding.blocks for finding in findings)
+    assert "is starting" in findings[0].message
+
+
+def test_rights_that_are_missing_for_longer_than_any_start_takes_are_the_accounts(cluster, monkeypatch) -> None:
+    asked = KubernetesApi(ApiAccess(cluster.kubeconfig))
+    cluster.knows_no_rights = True
+
+    def refusal() -> TemporaryError:
+        with pytest.raises(ApiRefusal) as refused:
+            asked.call("GET", PODS.path("default"))
+        found = error_of(refused.value, "list pods")
+        assert isinstance(found, TemporaryError)
+        return found
+
+    assert "is starting" in str(refusal())
+    monkeypatch.setattr(api, "STARTS_WITHIN", 0.0)
+    assert "role.yaml" in str(refusal())
+    asked.close()
+
+
+def test_an_account_without_a_right_on_a_server_that_is_ready_is_told_the_role(cluster) -> None:
+    cluster.forbidden.add(("list", "pods"))
+    asked = KubernetesApi(ApiAccess(cluster.kubeconfig))
+    with pytest.raises(ApiRefusal) as refused:
+        asked.call("GET", PODS.path("default"))
+    assert "role.yaml" in str(error_of(refused.value, "list pods"))
+    asked.close()
