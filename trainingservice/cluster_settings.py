@@ -62,6 +62,11 @@ class ClusterSettings(SettingsModel):
         """
         return ""
 
+    def lacks_way_for_code(self) -> str:
+        """Why the code of an experiment cannot reach trials with these settings, and what to do, in sentences; "" where
+        it can."""
+        return ""
+
     def keepers_call_home(self) -> bool:
         """Whether trials must reach the server over the network, on a platform where they usually do."""
         return True

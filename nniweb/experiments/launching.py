@@ -105,6 +105,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
         _check_quotas(options, settings, owner)
     _may_run_in_the_server(settings, owner)
     _way_home(platform, settings, found)
+    _way_for_code(settings, found, code)
     section = None if found else _section(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
@@ -340,12 +341,26 @@ def _way_home(platform: type[TrainingService], settings: ExperimentSettings, fou
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
     if not platform.needs_public_url:
         return False
+    of_cluster = _settings_of_cluster(settings, found)
+    return of_cluster is None or of_cluster.keepers_call_home()
+
+
+def _way_for_code(settings: ExperimentSettings, found: Cluster | None, code: BroughtCode | None) -> None:
+    """Raises Refused where there is code and no way by which it could reach trials."""
+    of_cluster = _settings_of_cluster(settings, found)
+    if (code is not None or settings.trial_code_directory is not None) and of_cluster is not None \
+            and (problem := of_cluster.lacks_way_for_code()):
+        raise Refused(problem, "trialCodeDirectory")
+
+
+def _settings_of_cluster(settings: ExperimentSettings, found: Cluster | None) -> ClusterSettings | None:
+    """None where they cannot be made of what is stored: its secrets are elsewhere, and nothing else can be missing."""
     try:
         section = parse_stored_section({"platform": found.platform, **found.settings}, {}) if found else \
             _section(settings)
-    except ConfigInvalid:  # its secrets are not here, and nothing but a secret can be missing
-        return True
-    return section.settings.keepers_call_home()
+    except ConfigInvalid:
+        return None
+    return section.settings
 
 
 def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,

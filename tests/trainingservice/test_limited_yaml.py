@@ -9,9 +9,8 @@ import pytest
 
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.config.yaml_positions import read_text
-from trainingservice.errors import PermanentError
 from trainingservice.frameworkcontroller.template import read_template
-from trainingservice.kubernetes_base.api import ApiAccess, KubernetesApi
+from trainingservice.kubernetes_base.api import AccessUnreadable, ApiAccess, KubernetesApi
 from trainingservice.limited_yaml import (
     DEEPEST_NESTING,
     LARGEST_NUMBER,
@@ -124,7 +123,7 @@ def test_a_template_and_a_kubeconfig_are_read_within_the_limits_too(tmp_path: Pa
     (tmp_path / "bomb.yml").write_text(LAUGHS)
     with pytest.raises(ValueError, match="configPath: .* more than 50000 keys and values"):
         read_template(tmp_path / "bomb.yml")
-    with pytest.raises(PermanentError, match="more than 50000 keys and values"):
+    with pytest.raises(AccessUnreadable, match="more than 50000 keys and values"):
         _ = KubernetesApi(ApiAccess(kubeconfig=tmp_path / "bomb.yml")).address
 
 

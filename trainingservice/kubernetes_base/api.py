@@ -91,6 +91,13 @@ class ApiAway(TemporaryError):
     """The API cannot be reached, or does not answer."""
 
 
+class AccessUnreadable(ApiAway):
+    """The kubeconfig cannot be read, or says nothing of use, here and now: somebody may mend it, or write it just now.
+
+    Trials wait for that; a launch is refused.
+    """
+
+
 @dataclass(frozen=True)
 class ApiAccess:
     """Where the API is and who we are. Without a file: in-cluster where we run in a pod, else kubectl's own file."""
@@ -114,7 +121,7 @@ class KubernetesApi:
 
     @property
     def address(self) -> str:
-        """The API server's address. Raises PermanentError where the access could never be read."""
+        """The API server's address. Raises AccessUnreadable where the access could never be read."""
         if not self._known_address:
             self._connected()
         return self._known_address
@@ -133,19 +140,14 @@ class KubernetesApi:
     def _connected(self) -> ApiClient:
         with self._lock:
             if self._client is None:
-                try:
-                    configuration = _configuration(self._access)
-                except PermanentError as error:
-                    if self._known_address:  # it has worked: somebody is writing the file, or will mend it
-                        raise ApiAway(str(error)) from error
-                    raise
+                configuration = _configuration(self._access)
                 self._client = ApiClient(configuration)
                 self._known_address = str(configuration.host)
             return self._client
 
     def call(self, method: str, path: str, *, query: Mapping[str, str] = {}, body: Object | None = None,
              content_type: str = JSON, timeout: tuple[float, float] = TIMEOUT) -> Object:
-        """The answer's JSON object ({"text": ...} where it is not JSON). Raises ApiRefusal, ApiAway, PermanentError.
+        """The answer's JSON object ({"text": ...} where it is not JSON). Raises ApiRefusal, ApiAway.
 
         A refused token is read again once, because tokens expire.
         """
@@ -315,8 +317,9 @@ def _configuration(access: ApiAccess) -> Configuration:
     except (kubernetes_config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError,
             AttributeError) as error:  # the client takes a file for a mapping without looking
         where = access.kubeconfig or "kubectl's own kubeconfig (KUBECONFIG or ~/.kube/config)"
-        raise PermanentError(f"Access to Kubernetes cannot be read from {where}: {_plain(error)}. Set kubeconfig and "
-                             "context, or run the server in the cluster.") from error
+        raise AccessUnreadable(f"Access to Kubernetes cannot be read from {where}: {_plain(error)}. Set kubeconfig "
+                               "and context, give the server's user the right to read it, or run the server in the "
+                               "cluster.") from error
     configuration.retries = False
     configuration.connection_pool_maxsize = POOL_SIZE
     return configuration

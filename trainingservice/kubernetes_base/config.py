@@ -162,6 +162,12 @@ class KubernetesClusterSettings(ClusterSettings):
         # also with a kubeconfig of one's own: such a file may name programs that are run on the server
         return "its access to Kubernetes"
 
+    def lacks_way_for_code(self) -> str:
+        if self.keepers_call_home() or self.storage is not None and self.storage.folder_here is not None:
+            return ""
+        return ("Pods that cannot call the server (wayHome: log) get their code by the storage: set storage with "
+                "localMountPoint.")
+
     def keepers_call_home(self) -> bool:
         return self.way_home == "network"
 

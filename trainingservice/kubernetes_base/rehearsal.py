@@ -14,6 +14,7 @@ from trainingservice.kubernetes_base.api import (
     CONFIG_MAPS,
     PODS,
     SECRETS,
+    AccessUnreadable,
     ApiRefusal,
     Object,
     Resource,
@@ -47,7 +48,8 @@ def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions
         return [RehearsalFinding("connection", False, str(error_of(refusal, "tell its version")),
                                  temporary=not refused)]
     except TrainingServiceError as error:
-        return [RehearsalFinding("connection", False, str(error), temporary=isinstance(error, TemporaryError))]
+        passes = isinstance(error, TemporaryError) and not isinstance(error, AccessUnreadable)
+        return [RehearsalFinding("connection", False, str(error), temporary=passes)]
     findings.append(RehearsalFinding("connection", True,
                                      f"Kubernetes {version.get('gitVersion', '')} answers at {service.api.address}."))
     for step in (_namespace(service, timeout), _kind(service, options, timeout), _rights(service, options, timeout),

@@ -56,9 +56,9 @@ class Submission:
         if self._service.storage is not None:
             path, sha256 = self._service.storage.code(code)
             return {"sha256": sha256, "archive": path}
-        if not self._service.settings.keepers_call_home():
-            raise PermanentError("Pods that cannot call the server (wayHome: log) get their code by the storage: set "
-                                 "storage with localMountPoint.")
+        problem = self._service.settings.lacks_way_for_code()
+        if problem:
+            raise PermanentError(problem)
         if code.sha256 is None:
             raise PermanentError("There is no archive of the code to send to the pods; launch the experiment again.")
         require_archive(code)

@@ -13,7 +13,8 @@ from nniweb.experiments import addresses, launching
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.intents import Refused
 from nniweb.experiments.job_forms import keeper_access
-from nniweb.experiments.models import Attempt, Cluster
+from nniweb.experiments.models import Attempt, Cluster, User
+from nniweb.experiments.models.account import Role
 from trainingservice.platforms import load_platform
 
 
@@ -82,3 +83,20 @@ def test_members_may_not_use_the_servers_access_to_kubernetes(tmp_path: Path) ->
     section = settings_of(tmp_path).training_service
     assert section is not None
     assert "Kubernetes" in section.settings.borrowed_from_the_server()
+
+
+@pytest.mark.parametrize("storage", [None, {"storageType": "nfs", "server": "files", "path": "/nni"}])
+def test_code_for_pods_that_cannot_call_the_server_needs_a_storage_that_is_mounted_here(db, tmp_path: Path,
+                                                                                       storage) -> None:
+    platform = {"platform": "kubernetes", "wayHome": "log", **({"storage": storage} if storage else {})}
+    parsed = parse_experiment_config({
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "true", "trialConcurrency": 1,
+        "tuner": {"name": "Random"}, "trainingService": platform}, tmp_path)
+    owner = User.objects.create_superuser("grace", role=Role.ADMIN)
+    with pytest.raises(Refused, match="localMountPoint") as refusal:
+        launching.check(parsed, owner)
+    assert [field for field, _ in refusal.value.errors] == ["trialCodeDirectory"]
+    reachable = {"storageType": "nfs", "server": "files", "path": "/nni", "localMountPoint": str(tmp_path)}
+    launching._way_for_code(settings_of(tmp_path, wayHome="log", storage=reachable), None, None)
+    without_code = settings_of(tmp_path, wayHome="log").model_copy(update={"trial_code_directory": None})
+    launching._way_for_code(without_code, None, None)

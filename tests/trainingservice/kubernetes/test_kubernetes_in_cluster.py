@@ -9,8 +9,7 @@ from kubernetes.config import incluster_config
 
 from tests.fakes.kubernetes_api import TOKEN, KubernetesApiDouble
 from tests.fakes.tls_certificate import make_certificate
-from trainingservice.errors import PermanentError
-from trainingservice.kubernetes_base.api import PODS, ApiAccess, KubernetesApi
+from trainingservice.kubernetes_base.api import PODS, AccessUnreadable, ApiAccess, KubernetesApi
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def test_the_pods_account_is_used_and_its_new_token_too(in_a_pod) -> None:
 def test_a_pod_without_an_account_is_told_what_to_set(in_a_pod) -> None:
     _, account = in_a_pod
     (account / "token").unlink()
-    with pytest.raises(PermanentError, match="Service token file does not exist. Set kubeconfig and context"):
+    with pytest.raises(AccessUnreadable, match="Service token file does not exist. Set kubeconfig and context"):
         KubernetesApi(ApiAccess()).call("GET", "/version")
 
 

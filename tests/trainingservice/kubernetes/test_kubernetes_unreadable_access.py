@@ -1,22 +1,49 @@
-"""A kubeconfig that cannot be read: an error at first, patience once it has worked."""
+"""A kubeconfig that cannot be read: a launch is refused, and trials that were launched wait for it."""
 
 from __future__ import annotations
 
 import pytest
 
-from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.errors import TemporaryError
 from trainingservice.kubernetes_base.api import ApiAccess, KubernetesApi
+from trainingservice.trial_job_status import TrialJobStatus
 
 BROKEN = ["", "{half: [written", "- a\n- list\n", "just text", "clusters: 3\ncurrent-context: x\n"]
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=["empty", "half written", "a list", "a text", "other types"])
-def test_a_file_that_never_worked_is_refused_with_its_name(tmp_path, text: str) -> None:
+def test_a_file_that_never_worked_blocks_a_launch_with_its_name(bench, tmp_path, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    with pytest.raises(PermanentError, match="cannot be read from") as refusal:
-        KubernetesApi(ApiAccess(path)).call("GET", "/version")
-    assert str(path) in str(refusal.value)
+    bench.platform.more = {"kubeconfig": path}
+    [finding] = bench.platform.new_service(bench.context()).rehearse(quick=True)
+    assert finding.blocks
+    assert f"cannot be read from {path}" in finding.message
+
+
+def test_trials_wait_while_the_server_cannot_read_the_file_and_go_on_once_it_can(bench, cluster, tmp_path) -> None:
+    """Whoever launched could: a command of another user, with a file that only they may read."""
+    path = tmp_path / "kubeconfig"
+    bench.platform.more = {"kubeconfig": path}
+    service = bench.open_service()
+    form = bench.form("echo worked")
+    service.submit_trial_job(form)
+    bench.wait("it says why it waits", lambda: f"cannot be read from {path}" in service.get_trial_job(
+        form.job_name).message)
+    assert service.get_trial_job(form.job_name).status is TrialJobStatus.WAITING
+    path.write_text(cluster.kubeconfig.read_text())
+    bench.wait_for_end(service, form)
+
+
+def test_an_unreadable_file_is_trouble_of_the_cluster(bench, tmp_path) -> None:
+    bench.platform.more = {"kubeconfig": tmp_path / "missing"}
+    service = bench.open_service()
+    forms = [bench.form("true") for _ in range(3)]
+    for form in forms:
+        service.submit_trial_job(form)
+    bench.wait("the cluster says so", lambda: "cannot be read from" in service.trouble)
+    for form in forms:
+        service.cancel_trial_job(form.job_name)
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=["empty", "half written", "a list", "a text", "other types"])
