@@ -60,12 +60,16 @@ class Controllers:
 
     def make_pod(self, trial: Object, name: str, template: Object, *, labels: dict[str, str],
                  annotations: dict[str, str] | None = None, env: dict[str, str] | None = None,
-                 owner: Object | None = None) -> None:
-        """Create a pod from a template, owned by the trial's object."""
+                 owner: Object | None = None, complaint: str = "FailedCreate") -> None:
+        """Create a pod from a template, owned by the trial's object.
+
+        ``complaint``: the reason of the event that this controller writes where it may not; "" where it writes none.
+        """
         import copy
 
         if self.no_pods_because:
-            self.complain(trial, "FailedCreate", f"Error creating: {self.no_pods_because}")
+            if complaint:
+                self.complain(trial, complaint, f"Error creating: {self.no_pods_because}")
             return
         template = copy.deepcopy(template)
         owner = owner or trial

@@ -79,7 +79,8 @@ class FrameworkController:
                 template = json.loads(json.dumps(role["task"]["pod"]))
                 for container in template["spec"]["containers"]:
                     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
-                cluster.make_pod(trial, pod_name, template, owner=config_map, labels={
+                # where a quota does not allow it, it tries again for ever and tells nobody but its own log
+                cluster.make_pod(trial, pod_name, template, owner=config_map, complaint="", labels={
                     "FC_FRAMEWORK_NAME": name, "FC_TASKROLE_NAME": role["name"], "FC_TASK_INDEX": str(index)}, env={
                     "FC_FRAMEWORK_NAMESPACE": namespace, "FC_FRAMEWORK_NAME": name, "FC_TASKROLE_NAME": role["name"],
                     "FC_TASK_INDEX": str(index), "FC_CONFIGMAP_NAME": f"{name}-attempt", "FC_POD_NAME": pod_name,
@@ -92,8 +93,9 @@ class FrameworkController:
             tasks = []
             for index in range(role["taskNumber"]):
                 pod = by_name.get(f"{trial['metadata']['name']}-{role['name']}-{index}")
-                tasks.append({"index": index, "state": "AttemptPreparing" if pod is None else self._task_state(pod),
-                              "deletionPending": False, "attemptStatus": self._task_attempt(pod)})
+                state = "AttemptCreationPending" if pod is None else self._task_state(pod)
+                tasks.append({"index": index, "state": state, "deletionPending": False,
+                              "attemptStatus": self._task_attempt(pod)})
             roles.append({"name": role["name"], "podGracefulDeletionTimeoutSec": None, "taskStatuses": tasks})
         return roles
 
@@ -123,7 +125,14 @@ class FrameworkController:
                           f"Pod failed: PodPattern unmatched: {shown}",
                           "type": {"name": "Succeeded" if succeeded else "Failed", "attributes": []},
                           "pod": {"containers": containers}}
-            if code == 137:
+            if pod["status"].get("reason") == "Evicted":
+                of_pod = {key: pod["status"][key] for key in ("reason", "message")}
+                shown = json.dumps(of_pod, separators=(",", ":"))
+                completion = {"code": -1000, "phrase": "PodEvicted",
+                              "diagnostics": f"Pod failed: PodPattern matched: {shown}",
+                              "type": {"name": "Failed", "attributes": ["Transient"]},
+                              "pod": {**of_pod, "containers": containers}}
+            elif code == 137:
                 completion |= {"phrase": "ContainerSigKillReceived",
                                "type": {"name": "Failed", "attributes": ["Transient"]}}
         return {"id": 0, "podName": pod["metadata"]["name"], "podUID": pod["metadata"]["uid"],

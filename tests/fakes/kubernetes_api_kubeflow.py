@@ -62,7 +62,8 @@ class ReplicatedController:
                     template["spec"]["restartPolicy"] = "Never" if policy_of_role == "ExitCode" else policy_of_role
                     cluster.make_pod(trial, f"{name}-{role.lower()}-{index}", template,
                                      labels=self._labels(name, role, index, role == deciding and index == 0),
-                                     env=self._environment(trial, role, index, total, namespace))
+                                     env=self._environment(trial, role, index, total, namespace),
+                                     complaint="FailedCreatePod")
         status["replicaStatuses"] = {role: self._counts(list(of_role.values())) for role, of_role in by_role.items()}
         failed = next((role for role, of_role in by_role.items()
                        if any(phase_of(pod) == "Failed" for pod in of_role.values())), None)

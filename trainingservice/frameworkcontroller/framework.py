@@ -15,7 +15,7 @@ from trainingservice.frameworkcontroller.template import says_gpus
 from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
-from trainingservice.kubernetes_base.pods import end_in, ran_out_of_memory, seconds, why_ended
+from trainingservice.kubernetes_base.pods import end_in, ran_out_of_memory, seconds, why_disrupted, why_ended
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 #: Where the barrier leaves its script, and the variable that tells the command where.
@@ -31,6 +31,7 @@ class FrameworkKind(TrialKind):
     resource = FRAMEWORKS
     container: ClassVar[str] = "framework"
     removes_pods: ClassVar[bool] = True
+    tells_of_quotas: ClassVar[bool] = False
 
     def check(self, options: KubernetesTrialOptions) -> str:
         try:
@@ -85,7 +86,7 @@ class FrameworkKind(TrialKind):
         succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
         message = "" if succeeded else _text(completion, attempt)
         return Seen(Phase.SUCCEEDED if succeeded else Phase.FAILED, message, started, ended, end, node,
-                    _exit_code(task), _out_of_memory(task))
+                    _exit_code(task), why_disrupted(_pod_of(task)), _out_of_memory(task))
 
 
 def _has_barrier(options: FrameworkControllerTrialOptions, tasks: int) -> bool:
@@ -202,10 +203,13 @@ def _exit_code(task: Mapping[str, Any]) -> int | None:
 
 def _pod_of(task: Mapping[str, Any]) -> Object:
     """The ended pod of a task, as far as its Framework kept it."""
+    attempt = task.get("attemptStatus") or {}
+    of_pod = (attempt.get("completionStatus") or {}).get("pod") or {}
     container = _container_of(task)
     state = {"exitCode": container.get("code"), "reason": container.get("reason"), "message": container.get("message")}
-    return {"metadata": {"name": (task.get("attemptStatus") or {}).get("podName")}, "status": {"containerStatuses": [
-        {"name": FrameworkKind.container, "state": {"terminated": state}}]}}
+    return {"metadata": {"name": attempt.get("podName")}, "spec": {"nodeName": attempt.get("podNodeName")}, "status": {
+        "reason": of_pod.get("reason"), "message": of_pod.get("message"), "containerStatuses": [
+            {"name": FrameworkKind.container, "state": {"terminated": state}}] if container else []}}
 
 
 def _out_of_memory(task: Mapping[str, Any]) -> str:
@@ -216,9 +220,11 @@ def _text(completion: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
     """Why a Framework failed. The pod is gone by now, so what the Framework kept of it is read like the pod itself."""
     trigger = completion.get("trigger") or {}
     task = _task(attempt, trigger.get("taskRoleName"), trigger.get("taskIndex"))
-    container = _container_of(task)
-    if container.get("code"):
-        return why_ended(_pod_of(task), FrameworkKind.container)
+    pod = _pod_of(task)
+    if disrupted := why_disrupted(pod):
+        return disrupted
+    if _container_of(task).get("code"):
+        return why_ended(pod, FrameworkKind.container)
     said = f"{completion.get('phrase') or 'Failed'}: {completion.get('diagnostics') or ''}".strip().rstrip(":")
     return said if said.endswith(".") else said + "."
 

@@ -1,8 +1,8 @@
 """Why a trial waits where neither its object nor its pods say it: what controllers and nodes wrote into events.
 
 A used-up quota keeps a controller from making pods, a storage that cannot be mounted keeps a pod in its making; only
-events tell. Watching them all would cost more than all the rest, so one question is asked for all trials that have
-waited for a while without a reason.
+events tell, or the quotas themselves where a controller writes no events. Watching them all would cost more than all
+the rest, so one question is asked for all trials that have waited for a while without a reason.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from trainingservice.errors import TrainingServiceError
 from trainingservice.kubernetes_base import pods
 from trainingservice.kubernetes_base.api import ApiRefusal, KubernetesApi, Object, Resource
+from trainingservice.kubernetes_base.quotas import limits_of, why_no_pod
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,10 @@ ASK_AGAIN = 600.0
 PAGE, MOST_PAGES = 500, 4
 #: Warnings that are no reason to wait, or that the pod itself tells better.
 _OTHERS = frozenset({"SettedPodTemplateRestartPolicy", "FailedScheduling", "BackOff", "Failed", "Unhealthy"})
+
+
+#: What the pods of a trial ask for: resource -> quantity, for each role.
+Asked = Sequence[Mapping[str, str]]
 
 
 class Complaints:
@@ -44,27 +49,43 @@ class Complaints:
         with self._lock:
             return next((self._sentences[uid] for uid in uids if uid in self._sentences), "")
 
-    def ask(self, unexplained: Collection[str]) -> bool:
-        """Ask, if it is time to, for objects (uids) that nothing explains. True where something new was heard."""
+    def ask(self, unexplained: Collection[str], pods_asked_for: Mapping[str, Asked] | None = None) -> bool:
+        """Ask, if it is time to, for objects (uids) that nothing explains. True where something new was heard.
+
+        ``pods_asked_for``: what the pods ask for of those whose controller writes no events where it may make none.
+        """
         now = self._monotonic()
         with self._lock:
             waiting = self._since = {uid: self._since.get(uid, now) for uid in unexplained}
             if now < self._next or not any(now - since >= PATIENCE for since in waiting.values()):
                 return False
             self._next = now + ASK_EVERY
+        found = self._quotas_of(pods_asked_for) if pods_asked_for else {}
         try:
-            found = self._warnings()
+            found |= self._warnings()
         except ApiRefusal as refusal:
-            if refusal.code == 403 and not refusal.is_starting:
+            if refusal.code == 403 and not refusal.is_starting and not pods_asked_for:
                 self._next = now + ASK_AGAIN
             logger.info("events cannot be read, so some trials wait without a reason: %s", refusal)
-            return False
+            if not found:
+                return False
         except TrainingServiceError:
             return False  # the watches tell what is wrong
         sentences = {uid: text for uid, text in found.items() if uid in waiting}
         with self._lock:
             changed, self._sentences = sentences != self._sentences, sentences
         return changed
+
+    def _quotas_of(self, pods_asked_for: Mapping[str, Asked]) -> dict[str, str]:
+        try:
+            limits = limits_of(self._api, self._namespace)
+        except ApiRefusal as refusal:
+            logger.info("quotas cannot be read, so some trials wait without a reason: %s", refusal)
+            return {}
+        except TrainingServiceError:
+            return {}
+        return {uid: said for uid, asked in pods_asked_for.items()
+                if (said := next(filter(None, (why_no_pod(limits, resources) for resources in asked)), ""))}
 
     def _warnings(self) -> dict[str, str]:
         latest: dict[str, tuple[str, str]] = {}

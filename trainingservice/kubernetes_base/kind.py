@@ -40,6 +40,8 @@ class Seen:
     #: What the object says of the reporting pod, which may be gone already; "" and None where the pods tell.
     node: str = ""
     exit_code: int | None = None
+    #: A sentence where the cluster took that pod away.
+    disrupted: str = ""
     #: A sentence where the kernel killed something in that pod for its memory.
     out_of_memory: str = ""
     #: Somebody suspended it: the controller ends its pods, and makes new ones when it is resumed.
@@ -72,6 +74,8 @@ class TrialKind(abc.ABC):
     numbers_pods: ClassVar[bool] = False
     #: Whether pods go at the moment in which they end.
     removes_pods: ClassVar[bool] = False
+    #: Whether its controller writes an event where it may not make pods.
+    tells_of_quotas: ClassVar[bool] = True
     #: Whether its pods need their service account's token.
     needs_token: ClassVar[bool] = False
 

@@ -98,7 +98,7 @@ def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, conta
 def _cause(said: Observation, seen: Seen, reporting: Object | None, container: str) -> str:
     """What the keeper that had this last word cannot know of its end, a sentence; "" for nothing."""
     if said.status is TrialJobStatus.SYS_CANCELED:
-        return (pods.why_disrupted(reporting) if reporting is not None else "") or said.cause
+        return (pods.why_disrupted(reporting) if reporting is not None else "") or seen.disrupted or said.cause
     if said.status is TrialJobStatus.FAILED:
         return (pods.ran_out_of_memory(reporting, container) if reporting is not None else "") or seen.out_of_memory \
             or said.cause

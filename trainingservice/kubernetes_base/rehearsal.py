@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import TYPE_CHECKING
-
-from kubernetes.utils.quantity import parse_quantity
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
@@ -23,6 +20,7 @@ from trainingservice.kubernetes_base.api import (
 from trainingservice.kubernetes_base.belongings import MOST_OF_A_LOGIN
 from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
+from trainingservice.kubernetes_base.quotas import limits_of
 from trainingservice.kubernetes_base.rehearsal_pod import try_pods
 from trainingservice.told_json import read_json
 from trainingservice.unlinked_paths import read_file
@@ -153,32 +151,19 @@ def _may(service: KubernetesService, verb: str, resource: Resource, sub: str, ti
 
 def _quota(service: KubernetesService, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     try:
-        found = service.api.call("GET", f"/api/v1/namespaces/{service.namespace}/resourcequotas", timeout=timeout)
+        limits = limits_of(service.api, service.namespace, timeout)
     except ApiRefusal as refusal:
         if refusal.code in (403, 404):
             return  # it shows when a trial is submitted
         raise
-    for quota in found.get("items") or []:
-        status, name = quota.get("status") or {}, quota["metadata"]["name"]
-        is_full, told = False, []
-        for resource, hard in (status.get("hard") or {}).items():
-            used = (status.get("used") or {}).get(resource, "0")
-            told.append(f"{used} of {hard} {resource}")
-            if 0 < _amount(hard) <= _amount(used):
-                is_full = True
-                yield RehearsalFinding("quota", False, f"The namespace's quota {name} is used up: {used} of {hard} "
-                                       f"{resource}. Trials wait until something ends.", temporary=True)
-        if told and not is_full:
-            yield RehearsalFinding("quota", True, f"The namespace's quota {name} has room; used are {', '.join(told)}.")
-
-
-def _amount(text: object) -> Decimal:
-    """A quantity ("2500m", "16Gi") as a number; 0 for one that the official client does not know."""
-    try:
-        amount: Decimal = parse_quantity(text)  # type: ignore[no-untyped-call]
-    except ValueError:
-        return Decimal(0)
-    return amount
+    for name in dict.fromkeys(limit.quota for limit in limits):
+        of_quota = [limit for limit in limits if limit.quota == name]
+        for limit in (limit for limit in of_quota if limit.is_used_up):
+            yield RehearsalFinding("quota", False, f"The namespace's quota {name} is used up: {limit.used} of "
+                                   f"{limit.hard} {limit.resource}. Trials wait until something ends.", temporary=True)
+        if not any(limit.is_used_up for limit in of_quota):
+            told = ", ".join(f"{limit.used} of {limit.hard} {limit.resource}" for limit in of_quota)
+            yield RehearsalFinding("quota", True, f"The namespace's quota {name} has room; used are {told}.")
 
 
 def _gpus(service: KubernetesService, options: KubernetesTrialOptions | None,

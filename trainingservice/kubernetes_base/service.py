@@ -34,6 +34,7 @@ from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.mirror import Mirror
 from trainingservice.kubernetes_base.observing import CAUSE, observation, pods_that_run, reporting_pod
 from trainingservice.kubernetes_base.pod_index import PodIndex
+from trainingservice.kubernetes_base.pod_template import resources_of
 from trainingservice.kubernetes_base.room import Room
 from trainingservice.kubernetes_base.storage import SharedStorage
 from trainingservice.kubernetes_base.submission import Submission
@@ -183,7 +184,9 @@ class KubernetesService(PollingTrainingService):
         waiting = {job.id: (job, uids) for job in jobs if job.status is TrialJobStatus.WAITING
                    and (trial := trials.get(names.object_name(job.id))) is not None
                    and (uids := unexplained(trial, self._pod_index.of_job(job.id)))}
-        self._complaints.ask([uid for _, uids in waiting.values() for uid in uids])
+        self._complaints.ask([uid for _, uids in waiting.values() for uid in uids], {
+            uids[0]: self._asked_for(job) for job, uids in waiting.values() if not self._pod_index.of_job(job.id)}
+            if not self.kind.tells_of_quotas else None)
         self._provide_again([job for job, _ in waiting.values() if self._pod_index.of_job(job.id)])
         if self._unfinished:
             self._finish_submissions(jobs, trials)
@@ -199,6 +202,13 @@ class KubernetesService(PollingTrainingService):
                 ended_before = end is not None and end.get("reason") != contract.STOPPED
                 answers[job.id] = observed_exit(end) if end is not None and ended_before else None
         return answers
+
+    def _asked_for(self, job: TrialJobDetail) -> list[dict[str, str]]:
+        """What a pod of each role asks for."""
+        try:
+            return [resources_of(role) for role in self.roles_of(job)]
+        except PermanentError:  # said at its submission
+            return []
 
     def _provide_again(self, jobs: Sequence[TrialJobDetail]) -> None:
         """For trials whose pods are long in the making. One of each experiment is enough: the others have the same."""

@@ -8,27 +8,12 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
-from tests.fakes.kubernetes_under_test import FrameworksUnderTest
 from trainingservice.frameworkcontroller.config import (
     CompletionPolicy,
     FrameworkControllerTrialOptions,
     TaskRoleSettings,
 )
 from trainingservice.trial_job_status import TrialJobStatus
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    with KubernetesApiDouble(tmp_path / "cluster", controllers=[FrameworkController()],
-                             kinds=FRAMEWORK_KINDS) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def platform(tmp_path, cluster):
-    return FrameworksUnderTest(tmp_path / "platform", cluster)
 
 
 def role(name: str, command: str | None = None, **more) -> TaskRoleSettings:
