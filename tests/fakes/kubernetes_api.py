@@ -48,6 +48,9 @@ class KubernetesApiDouble(ApiAnswers):
         self.tokens = {TOKEN}
         #: (verb, plural) that our account may not use.
         self.forbidden: set[tuple[str, str]] = set()
+        #: Fields of a Job's spec that this version does not know: it takes the Job and drops them without a word. To
+        #: versions before 1.22 those are completionMode and suspend.
+        self.unknown_of_jobs: set[str] = set()
         #: Whether it has just been started: an API server answers 403 to all until its caches of rights are filled.
         self.knows_no_rights = False
         #: (method and path, answer's status) of each request, and how often each verb came.

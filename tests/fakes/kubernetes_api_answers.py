@@ -53,6 +53,7 @@ class ApiAnswers:
     tokens: set[str]
     forbidden: set[tuple[str, str]]
     knows_no_rights: bool
+    unknown_of_jobs: set[str]
     verbs: Counter[tuple[str, str]]
     faults: list[dict[str, Any]]
     cut_watches_after: float | None
@@ -226,6 +227,9 @@ class ApiAnswers:
         if schema is not None and plural not in BUILT_IN:
             body = as_stored({key: value for key, value in item.items() if key != "metadata"}, schema)
             item = {"apiVersion": item["apiVersion"], "kind": kind, "metadata": item["metadata"], **body}
+        if plural == "jobs":
+            item = {**item, "spec": {key: value for key, value in item["spec"].items()
+                                     if key not in self.unknown_of_jobs}}
         made = self.store.create(plural, namespace, self._stored(plural, item))
         if made is None:
             raise Refused(409, "AlreadyExists", f'{self._full(plural)} "{metadata["name"]}" already exists',

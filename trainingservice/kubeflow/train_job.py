@@ -69,7 +69,7 @@ class TrainJobKind(TrialKind):
         return {"apiVersion": TRAIN_JOBS.api_version, "kind": TRAIN_JOBS.kind,
                 "metadata": {"name": name, "labels": dict(labels)}, "spec": body}
 
-    def not_understood(self, trial: Object) -> str:
+    def not_understood(self, sent: Object, trial: Object) -> str:
         if (trial.get("spec") or {}).get("runtimePatches"):
             return ""
         return ("The cluster's Kubeflow Trainer is older than 2.2 and does not know runtimePatches, so a trial would "

@@ -20,6 +20,10 @@ from trainingservice.kubernetes_base.pods import seconds
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 
+#: Fields of a Job's spec that clusters before Kubernetes 1.22 drop -> what a trial needs them for, and the way without.
+_NEEDS = {"completionMode": ("Several replicas need Indexed Jobs", "set replicas: 1"),
+          "suspend": ("The field suspend of runPolicy needs Jobs that can be suspended", "leave it out")}
+
 
 class JobKind(TrialKind):
     resource = JOBS
@@ -41,6 +45,14 @@ class JobKind(TrialKind):
             spec["suspend"] = policy.suspend
         return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": {"name": name, "labels": dict(labels)},
                 "spec": spec}
+
+    def not_understood(self, sent: Object, trial: Object) -> str:
+        for field, (need, instead) in _NEEDS.items():
+            wanted = sent["spec"].get(field)
+            if wanted and (trial.get("spec") or {}).get(field) != wanted:
+                return (f"{need}, and the cluster has dropped {field} from the Job without a word: it is older than "
+                        f"Kubernetes 1.22, or has it switched off. Upgrade it, or {instead}.")
+        return ""
 
     def see(self, trial: Object, reporting: str) -> Seen:
         status = trial.get("status") or {}

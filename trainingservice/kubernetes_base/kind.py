@@ -92,8 +92,11 @@ class TrialKind(abc.ABC):
         """What of an experiment's options does not fit this kind, a sentence that names the role; "" for nothing."""
         return ""
 
-    def not_understood(self, trial: Object) -> str:
-        """What the cluster has dropped of an object that it took, a sentence; "" for nothing."""
+    def not_understood(self, sent: Object, trial: Object) -> str:
+        """What the cluster has dropped of the object that it was sent, a sentence; "" for nothing that is needed.
+
+        ``trial``: the object as it took it.
+        """
         return ""
 
     def runs_keeper(self, role: str) -> bool:

@@ -137,7 +137,7 @@ class Submission:
         resource, name = self._service.kind.resource, manifest["metadata"]["name"]
         try:
             trial = self._service.api.call("POST", resource.path(self._service.namespace), body=manifest)
-            problem = self._service.kind.not_understood(trial)
+            problem = self._service.kind.not_understood(manifest, trial)
             if problem:
                 remove(self._service.api, resource, self._service.namespace, name)
                 remove(self._service.api, SECRETS, self._service.namespace, names.trial_secret(job.id))

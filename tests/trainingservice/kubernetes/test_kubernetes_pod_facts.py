@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from trainingservice.kubernetes.config import JobTrialOptions
 from trainingservice.kubernetes_base.config import RoleSettings, RunPolicy
 from trainingservice.trial_job_status import TrialJobStatus
@@ -166,3 +168,21 @@ def test_replicas_of_a_plain_job_report_once(bench, cluster) -> None:
     bench.wait_for_end(service, form)
     assert bench.output(form) == "0\n"
     assert len(cluster.store.all("pods")) == 3
+
+
+@pytest.mark.parametrize(("field", "role", "policy"), [
+    ("completionMode", {"replicas": 2}, {}), ("suspend", {}, {"suspend": True})], ids=["replicas", "suspend"])
+def test_what_an_old_cluster_drops_of_a_job_is_told_and_nothing_of_it_stays(bench, cluster, field, role,
+                                                                           policy) -> None:
+    cluster.unknown_of_jobs = {"completionMode", "suspend"}
+    options = JobTrialOptions(worker=RoleSettings(docker_image="example/trial:1", **role), run_policy=RunPolicy(
+        **policy))
+    bench.platform.options = lambda: options
+    service = bench.open_service()
+    form = bench.form("true")
+    service.submit_trial_job(form)
+    detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
+    assert field in detail.message
+    assert "Kubernetes 1.22" in detail.message
+    assert detail.message.endswith(("or set replicas: 1.", "or leave it out."))
+    bench.wait("nothing of it is there", lambda: not bench.platform.left_behind(form.experiment_id))
