@@ -249,15 +249,23 @@ class Bench:
     def _marks(self) -> list[str]:
         return [str(self.folder), str(self.platform.folder), *(form.job_name for form in self._forms)]
 
-    def close(self) -> None:
-        """End all jobs and services. Raises AssertionError if a process is left; it is ended then."""
+    def close(self, *, clean_up: bool = False) -> None:
+        """End all jobs and services. Raises AssertionError if a process is left; it is ended then.
+
+        ``clean_up``: remove what the experiments left on the platform, too: a cluster may outlive the suite.
+        """
         try:
+            if clean_up and self._forms and not self._services:
+                self.open_service()
             for service, _ in list(self._services):
                 for job in service.list_trial_jobs():
                     if not job.status.is_end:
                         service.cancel_trial_job(job.id)
             for service, _ in list(self._services):
                 self._wait_for_all(service)
+                if clean_up:
+                    for experiment in dict.fromkeys(form.experiment_id for form in self._forms):
+                        service.clean_up_experiment(experiment)
                 self.close_service(service)
             if self.platform.runs_here:
                 self.wait_if_it_comes(lambda: not self.processes(), END_PATIENCE)

@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[3]
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("suite", "operator"), [
     ("RealKubernetes", ""), ("RealKubeflow", "tf-operator"), ("RealKubeflow", "pytorch-operator"),
-    ("RealFrameworkController", "")])
+    ("RealFrameworkController", "")], ids=["jobs", "tfjobs", "pytorchjobs", "frameworks"])
 def test_the_suite_runs_on_the_cluster_that_the_environment_names(tmp_path, suite: str, operator: str) -> None:
     with KubernetesApiDouble(tmp_path / "cluster", kinds={**KUBEFLOW_KINDS, **FRAMEWORK_KINDS},
                              controllers=[*kubeflow_controllers(), FrameworkController()]) as cluster:
@@ -33,8 +33,24 @@ def test_the_suite_runs_on_the_cluster_that_the_environment_names(tmp_path, suit
              "tests/trainingservice/test_conformance_frameworkcontroller.py"],
             cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600, check=False)
         assert result.returncode == 0, result.stdout[-4000:]
+        left = [item["metadata"]["name"] for plural in ("secrets", "jobs", "tfjobs", "pytorchjobs", "frameworks")
+                for item in cluster.store.all(plural)]
+        assert left == [], "the suite leaves a cluster that is not its own as it was"
         assert " passed" in result.stdout
         created = {path.rpartition("/")[2] for method, path, status in cluster.requests
                    if (method, status) == ("POST", 201)}
         assert {"": "jobs", "tf-operator": "tfjobs", "pytorch-operator": "pytorchjobs"}.get(
             operator if suite != "RealFrameworkController" else "-", "frameworks") in created
+
+
+# whose ids must not have the word in them either
+@pytest.mark.parametrize("suite", ["RealKubernetes", "RealKubeflow", "RealFrameworkController"],
+                         ids=["jobs", "kubeflow", "frameworks"])
+def test_its_word_on_the_command_line_selects_nothing_that_runs_on_the_double(tmp_path, suite: str) -> None:
+    environment = {**os.environ, "NNIWEB_TEST_HOST": "127.0.0.1",
+                   "NNIWEB_TEST_KUBECONFIG": str(tmp_path / "kubeconfig")}
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "--collect-only", "-k", suite, "tests/trainingservice"],
+        cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    selected = {line.split("::")[1] for line in result.stdout.splitlines() if "::" in line}
+    assert selected == {f"Test{suite}"}, result.stdout[-2000:]

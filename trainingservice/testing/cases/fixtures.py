@@ -39,7 +39,7 @@ class ConformanceFixtures:
     def bench(self, platform: PlatformUnderTest, keeper_server: KeeperServer, tmp_path: Path) -> Iterator[Bench]:
         bench = Bench(platform, keeper_server, tmp_path)
         yield bench
-        bench.close()
+        bench.close(clean_up=True)
 
     @pytest.fixture
     def service(self, bench: Bench) -> TrainingService:
