@@ -83,6 +83,11 @@ class TrialOptions(SettingsModel):
         """On a platform of the server's own machine: the user as whom trials run; "" for the server's own."""
         return ""
 
+    def keepers_may_call(self) -> bool:
+        """Whether keepers call the server where they are given its address: not where a field ``channel`` chose another
+        way."""
+        return getattr(self, "channel", "auto") in ("auto", "http")
+
     def copies_code(self) -> bool:
         """Whether each trial has a copy of the code although the platform would let it run in the folder itself."""
         return False

@@ -151,7 +151,7 @@ def note_submitted(work: ClusterWork) -> None:
                        revision=revision)
                 if not update(Attempt, "id = %s AND stage = %s", [attempt.pk, Attempt.Stage.SUBMITTING.value],
                               stage=Attempt.Stage.SUBMITTED.value, submitted_at=at,
-                              platform_state=detail.platform_state, keeper_urls=list(detail.form.keeper.urls),
+                              platform_state=detail.platform_state, keeper_urls=_addresses_to_call(detail),
                               **facts(detail)):
                     # it has ended meanwhile; what its keeper said since is better
                     update(Attempt, "id = %s", [attempt.pk], submitted_at=at)
@@ -164,6 +164,11 @@ def note_submitted(work: ClusterWork) -> None:
             logger.info("trial %d%s was submitted%s", attempt.trial.sequence_id,
                         f" (attempt {attempt.number})" if attempt.number > 1 else "",
                         f": {detail.message}" if detail.message else "", extra={"trial": attempt.trial.public_id})
+
+
+def _addresses_to_call(detail: TrialJobDetail) -> list[str]:
+    """Those that the keeper was given; none where it reports another way."""
+    return list(detail.form.keeper.urls) if detail.form.options.keepers_may_call() else []
 
 
 def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceError) -> None:

@@ -161,6 +161,7 @@ class TrainJobController:
                 cluster.make_pod(
                     trial, f"{name}-node-0-{index}-{secrets.token_hex(3)[:5]}", self._template(spec),
                     labels={"jobset.sigs.k8s.io/jobset-name": name},
+                    complaint="",  # there is one about the Job in between, which is not the trial's object
                     annotations={"batch.kubernetes.io/job-completion-index": str(index)},
                     env={"JOB_COMPLETION_INDEX": str(index), "PET_NNODES": str(wanted), "PET_NODE_RANK": str(index),
                          "PET_MASTER_ADDR": f"{name}-node-0-0.{name}", "PET_MASTER_PORT": "29400"})

@@ -31,6 +31,8 @@ class TrainJobKind(TrialKind):
 
     resource = TRAIN_JOBS
     container: ClassVar[str] = "node"
+    #: The events are those of the Jobs that a JobSet makes for it.
+    tells_of_quotas: ClassVar[bool] = False
 
     def check(self, options: KubernetesTrialOptions) -> str:
         roles = options.roles()

@@ -6,6 +6,7 @@ from django.utils import timezone
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.trial_advice import advice_for
 from tests.nniweb.worker.conftest import Rig, end, report
+from trainingservice.cluster_settings import TrialOptions
 from trainingservice.trial_job_status import TrialJobStatus
 
 ADDRESS = "http://10.9.9.9:8080"
@@ -65,6 +66,14 @@ def test_where_reports_come_another_way_nobody_is_missed(rig: Rig, monkeypatch) 
     rig.skip(60)
     rig.rounds()
     assert Attempt.objects.get().remark is None
+
+
+def test_where_the_file_chose_another_way_no_call_is_missed(rig: Rig, monkeypatch) -> None:
+    monkeypatch.setattr(TrialOptions, "channel", "storage", raising=False)
+    running_trial(rig)
+    rig.skip(60)
+    rig.rounds()
+    assert (Attempt.objects.get().keeper_urls, Attempt.objects.get().remark) == ([], None)
 
 
 @pytest.mark.parametrize(("must_call", "seconds"), [(True, 6), (False, 61)])
