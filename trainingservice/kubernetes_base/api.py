@@ -32,8 +32,8 @@ logging.getLogger("kubernetes").setLevel(logging.ERROR)
 
 #: Seconds until a connection must stand, and until an answer must come.
 TIMEOUT = (5.0, 30.0)
-#: Tells whether an API server has finished its start.
-READY = "/readyz"
+#: Tells whether an API server has finished its start; and what every account may ask it.
+READY, VERSION = "/readyz", "/version"
 #: Seconds after an outage in which a lack of rights is the start's: the caches of roles take about 30 s to fill.
 JUST_BACK = 60.0
 #: A start takes no longer; what a server says of rights after so many seconds is meant.
@@ -155,7 +155,7 @@ class KubernetesApi:
             return self._call(method, path, query, body, content_type, timeout)
         except ApiRefusal as refusal:
             if refusal.code != 401:
-                raise
+                raise self._made_out(refusal, timeout) from None
             self.reload()
             return self._call(method, path, query, body, content_type, timeout)
 
@@ -170,7 +170,7 @@ class KubernetesApi:
             response.release_conn()
         document = _json(data)
         if response.status >= 300:
-            raise self._made_out(_refusal(response, document, data), path, timeout)
+            raise _refusal(response, document, data)
         return document if document is not None else {"text": data.decode(errors="replace")}
 
     def watch(self, path: str, query: Mapping[str, str], read_timeout: float) -> Watch:
@@ -186,7 +186,7 @@ class KubernetesApi:
             finally:
                 response.release_conn()
             if response.status != 401 or attempt == 2:
-                raise self._made_out(_refusal(response, _json(data), data), path, TIMEOUT)
+                raise self._made_out(_refusal(response, _json(data), data), TIMEOUT)
             self.reload()
         return Watch(response, self._away)
 
@@ -215,7 +215,8 @@ class KubernetesApi:
         try:
             self._call("GET", READY, {}, None, JSON, timeout)
         except ApiRefusal as refusal:
-            if refusal.code != 404:  # with empty caches this, too, is forbidden
+            # with empty caches this, too, is forbidden, as all that every account may
+            if refusal.code >= 500 or refusal.code == 403 and self._is_forbidden(VERSION, timeout):
                 self._starting_since = now if self._starting_since is None else self._starting_since
                 return now - self._starting_since < STARTS_WITHIN
         except ApiAway:
@@ -223,8 +224,15 @@ class KubernetesApi:
         self._starting_since = None
         return False
 
-    def _made_out(self, refusal: ApiRefusal, path: str, timeout: tuple[float, float]) -> ApiRefusal:
-        if refusal.is_lack_of_rights and path != READY:
+    def _is_forbidden(self, path: str, timeout: tuple[float, float]) -> bool:
+        try:
+            self._call("GET", path, {}, None, JSON, timeout)
+        except ApiRefusal as refusal:
+            return refusal.code == 403
+        return False
+
+    def _made_out(self, refusal: ApiRefusal, timeout: tuple[float, float]) -> ApiRefusal:
+        if refusal.is_lack_of_rights:
             refusal.is_starting = self.is_starting(timeout)
         return refusal
 

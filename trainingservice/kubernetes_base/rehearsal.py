@@ -11,6 +11,7 @@ from trainingservice.kubernetes_base.api import (
     CONFIG_MAPS,
     PODS,
     SECRETS,
+    VERSION,
     AccessUnreadable,
     ApiRefusal,
     Object,
@@ -40,7 +41,7 @@ def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions
     timeout = QUICK if quick else PATIENT
     findings: list[RehearsalFinding] = []
     try:
-        version = service.api.call("GET", "/version", timeout=timeout)
+        version = service.api.call("GET", VERSION, timeout=timeout)
     except ApiRefusal as refusal:
         refused = refusal.code in (401, 403) and not refusal.is_starting
         return [RehearsalFinding("connection", False, str(error_of(refusal, "tell its version")),

@@ -52,10 +52,23 @@ def test_rights_that_are_missing_for_longer_than_any_start_takes_are_the_account
     asked.close()
 
 
-def test_an_account_without_a_right_on_a_server_that_is_ready_is_told_the_role(cluster) -> None:
+@pytest.mark.parametrize("status", [None, 403, 404], ids=["ready", "which it may not ask", "which is not known"])
+def test_an_account_without_a_right_on_a_server_that_is_ready_is_told_the_role(cluster, status) -> None:
+    if status is not None:
+        cluster.faults.append({"path": "/readyz", "status": status, "times": 1})
     cluster.forbidden.add(("list", "pods"))
     asked = KubernetesApi(ApiAccess(cluster.kubeconfig))
     with pytest.raises(ApiRefusal) as refused:
         asked.call("GET", PODS.path("default"))
     assert "role.yaml" in str(error_of(refused.value, "list pods"))
+    asked.close()
+
+
+def test_a_server_whose_caches_are_not_filled_yet_says_that_it_is_not_ready(cluster) -> None:
+    cluster.forbidden.add(("list", "pods"))
+    cluster.faults.append({"path": "/readyz", "status": 500, "times": 1})
+    asked = KubernetesApi(ApiAccess(cluster.kubeconfig))
+    with pytest.raises(ApiRefusal) as refused:
+        asked.call("GET", PODS.path("default"))
+    assert refused.value.is_starting
     asked.close()
