@@ -196,7 +196,7 @@ class Keeper:
             self._reporter = Reporter(
                 access=self._access, job_name=self._job_name, folder=self._folder, journal=self._journal,
                 keeper=self._document, limits=self._limits, tell=self._wakeups.tell, log=self._log, now=self._now,
-                resources=self._read_resources, clock=self._clock)
+                resources=self._read_resources, clock=self._clock, prepare=self._flush_what_the_next_keeper_needs)
 
     def _notify_reporter(self, entries: List[contract.Entry]) -> None:
         if self._reporter is not None:
@@ -347,7 +347,8 @@ class Keeper:
                              self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE))
         self._tree = ProcessTree(self._journal.journal_id, child.pid, child.start_time, own_children=True,
                                  reaps_orphans=reaps)
-        self._flush_what_the_next_keeper_needs()
+        if self._reporter is None:
+            self._flush_what_the_next_keeper_needs()
         try:
             write_file(self._path(contract.TRIAL_FILE), json.dumps(
                 {"pid": child.pid, "start_time": child.start_time, "working_directory": self._working_directory}))
@@ -361,9 +362,10 @@ class Keeper:
         return child
 
     def _flush_what_the_next_keeper_needs(self) -> None:
-        """Before anybody is told that the trial runs. A power cut before that costs the trial, and nothing it reported.
+        """Before anything is reported. A power cut before that costs the trial, and nothing that anybody knows of it.
 
-        The trial runs meanwhile: it does not wait for the disk.
+        The trial runs meanwhile, and what starts and ends beside it does not wait for the disk either: a reporter does
+        this on its own thread.
         """
         try:
             for name in (contract.JOB_FILE, contract.ACCESS_FILE):

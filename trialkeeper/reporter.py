@@ -71,11 +71,16 @@ class Reporter:
     def __init__(self, *, access: Access, job_name: str, folder: str, journal: Journal, keeper: contract.KeeperDocument,
                  limits: contract.LimitsDocument, tell: Callable[[str, Any], None], log: Callable[[str], None],
                  now: Callable[[], float], resources: Callable[[], Optional[Dict[str, Any]]],
-                 clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random) -> None:
-        """``now``: the time for ``sent_at``; ``clock``: monotonic seconds; ``resources``: a fresh reading or None."""
+                 clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random,
+                 prepare: Callable[[], None] = lambda: None) -> None:
+        """``now``: the time for ``sent_at``; ``clock``: monotonic seconds; ``resources``: a fresh reading or None.
+
+        ``prepare``: called once, on the reporting thread, before the first report with entries.
+        """
         self._access, self._job_name, self._folder, self._journal = access, job_name, folder, journal
         self._keeper, self._tell, self._log, self._now = keeper, tell, log, now
         self._resources, self._clock, self._chance = resources, clock, chance
+        self._prepare: Optional[Callable[[], None]] = prepare
         self._connection = ServerConnection(access)
         self._own = OwnInstallation(folder)
         self._interval = limits.get("report_interval", 10.0)
@@ -266,6 +271,9 @@ class Reporter:
         if self._greeted and not self._listens_only:
             last = self._journal.last_n - (1 if self._files and self._journal.ended else 0)
             lines = self._journal.lines(self._accepted + 1, last, self._batch_bytes)
+            if lines and self._prepare is not None:
+                self._prepare()
+                self._prepare = None
             if lines and self._too_large == self._accepted + 1:
                 lines = [_without_content(lines[0])]
         document: Dict[str, Any] = {"keeper": self._keeper, "sent_at": self._now()}
