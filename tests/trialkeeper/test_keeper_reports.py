@@ -392,6 +392,23 @@ def test_a_final_result_waits_for_the_end_a_moment_and_no_longer(tmp_path):
     assert reporter._is_due()
 
 
+def test_what_a_later_keeper_needs_is_flushed_once_before_the_first_entry_is_told(tmp_path, server):
+    told_when_flushed = []
+    journal = Journal(str(tmp_path / "journal"))
+    reporter = Reporter(
+        access=Access([server.url], server.token), job_name=server.job_name, folder=str(tmp_path), journal=journal,
+        keeper={"replica": 0, "journal_id": journal.journal_id}, limits={}, tell=lambda word, detail: None,
+        log=lambda line: None, now=time.time, resources=lambda: None,
+        prepare=lambda: told_when_flushed.append(len(server.entries)))
+    reporter._send_report()
+    assert told_when_flushed == []
+    for kind in (contract.STARTED, contract.ENDED):
+        journal.append([{"at": 0.0, "type": kind}])
+        reporter._send_report()
+    assert [entry["type"] for entry in server.entries] == ["started", "ended"]
+    assert told_when_flushed == [0]
+
+
 def test_a_short_trial_whose_start_may_wait_is_told_in_one_report(keeper, server):
     assert keeper.run("true", limits={"claim_timeout": 0.0, "hold_started": 30.0}) == 0
     assert [[entry["type"] for entry in report["entries"]] for report in server.reports if report["entries"]] == [
