@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.code_archive import pack_code
-from trainingservice.errors import TrainingServiceError
+from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.gpu_slots import MemoryGpuBook
 from trainingservice.keeper_bundle import build_keeper
 from trainingservice.testing.keeper_server import KeeperServer
@@ -238,6 +238,17 @@ class Bench:
 
     # --- the end ---------------------------------------------------------------------------
 
+    def _remove(self, service: TrainingService, experiment: str) -> None:
+        """Remove what an experiment left."""
+        def is_removed() -> bool:
+            try:
+                service.clean_up_experiment(experiment)
+            except TemporaryError:  # a host tries again, too
+                return False
+            return True
+
+        self.wait(f"what experiment {experiment} left is removed", is_removed)
+
     def processes(self) -> list[str]:
         """What of this bench still runs on this machine."""
         return [f"{process.pid} {process.command[:200]}" for process in processes_of(self._marks())]
@@ -265,7 +276,7 @@ class Bench:
                 self._wait_for_all(service)
                 if clean_up:
                     for experiment in dict.fromkeys(form.experiment_id for form in self._forms):
-                        service.clean_up_experiment(experiment)
+                        self._remove(service, experiment)
                 self.close_service(service)
             if self.platform.runs_here:
                 self.wait_if_it_comes(lambda: not self.processes(), END_PATIENCE)
