@@ -6,9 +6,9 @@ The trials report a result and end, eight at a time, on the local platform. Mean
 them: websockets that watch the experiment, its log, the list of experiments, the clusters and a trial, and each second
 the next of the pages and REST answers that somebody looks at. The first thousand trials (of fewer than 2,000 the first
 half) are left out of the figures: what is made once, caches that fill, what is remembered for a minute. Of the rest the
-least of each fiftieth counts, because a page about all trials takes megabytes for its moment and what is looked for is
-what stays; the slope is that of the line of least squares through these. Server and worker are one process, as
-``serve`` has it.
+least of each 25 seconds counts, because a page about all trials takes megabytes for its moment, the server gives freed
+memory back each 20 seconds, and what is looked for is what stays. The slope is that of the line of least squares
+through these. Server and worker are one process, as ``serve`` has it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SERVER_LIMIT, FLAT = 0.5, 0.05
 COUNT_LIMIT = 0.5
 #: Trials that are left out of the figures.
 FIRST = 1000
-#: Parts of the rest, of each of which the least counts.
-STRETCHES = 50
+#: Seconds of the stretches of which the least counts: more than nniweb.freed_memory.EVERY.
+STRETCH = 25.0
 #: Seconds between two looks at the processes, and between two pages that somebody looks at.
 LOOK_EVERY = PAGE_EVERY = 1.0
 
@@ -83,8 +83,8 @@ def parts_of(worker_pid: int) -> dict[str, int]:
 
 def slope(looks: Sequence[Look], what: str) -> float:
     """Of the line of least squares through the least of each stretch: so much more of it for each trial."""
-    size = max(1, len(looks) // STRETCHES)
-    stretches = [looks[start: start + size] for start in range(0, len(looks), size)]
+    size = min(round(STRETCH / LOOK_EVERY), len(looks) // 2)
+    stretches = [looks[start: start + size] for start in range(0, len(looks) - size + 1, size)]  # whole ones
     points = [(stretch[len(stretch) // 2].trials, min(getattr(look, what) for look in stretch))
               for stretch in stretches]
     middle_x, middle_y = (sum(values) / len(points) for values in zip(*points, strict=True))
