@@ -70,6 +70,9 @@ class DltsApi:
         if reason in (ACCESS_DENIED, ""):
             self.check_database()
         if reason == ACCESS_DENIED:
+            if self.team() is not None:  # the database was away for as long as the answer took
+                raise TemporaryError(f"{self.where} denied the job, and knows the account in team "
+                                     f"{self._settings.team}. It is submitted again.")
             raise PermanentError(f"{self.where} refuses the job: {reason} {self._no_team()}")
         raise PermanentError(f"{self.where} refuses the job: {reason or 'it says no reason'} See that "
                              f"{self._settings.email} may use team {self._settings.team}.")

@@ -156,6 +156,15 @@ def test_a_cluster_that_does_not_answer_after_a_start_of_the_server_fails_no_tri
         "later\n", f"{dashboard.address}/job/vision/lab/{only_job(dashboard).id}")
 
 
+def test_a_denial_of_a_database_that_is_back_by_now_fails_no_trial(bench, dashboard):
+    dashboard.script(json_as_text({"error": "Cannot create job!Access Denied!"}), **SUBMIT)
+    service = bench.open_service()
+    form = bench.form("echo later")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == "later\n"
+
+
 def test_the_page_of_a_job_is_not_looked_for_again_and_again(platform, dashboard, monkeypatch) -> None:
     monkeypatch.setattr(api, "RETRY_AFTER_REFUSAL", 60.0)
     dashboard.cluster_away = True
