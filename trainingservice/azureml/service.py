@@ -26,6 +26,7 @@ from trainingservice.end_in_output import told_end
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper_channel import keeper_urls
 from trainingservice.keeper_exit import observed_exit
+from trainingservice.one_by_one import Answers, OneByOne
 from trainingservice.polling import Observation, PollingTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
@@ -63,6 +64,7 @@ class AzureMlTrainingService(PollingTrainingService):
         #: Jobs of ours that the workspace does not list: somebody archived them, say. They are asked for by name, so
         #: that nobody looks for them through all of its jobs at each question.
         self._unlisted: set[str] = set()
+        self._one_by_one = OneByOne()
         self._submitting = threading.Lock()
         #: What the workspace has of snapshots and images: our key -> its id.
         self._uploaded: dict[str, str] = {}
@@ -110,14 +112,15 @@ class AzureMlTrainingService(PollingTrainingService):
                         break
             self._unlisted |= {name for name in sought - found.keys()
                                if not is_new(names[name], self.context.clock(), NOT_THERE_YET)}
-        answers: dict[str, Observation | None] = {}
-        for name, job in names.items():
-            try:
-                answers[job.id] = self._observed(job, found.get(name) or self._workspace.job(name))
-            except NoSuchJob:
-                if not is_new(job, self.context.clock(), NOT_THERE_YET):
-                    answers[job.id] = None
-        return answers
+        return self._one_by_one.ask(jobs, lambda job: self._answer(job, found))
+
+    def _answer(self, job: TrialJobDetail, found: Mapping[str, SeenJob]) -> Answers:
+        """Of one job. ``found``: those of the list, by name."""
+        name = _job_name(job.form.experiment_id, job.id)
+        try:
+            return {job.id: self._observed(job, found.get(name) or self._workspace.job(name))}
+        except NoSuchJob:
+            return {} if is_new(job, self.context.clock(), NOT_THERE_YET) else {job.id: None}
 
     def stop_job(self, job: TrialJobDetail) -> None:
         try:

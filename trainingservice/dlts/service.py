@@ -18,6 +18,7 @@ from trainingservice.dlts.rehearsal import rehearse_cluster
 from trainingservice.dlts.states import PAUSED, observed_record
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper_channel import keeper_urls
+from trainingservice.one_by_one import Answers, OneByOne
 from trainingservice.polling import Observation
 from trainingservice.shared_folder import SharedFolder
 from trainingservice.shared_folder_service import SharedFolderTrainingService
@@ -58,6 +59,7 @@ class DltsTrainingService(SharedFolderTrainingService):
         self._api = DltsApi(self._settings)
         self._endpoint = JobEndpoint(self._api, context.relay_urls)
         self._gpu_type: str | None = None
+        self._one_by_one = OneByOne()
         self._nothing_said_since: dict[str, float] = {}
 
     def close(self) -> None:
@@ -91,22 +93,23 @@ class DltsTrainingService(SharedFolderTrainingService):
         known = jobs[0].platform_state.get("job_id") if len(jobs) == 1 else None
         rows = [] if known is not None else self._list(len(jobs))
         by_id = {str(row["jobId"]): row for row in rows}
-        answers: dict[str, Observation | None] = {}
-        for job in jobs:
-            job_id = job.platform_state.get("job_id")
-            row = by_id.get(str(job_id)) if job_id is not None else _named(rows, job_name(job.form))
-            if row is None and job_id is not None:
-                row = self._api.job(str(job_id))
-            if row is not None:
-                self._nothing_said_since.pop(job.id, None)
-                answers[job.id] = self._observed(job, row)
-            elif job_id is None:
-                answers[job.id] = None
-            else:  # an empty answer may be a passing fault of the cluster behind the dashboard
-                since = self._nothing_said_since.setdefault(job.id, self._monotonic())
-                if self._monotonic() - since >= ABSENT_AFTER:
-                    answers[job.id] = None
-        return answers
+        return self._one_by_one.ask(jobs, lambda job: self._answer(job, rows, by_id))
+
+    def _answer(self, job: TrialJobDetail, rows: Sequence[Mapping[str, Any]],
+                by_id: Mapping[str, Mapping[str, Any]]) -> Answers:
+        """Of one job. ``rows``: the list of jobs."""
+        job_id = job.platform_state.get("job_id")
+        row = by_id.get(str(job_id)) if job_id is not None else _named(rows, job_name(job.form))
+        if row is None and job_id is not None:
+            row = self._api.job(str(job_id))
+        if row is not None:
+            self._nothing_said_since.pop(job.id, None)
+            return {job.id: self._observed(job, row)}
+        if job_id is None:
+            return {job.id: None}
+        # an empty answer may be a passing fault of the cluster behind the dashboard
+        since = self._nothing_said_since.setdefault(job.id, self._monotonic())
+        return {job.id: None} if self._monotonic() - since >= ABSENT_AFTER else {}
 
     def stop_job(self, job: TrialJobDetail) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,8 +11,9 @@ from typing import Any, ClassVar, cast
 from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.errors import MustWait, PermanentError, TemporaryError
+from trainingservice.errors import MustWait, PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.keeper_channel import keeper_urls
+from trainingservice.one_by_one import Answers, OneByOne
 from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi, Refusal
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
 from trainingservice.openpai.job_document import (
@@ -32,6 +34,8 @@ from trainingservice.shared_folder_service import SharedFolderTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
 
 #: A job may be unknown to the cluster for so many seconds after its submission was accepted.
 NOT_THERE_YET = 30.0
@@ -63,6 +67,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
             self._settings.local_storage_mount_point, self._settings.container_storage_mount_point,
             context.state_folder / "code"), monotonic=monotonic)
         self._api = OpenPaiApi(self._settings)
+        self._one_by_one = OneByOne()
         self._machines: dict[str, str] = {}
         self._asked_why: dict[str, float] = {}
         self._faults: dict[str, int] = {}
@@ -106,26 +111,26 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         if len(jobs) == 1:  # an update, or the last one: its own answer is smaller than the list's
-            rows, all_listed = {}, False
+            rows, all_listed = dict[str, Mapping[str, Any]](), False
         else:
             listed = self._api.jobs()
             rows, all_listed = {str(row.get("name")): row for row in listed}, len(listed) < MOST_LISTED
-        answers: dict[str, Observation | None] = {}
-        for job in jobs:
-            row = rows.get(job_name(job.form))
-            if row is None and all_listed and self._is_new(job):
-                continue
-            seen = observed_row(row) if row is not None else None
-            if seen is None or seen.status.is_end or (seen.status is TrialJobStatus.RUNNING
-                                                      and self._asks_for_machine(job)):
-                seen = self._ask_for_one(job)
-                if seen is None and self._is_new(job):
-                    continue
-            if seen is not None:
-                seen = self._with_our_knowledge(job, seen)
-            answers[job.id] = seen
+        answers = dict(self._one_by_one.ask(
+            jobs, lambda job: self._answer(job, rows.get(job_name(job.form)), all_listed)))
         self._ask_why(jobs, answers)
         return answers
+
+    def _answer(self, job: TrialJobDetail, row: Mapping[str, Any] | None, all_listed: bool) -> Answers:
+        """Of one job. ``row``: what the list says of it, None where it is not there."""
+        if row is None and all_listed and self._is_new(job):
+            return {}
+        seen = observed_row(row) if row is not None else None
+        if seen is None or seen.status.is_end or (seen.status is TrialJobStatus.RUNNING
+                                                  and self._asks_for_machine(job)):
+            seen = self._ask_for_one(job)
+            if seen is None and self._is_new(job):
+                return {}
+        return {job.id: None if seen is None else self._with_our_knowledge(job, seen)}
 
     def stop_job(self, job: TrialJobDetail) -> None:
         # first what keeps a late submission from starting: the cluster has nothing for a job it does not know yet
@@ -259,8 +264,12 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
             if left and now - self._asked_why.get(job.id, 0.0) >= ASK_WHY_EVERY:
                 left -= 1
                 self._asked_why[job.id] = now
-                warnings = self._api.warnings(job_name(job.form))
-                message = f"Waits in the cluster's queue: {warnings[0][:300]}" if warnings else ""
+                try:
+                    warnings = self._api.warnings(job_name(job.form))
+                    message = f"Waits in the cluster's queue: {warnings[0][:300]}" if warnings else ""
+                except TrainingServiceError as error:  # what is known of the jobs is worth more than why one waits
+                    logger.info("why job %s waits cannot be asked: %s", job.id, error)
+                    left = 0
             answers[job.id] = replace(seen, message=message)
 
 

@@ -448,3 +448,36 @@ def test_a_job_that_there_is_no_quota_for_waits_with_the_schedulers_words(bench,
 def test_a_request_that_no_sku_can_meet_is_refused_for_good(bench, cluster, said):
     cluster.script(error(400, "InvalidProtocolError", said), **SUBMIT)
     assert said in failed_with(bench, bench.open_service(), bench.form())
+
+
+def test_an_events_table_that_is_away_holds_up_no_end(bench, platform, cluster, lasting, monkeypatch):
+    from trainingservice.openpai import service as module
+    monkeypatch.setattr(module, "ASK_WHY_AFTER", 0.0)
+    form, starts, go = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    cluster.held = True
+    waiting = [bench.form() for _ in range(8)]
+    for other in waiting:
+        service.submit_trial_job(other)
+    cluster.script(error(500, "UnknownError", "relation does not exist"), 1000, part="/events")
+    bench.wait("all wait there", lambda: len(cluster.jobs) == 9)
+    go.touch()
+    bench.wait_for_end(service, form)
+    assert service.trouble == ""
+    cluster.unscript()
+
+
+def test_a_job_whose_record_cannot_be_read_holds_up_no_other(bench, platform, cluster, lasting):
+    form, starts, go = lasting
+    service = bench.open_service()
+    broken = bench.form("true")
+    service.submit_trial_job(broken)
+    cluster.script(error(500, "UnknownError", "Unexpected end of JSON input"), 1000,
+                   part=name_of(broken))
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    go.touch()
+    bench.wait_for_end(service, form)
+    cluster.unscript()
