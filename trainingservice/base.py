@@ -168,11 +168,12 @@ class TrainingService(abc.ABC):
         submission under the same name starts nothing. Raises UnknownTrialJob.
         """
 
-    def last_lines(self, job_name: str) -> str:
+    def last_lines(self, job_name: str) -> str | None:
         """The end of a running job's own log as the platform has it, in one line of at most 500 characters; "" where
-        it cannot tell (the default).
+        it cannot tell (the default); None where the keeper that reports has not begun, because only other parts of the
+        job run.
 
-        Asked once, of a job whose keeper has not called. May ask the platform, and block.
+        Asked of a job whose keeper has not called: once, after None again. May ask the platform, and block.
         """
         return ""
 

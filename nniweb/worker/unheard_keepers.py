@@ -36,10 +36,10 @@ def remark_on_unheard_keepers(work: ClusterWork) -> None:
     unheard = Attempt.objects.under_way().filter(
         trial__experiment__cluster=work.cluster_pk, trial__status=TrialJobStatus.RUNNING.value, heard_at=None,
         remark__isnull=True, started_at__lt=work.now() - MISSED_AFTER).exclude(
-        pk__in=list(work.looked_into)).select_related("trial__experiment")
-    for attempt in unheard[:CHUNK]:
-        if attempt.keeper_urls:
-            _look_into(work, service, attempt)
+        pk__in=list(work.looked_into)).exclude(keeper_urls=[]).select_related("trial__experiment")
+    # in no order of theirs: those that have not begun are looked at again and again, and must not hide others
+    for attempt in unheard.order_by("?")[:CHUNK]:
+        _look_into(work, service, attempt)
 
 
 def _look_into(work: ClusterWork, service: TrainingService, attempt: Attempt) -> None:
@@ -49,8 +49,10 @@ def _look_into(work: ClusterWork, service: TrainingService, attempt: Attempt) ->
                    lambda said: _remark(work, attempt, said), lambda _: _remark(work, attempt, ""))
 
 
-def _remark(work: ClusterWork, attempt: Attempt, last_lines: str) -> None:
+def _remark(work: ClusterWork, attempt: Attempt, last_lines: str | None) -> None:
     work.looked_into.discard(attempt.pk)
+    if last_lines is None:  # it has not begun; the platform's own message says why
+        return
     remark = {"code": KEEPER_NOT_HEARD, "arguments": {
         "addresses": attempt.keeper_urls, "last_lines": printable(struck_out(last_lines))}}
     with work.lease.transaction():

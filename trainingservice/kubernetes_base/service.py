@@ -239,11 +239,11 @@ class KubernetesService(PollingTrainingService):
             raise error_of(refusal, "replace the trial's Secret") from refusal
         remove(self.api, self.kind.resource, self.namespace, name)
 
-    def last_lines(self, job_name: str) -> str:
+    def last_lines(self, job_name: str) -> str | None:
         job = self.get_trial_job(job_name)
         reporting = reporting_pod(self._pod_index.of_job(job.id), self._reporting_role(job))
-        if reporting is None:
-            return ""
+        if reporting is None or pods.is_pending(reporting):
+            return None
         return pod_logs.last_lines(self.api, self.namespace, reporting["metadata"]["name"], self.kind.container)
 
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:

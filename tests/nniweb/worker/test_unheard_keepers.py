@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.trial_advice import advice_for
+from nniweb.worker import unheard_keepers
 from tests.nniweb.worker.conftest import Rig, end, report
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.trial_job_status import TrialJobStatus
@@ -89,3 +90,28 @@ def test_the_last_word_of_a_stopped_trial_whose_keeper_never_called_is_not_waite
     assert Trial.objects.get().status == "RUNNING"
     rig.skip(4)
     rig.until(lambda: Trial.objects.get().status == "USER_CANCELED")
+
+
+def test_many_trials_that_report_another_way_hide_none_that_should_call(rig: Rig, monkeypatch) -> None:
+    monkeypatch.setattr(unheard_keepers, "CHUNK", 2)
+    experiment = rig.experiment(trial_concurrency=3, max_trial_number=3, callback_url=ADDRESS)
+    trials = rig.submitted(experiment, 3)
+    for trial in trials:
+        rig.service.say(trial.public_id, TrialJobStatus.RUNNING)
+    rig.until(lambda: Trial.objects.filter(status="RUNNING").count() == 3)
+    Attempt.objects.filter(trial__in=trials[:2]).update(keeper_urls=[])
+    rig.skip(60)
+    rig.until(lambda: Attempt.objects.get(trial=trials[2]).remark)
+
+
+def test_a_keeper_that_has_not_begun_is_not_missed(rig: Rig, monkeypatch) -> None:
+    trial = running_trial(rig)
+    monkeypatch.setattr(rig.service, "last_lines", lambda job_name: None)  # of several pods another one runs
+    rig.skip(60)
+    rig.rounds()
+    rig.rounds()
+    assert Attempt.objects.get().remark is None
+    monkeypatch.setattr(rig.service, "last_lines", lambda job_name: "refused")
+    rig.skip(40)
+    rig.until(lambda: Attempt.objects.get().remark)
+    assert advice(trial)[0][1]["last_lines"] == "refused"

@@ -73,3 +73,17 @@ def test_an_evicted_pod_says_so_as_on_other_platforms(bench, cluster) -> None:
     cluster.node.evict(name, "The node was low on resource: memory.")
     detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
     assert detail.message == f"Pod {name} was evicted from node node1: The node was low on resource: memory."
+
+
+def test_a_keeper_whose_pod_has_not_begun_is_not_missed_while_another_pod_runs(bench, cluster) -> None:
+    cluster.node.missing_images["example/nowhere:1"] = "not found"
+    bench.platform.roles = {"task_roles": (
+        TaskRoleSettings(name="ps", docker_image="example/trial:1"),
+        TaskRoleSettings(name="worker", docker_image="example/nowhere:1"))}
+    service = bench.open_service()
+    form = bench.form("sleep 600")
+    service.submit_trial_job(form)
+    bench.wait("its page says what the worker waits for", lambda: "ImagePullBackOff" in service.get_trial_job(
+        form.job_name).message)
+    bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
+    assert service.last_lines(form.job_name) is None
