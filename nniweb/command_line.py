@@ -5,6 +5,7 @@
 
 import os
 import sys
+from typing import TextIO
 
 from nniweb import __version__
 
@@ -12,19 +13,25 @@ from nniweb import __version__
 def main(arguments: list[str] | None = None) -> None:
     """Run what the arguments (those of this process) say. Ends with SystemExit where that is no success.
 
-    Whoever reads the output may stop reading (``| head -1``): that is no failure.
+    Whoever reads the output may stop reading (``| head -1``): that is no failure. What failed before stays one.
     """
     try:
         try:
             _run(arguments)
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:
-        # the interpreter flushes both when it ends, and would complain again
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+    except BrokenPipeError as error:
         for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
-        sys.exit(0)
+            _let_go(stream)
+        sys.exit(error.__context__.code if isinstance(error.__context__, SystemExit) else 0)
+
+
+def _let_go(stream: TextIO) -> None:
+    """The interpreter flushes the stream when it ends: where nobody reads it, into nothing, or it would complain."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(arguments: list[str] | None) -> None:

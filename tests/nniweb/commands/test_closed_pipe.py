@@ -24,3 +24,20 @@ def test_a_reader_that_has_read_enough_is_no_failure(tmp_path: Path, arguments: 
     finally:
         os.close(writing)
     assert (ended.returncode, ended.stderr or b"") == (0, b"")
+
+
+def test_what_failed_before_stays_a_failure(tmp_path: Path) -> None:
+    environment = {**os.environ, "NNIWEB_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "nniweb.settings",
+                   "NNIWEB_PORT": "none"}
+    environment.pop("PYTHONUNBUFFERED", None)  # the output is written when the command ends
+    command = [sys.executable, str(MANAGE), "doctor", "--json"]
+    heard = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False)
+    assert heard.stdout, "it says what is wrong"
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        unheard = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=environment, timeout=60,
+                                 check=False)
+    finally:
+        os.close(writing)
+    assert (unheard.returncode, unheard.stderr) == (heard.returncode, heard.stderr) != (0, heard.stderr)
