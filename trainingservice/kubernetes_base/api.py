@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,9 @@ class KubernetesApi:
             answer = client.call_api(verb, url, sent_headers, sent, _request_timeout=timeout)
         except (urllib3.exceptions.HTTPError, OSError, OpenApiException) as error:
             raise self._away(error) from error
+        except ValueError:  # its text holds the token
+            raise AccessUnreadable(f"Access to {self.address} cannot be used: the token in the kubeconfig holds a "
+                                   "character that no token has. Correct the file.") from None
         response: urllib3.BaseHTTPResponse = answer.response
         return response
 
@@ -328,9 +331,25 @@ def _configuration(access: ApiAccess) -> Configuration:
         raise AccessUnreadable(f"Access to Kubernetes cannot be read from {where}: {_plain(error)}. Set kubeconfig "
                                "and context, give the server's user the right to read it, or run the server in the "
                                "cluster.") from error
+    _without_line_ends(configuration)
     configuration.retries = False
     configuration.connection_pool_maxsize = POOL_SIZE
     return configuration
+
+
+def _without_line_ends(configuration: Configuration) -> None:
+    """A file with nothing but a token mostly ends with a line end, which kubectl does not mind either.
+
+    The client reads the token again before each request.
+    """
+    refresh: Callable[[Configuration], None] | None = configuration.refresh_api_key_hook
+
+    def stripped(changed: Configuration) -> None:
+        if refresh is not None:
+            refresh(changed)
+        changed.api_key = {name: str(value).strip() for name, value in changed.api_key.items()}
+
+    configuration.refresh_api_key_hook = stripped  # type: ignore[assignment]
 
 
 def _in_a_pod() -> bool:

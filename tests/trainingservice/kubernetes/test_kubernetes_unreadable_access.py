@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from trainingservice.errors import TemporaryError
 from trainingservice.kubernetes_base.api import ApiAccess, KubernetesApi
+from trainingservice.limited_yaml import read_yaml
 from trainingservice.trial_job_status import TrialJobStatus
 
 BROKEN = ["", "{half: [written", "- a\n- list\n", "just text", "clusters: 3\ncurrent-context: x\n"]
@@ -59,3 +62,28 @@ def test_a_file_that_has_worked_is_waited_for(cluster, text: str) -> None:
     cluster.kubeconfig.write_text(good)
     assert api.call("GET", "/version")["major"] == "1"
     api.close()
+
+
+def with_user(cluster, **user) -> str:
+    """The cluster's kubeconfig as of an account that logs in another way."""
+    document = read_yaml(cluster.kubeconfig.read_text())
+    document["users"][0]["user"] = user
+    return json.dumps(document)
+
+
+def test_a_token_with_a_line_end_inside_is_said_to_be_wrong_and_not_shown(cluster, tmp_path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(with_user(cluster, token="very\nsecret"))
+    api = KubernetesApi(ApiAccess(path))
+    for ask in (lambda: api.call("GET", "/version"), lambda: api.watch("/version", {}, 1.0)):
+        with pytest.raises(TemporaryError, match="the token in the kubeconfig holds a character") as raised:
+            ask()
+        assert "secret" not in str(raised.value)
+        assert raised.value.__cause__ is None
+
+
+def test_a_file_of_a_token_may_end_with_a_line_end(cluster, tmp_path) -> None:
+    token, path = tmp_path / "token", tmp_path / "kubeconfig"
+    token.write_text(read_yaml(cluster.kubeconfig.read_text())["users"][0]["user"]["token"] + "\n")
+    path.write_text(with_user(cluster, tokenFile=str(token)))
+    assert KubernetesApi(ApiAccess(path)).call("GET", "/version")["major"] == "1"
