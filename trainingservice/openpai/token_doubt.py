@@ -14,6 +14,8 @@ from trainingservice.errors import TemporaryError
 
 #: A token is to blame that was refused so often, for so many seconds, and was not accepted between.
 BLAME_AFTER_TIMES, BLAME_AFTER = 3, 60.0
+#: Seconds after a refusal from which the next one begins anew: nothing was asked between, so nothing is known of it.
+FORGET_AFTER = 300.0
 #: Seconds until a token is tried again that was refused for the first times.
 RETRY_AFTER_DOUBT = 5.0
 
@@ -33,7 +35,7 @@ class TokenDoubt:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._times = 0
-        self._since = 0.0
+        self._since = self._last = 0.0
 
     def accepted(self) -> None:
         with self._lock:
@@ -43,7 +45,10 @@ class TokenDoubt:
         """Told of a refusal; whether the token is to blame by now."""
         with self._lock:
             now = self._monotonic()
+            if now - self._last > FORGET_AFTER:
+                self._times = 0
             if self._times == 0:
                 self._since = now
             self._times += 1
+            self._last = now
             return self._times >= BLAME_AFTER_TIMES and now - self._since >= BLAME_AFTER
