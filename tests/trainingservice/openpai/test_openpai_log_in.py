@@ -7,7 +7,7 @@ import logging
 from tests.trainingservice.jobs_of_tests import lasting
 from tests.trainingservice.openpai.conftest import name_of
 from trainingservice.openpai import token_doubt
-from trainingservice.openpai.token_doubt import TokenDoubt
+from trainingservice.openpai.token_doubt import BLAME_AFTER, FORGET_AFTER, TokenDoubt
 from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING, RUNNING = TrialJobStatus.WAITING, TrialJobStatus.RUNNING
@@ -120,6 +120,16 @@ def test_a_token_is_blamed_that_is_refused_for_a_minute_and_never_accepted():
     assert not doubt.refused()
     now[0] += 61.0
     assert [doubt.refused(), doubt.refused()] == [False, True]
+
+
+def test_a_refusal_of_long_ago_does_not_blame_a_token_for_an_outage_of_now():
+    now = [1000.0]
+    doubt = TokenDoubt(lambda: now[0])
+    assert not doubt.refused()
+    now[0] += FORGET_AFTER + 1.0
+    assert [doubt.refused() for _ in range(3)] == [False] * 3
+    now[0] += BLAME_AFTER
+    assert doubt.refused()
 
 
 def rights(platform, bench):
