@@ -11,6 +11,15 @@ from tests.fakes.kubernetes_api_store import Object, now_text
 FRAMEWORK_KINDS = {"frameworks": ("frameworkcontroller.microsoft.com", "v1", "Framework")}
 
 
+def _refused_pod(why: str) -> Object:
+    """How a task ends whose pod the API refuses for good (403): all but a used-up quota, which is tried again."""
+    error = {"ErrStatus": {"metadata": {}, "status": "Failure", "message": why, "reason": "Forbidden",
+                           "details": {"kind": "pods"}, "code": 403}}
+    return {"code": -310, "phrase": "PodCreationUnknownError",
+            "diagnostics": f"Failed to create Pod: {json.dumps(error, separators=(',', ':'))}",
+            "type": {"name": "Failed", "attributes": []}, "pod": None}
+
+
 class FrameworkController:
     plural = "frameworks"
 
@@ -42,13 +51,14 @@ class FrameworkController:
         elif state in ("AttemptPreparing", "AttemptRunning"):
             if config_map is not None:
                 self._make_pods(trial, mine, config_map, cluster)
-            attempt["taskRoleStatuses"] = self._task_roles(trial, mine)
+            attempt["taskRoleStatuses"] = self._task_roles(trial, mine, cluster.no_pods_because)
             if any(phase_of(pod) != "Pending" for pod in mine):
                 following = "AttemptRunning"
                 attempt.setdefault("runTime", now_text())
                 status.setdefault("runTime", now_text())
             completion = self._completion(trial, attempt["taskRoleStatuses"])
-            if completion is not None and state == "AttemptRunning":
+            # attempts of tasks whose pod was refused for good end without ever having run
+            if completion is not None and (state == "AttemptRunning" or cluster.no_pods_because):
                 attempt["completionStatus"] = completion
                 following = "AttemptDeletionPending"
         elif state == "AttemptDeletionPending":
@@ -86,7 +96,8 @@ class FrameworkController:
                     "FC_TASK_INDEX": str(index), "FC_CONFIGMAP_NAME": f"{name}-attempt", "FC_POD_NAME": pod_name,
                     "FC_FRAMEWORK_UID": trial["metadata"]["uid"], "FC_FRAMEWORK_ATTEMPT_ID": "0"})
 
-    def _task_roles(self, trial: Object, mine: list[Object]) -> list[Object]:
+    def _task_roles(self, trial: Object, mine: list[Object], refused: str) -> list[Object]:
+        """``refused``: why the API takes no pods; "" where it does."""
         by_name = {pod["metadata"]["name"]: pod for pod in mine}
         roles = []
         for role in trial["spec"]["taskRoles"]:
@@ -94,8 +105,10 @@ class FrameworkController:
             for index in range(role["taskNumber"]):
                 pod = by_name.get(f"{trial['metadata']['name']}-{role['name']}-{index}")
                 state = "AttemptCreationPending" if pod is None else self._task_state(pod)
-                tasks.append({"index": index, "state": state, "deletionPending": False,
-                              "attemptStatus": self._task_attempt(pod)})
+                tried = self._task_attempt(pod)
+                if pod is None and refused and "exceeded quota" not in refused:
+                    state, tried = "Completed", {"id": 0, "completionStatus": _refused_pod(refused)}
+                tasks.append({"index": index, "state": state, "deletionPending": False, "attemptStatus": tried})
             roles.append({"name": role["name"], "podGracefulDeletionTimeoutSec": None, "taskStatuses": tasks})
         return roles
 

@@ -16,6 +16,7 @@ from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.pods import end_in, ran_out_of_memory, seconds, why_disrupted, why_ended
+from trainingservice.told_json import read_json
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 #: Where the barrier leaves its script, and the variable that tells the command where.
@@ -24,6 +25,8 @@ BARRIER_FOLDER, BARRIER_VARIABLE = "/mnt/frameworkbarrier", "NNI_BARRIER"
 FIRST_PORT = 4000
 #: Completion codes that are stops somebody asked for.
 STOPPED_CODES = frozenset({-210})
+#: Those of a pod that the API refused for good; see ClassifyPodCreationError of FrameworkController.
+REFUSED_POD_CODES = frozenset({-200, -310})
 _WAITING = frozenset({"AttemptCreationPending", "AttemptCreationRequested", "AttemptPreparing"})
 
 
@@ -225,8 +228,20 @@ def _text(completion: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
         return disrupted
     if _container_of(task).get("code"):
         return why_ended(pod, FrameworkKind.container)
+    if completion.get("code") in REFUSED_POD_CODES and (why := _words_of_api(str(completion.get("diagnostics")))):
+        return f"The API server refused the pod: {why.rstrip('.')}."
     said = f"{completion.get('phrase') or 'Failed'}: {completion.get('diagnostics') or ''}".strip().rstrip(":")
     return said if said.endswith(".") else said + "."
+
+
+def _words_of_api(diagnostics: str) -> str:
+    """The message of the API's answer, which stands there as JSON after some words; "" where it does not."""
+    try:
+        answer = read_json(diagnostics[diagnostics.index("{"):])
+    except ValueError:
+        return ""
+    status = answer.get("ErrStatus") if isinstance(answer, dict) else None
+    return str(status.get("message") or "") if isinstance(status, dict) else ""
 
 
 def _waiting_text(state: str) -> str:

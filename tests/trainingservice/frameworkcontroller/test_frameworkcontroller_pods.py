@@ -63,6 +63,14 @@ def test_without_the_right_to_see_quotas_it_waits_as_before(bench, cluster, wait
     assert service.get_trial_job(form.job_name).message == "The Framework waits for its pods."
 
 
+def test_a_pod_that_is_refused_for_good_ends_the_trial_with_the_words_of_the_api(bench, cluster, waiting) -> None:
+    cluster.controllers.no_pods_because = 'pods "x" is forbidden: violates PodSecurity "baseline:latest": host ports'
+    service, form = waiting()
+    bench.wait("it ends", lambda: service.get_trial_job(form.job_name).status == TrialJobStatus.FAILED)
+    assert service.get_trial_job(form.job_name).message == (
+        'The API server refused the pod: pods "x" is forbidden: violates PodSecurity "baseline:latest": host ports.')
+
+
 def test_an_evicted_pod_says_so_as_on_other_platforms(bench, cluster) -> None:
     service = bench.open_service()
     form = bench.form("echo here; sleep 600")
