@@ -82,7 +82,7 @@ def sign_in(page: Any, server: RunningServer) -> None:
     page.wait_for_url(f"{server.url}/")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The browser. Not for the whole run: while Playwright is open, Django refuses to use the database here."""
     if not CHROMIUM.exists():
