@@ -121,9 +121,9 @@ class LocalDisk:
             shutil.rmtree(path, onerror=lambda _, name, error, problems=problems: problems.append(error[1]))  # type: ignore[misc]
             if not path.exists():
                 return []
-            if any(problem.errno != errno.ENOTEMPTY for problem in problems):
+            if any(problem.errno not in (errno.ENOTEMPTY, errno.ENOENT) for problem in problems):
                 break
-            time.sleep(REMOVE_AGAIN_AFTER)  # a keeper that is about to end wrote something meanwhile
+            time.sleep(REMOVE_AGAIN_AFTER)  # a keeper that is about to end wrote or renamed something meanwhile
         return [f"{problem.filename} ({problem.strerror})" for problem in problems]
 
     def free_bytes(self, path: Path) -> int | None:

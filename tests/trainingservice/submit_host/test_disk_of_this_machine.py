@@ -1,8 +1,11 @@
 """Removing folders into which a process that is about to end still writes."""
 
+import os
 import threading
 import time
 from pathlib import Path
+
+import pytest
 
 from trainingservice.submit_host.disk import LocalDisk
 
@@ -29,6 +32,23 @@ def test_a_folder_that_somebody_still_writes_into_is_removed_all_the_same(tmp_pa
     problems = LocalDisk().remove_folder(folder)
     writer.join()
     assert problems == []
+    assert not folder.exists()
+
+
+def test_a_file_that_its_writer_renames_meanwhile_is_removed_by_its_new_name(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "attempt"
+    folder.mkdir()
+    (folder / ".accepted.draft").touch()
+    real = os.unlink
+
+    def renamed_first(path: str, *, dir_fd: int | None = None) -> None:
+        if path == ".accepted.draft":  # listed, and then whole
+            os.rename(folder / ".accepted.draft", folder / "accepted")
+        real(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", renamed_first)
+    assert LocalDisk().remove_folder(folder) == []
     assert not folder.exists()
 
 
