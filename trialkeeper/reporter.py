@@ -75,7 +75,8 @@ class Reporter:
                  prepare: Callable[[], None] = lambda: None) -> None:
         """``now``: the time for ``sent_at``; ``clock``: monotonic seconds; ``resources``: a fresh reading or None.
 
-        ``prepare``: called once, on the reporting thread, before the first report with entries.
+        ``prepare``: called once, on the reporting thread, before the first report with entries; by a keeper that only
+        listens, before its first.
         """
         self._access, self._job_name, self._folder, self._journal = access, job_name, folder, journal
         self._keeper, self._tell, self._log, self._now = keeper, tell, log, now
@@ -271,11 +272,11 @@ class Reporter:
         if self._greeted and not self._listens_only:
             last = self._journal.last_n - (1 if self._files and self._journal.ended else 0)
             lines = self._journal.lines(self._accepted + 1, last, self._batch_bytes)
-            if lines and self._prepare is not None:
-                self._prepare()
-                self._prepare = None
             if lines and self._too_large == self._accepted + 1:
                 lines = [_without_content(lines[0])]
+        if self._prepare is not None and (lines or self._listens_only):
+            self._prepare()
+            self._prepare = None
         document: Dict[str, Any] = {"keeper": self._keeper, "sent_at": self._now()}
         if started_at >= self._next_resources_at:
             document["resources"] = self._resources()

@@ -409,6 +409,19 @@ def test_what_a_later_keeper_needs_is_flushed_once_before_the_first_entry_is_tol
     assert told_when_flushed == [0]
 
 
+def test_a_keeper_that_only_listens_flushes_before_its_first_report(tmp_path, server):
+    flushed = []
+    journal = Journal(str(tmp_path / "journal"))
+    reporter = Reporter(
+        access=Access([server.url], server.token), job_name=server.job_name, folder=str(tmp_path), journal=journal,
+        keeper={"replica": 1, "journal_id": journal.journal_id}, limits={}, tell=lambda word, detail: None,
+        log=lambda line: None, now=time.time, resources=lambda: None, prepare=lambda: flushed.append(server.reports[:]))
+    for _ in range(2):
+        reporter._send_report()
+    assert flushed == [[]]
+    assert len(server.reports) == 2
+
+
 def test_a_short_trial_whose_start_may_wait_is_told_in_one_report(keeper, server):
     assert keeper.run("true", limits={"claim_timeout": 0.0, "hold_started": 30.0}) == 0
     assert [[entry["type"] for entry in report["entries"]] for report in server.reports if report["entries"]] == [
