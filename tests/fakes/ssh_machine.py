@@ -57,24 +57,15 @@ def fingerprint_of(key: Path) -> str:
 
 
 class PrivateNetwork:
-    """A network namespace with one link to this one. Root only; ``remove`` it."""
+    """A network namespace without a link to any other one. Root only; ``remove`` it."""
 
     _numbers = itertools.count()
 
     def __init__(self) -> None:
         needs_root()
-        number = next(self._numbers) % 64
-        self.name = f"nniweb-{os.getpid()}-{number}"
-        link = f"nw{os.getpid() % 100000}n{number}"
-        network = f"10.213.{os.getpid() % 250}.{number * 4}".rpartition(".")
-        self.address_here, self.address_there = (f"{network[0]}.{int(network[2]) + last}" for last in (1, 2))
+        self.name = f"nniweb-{os.getpid()}-{next(self._numbers)}"
         try:
-            for command in (["netns", "add", self.name],
-                            ["link", "add", link, "type", "veth", "peer", "name", "uplink", "netns", self.name],
-                            ["addr", "add", f"{self.address_here}/30", "dev", link], ["link", "set", link, "up"],
-                            ["-n", self.name, "addr", "add", f"{self.address_there}/30", "dev", "uplink"],
-                            ["-n", self.name, "link", "set", "uplink", "up"],
-                            ["-n", self.name, "link", "set", "lo", "up"]):
+            for command in (["netns", "add", self.name], ["-n", self.name, "link", "set", "lo", "up"]):
                 subprocess.run(["ip", *command], check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError):
             self.remove()
@@ -82,7 +73,7 @@ class PrivateNetwork:
         self.enter = ["ip", "netns", "exec", self.name]
 
     def remove(self) -> None:
-        """The link goes with it. Harmless where there is none."""
+        """Harmless where there is none."""
         if shutil.which("ip"):
             subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
 
@@ -134,7 +125,7 @@ class SshMachine:
             f"SetEnv {variables}", *(f"HostKey {key}" for key in self.host_keys)]) + "\n")
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # its privilege separation wants it
-        command = [SSHD, "-D", "-e", "-f", str(config)]
+        command = [SSHD, "-D" if self.network is None else "-i", "-e", "-f", str(config)]
         if self._own_identity:
             identity = self.folder / "machine-id"
             identity.write_text(f"{abs(hash(str(self.folder))):032x}"[:32] + "\n")
@@ -142,7 +133,8 @@ class SshMachine:
                       'exec "$@"')
             command = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh", *command]
         if self.network is not None:
-            command = [*self.network.enter, *command]
+            command = [sys.executable, str(Path(__file__).with_name("sshd_by_connection.py")), str(self.port),
+                       *self.network.enter, *command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                              start_new_session=True)
@@ -230,9 +222,7 @@ class SshMachine:
 
     # --- how to reach it -------------------------------------------------------------------
 
-    @property
-    def host(self) -> str:
-        return self.network.address_there if self.network is not None else "127.0.0.1"
+    host = "127.0.0.1"
 
     @property
     def fingerprint(self) -> str:
