@@ -15,8 +15,8 @@ from django.core.files.uploadedfile import UploadedFile
 
 from nniweb.experiments import code_archives
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.git_source import GitSource, read_git_source
-from nniweb.experiments.intents import Refused
 from nniweb.experiments.launching import BroughtCode, GitCode, UploadedCode, scratch_folder
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.uploaded_code import UploadRefused, unpack

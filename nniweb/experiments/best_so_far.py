@@ -6,7 +6,7 @@ from typing import TypeVar
 from django.db.models import Case, F, FloatField, Max, Q, RowRange, When, Window
 
 from nniweb.experiments.models import Experiment, Trial
-from nniweb.experiments.progress import RESULTS
+from nniweb.experiments.models.trial import RESULTS
 
 #: Most points of one sparkline.
 MOST_POINTS = 40

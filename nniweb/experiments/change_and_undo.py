@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from nniweb.experiments import audit
 from nniweb.experiments.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
-from nniweb.experiments.intents import Refused, limit_reached, locked, must_be_able_to_go_on, note
+from nniweb.experiments.errors import Refused
+from nniweb.experiments.intents import limit_reached, locked, must_be_able_to_go_on, note
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.retention import why_it_cannot_go_on

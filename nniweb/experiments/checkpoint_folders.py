@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings as django_settings
 
 from nniweb.experiments.config.settings import ExperimentSettings
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, Experiment
 from nniweb.tuning.algorithms import find_tuner
 from trainingservice.base import TrainingService

@@ -12,7 +12,7 @@ from nniweb.experiments import audit, platform_calls
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.field_walk import fold
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
 from nniweb.experiments.platform_calls import ask_new_service
 from nniweb.experiments.sealing import seal, unseal

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 
 MOST_CHARACTERS = 1000
 #: git@host:path, as people copy it from the pages of their Git server.

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments import audit
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.metric_number import numbers_in
 from nniweb.experiments.models import Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus

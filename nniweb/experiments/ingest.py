@@ -28,8 +28,8 @@ from nniweb.experiments.refused_keeper import is_sentence
 from nniweb.experiments.report_room import KeptEntries, within_limit
 from nniweb.experiments.report_rows import Overtaken, ReportRows, corrected, corrected_times, for_database
 from nniweb.experiments.reported_ends import end_as_reported
-from nniweb.experiments.reporting_attempts import ReportingAttempt, reporting_attempts
-from nniweb.experiments.retries import SUSPENDED, has_newer_attempt
+from nniweb.experiments.reporting_attempts import ReportingAttempt, has_newer_attempt, reporting_attempts
+from nniweb.experiments.retries import SUSPENDED
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.transitions import attempt_started, move_trial
 from nniweb.experiments.verdict import stop_sentence

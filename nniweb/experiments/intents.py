@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from nniweb.experiments import audit
 from nniweb.experiments.changes import write_down
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -29,20 +30,6 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 #: Stands for a parameter that is not there; None may be a value.
 _MISSING = object()
-
-
-class Refused(Exception):
-    """The wish cannot be met. ``errors`` is a list of (field, sentence); field "" where none is at fault."""
-
-    def __init__(self, message: str, field: str = "") -> None:
-        super().__init__(message)
-        self.errors = [(field, message)]
-
-    @classmethod
-    def for_fields(cls, errors: list[tuple[str, str]]) -> "Refused":
-        refused = cls(errors[0][1], errors[0][0])
-        refused.errors = errors
-        return refused
 
 
 def locked(experiment: Experiment) -> tuple[Experiment, int]:

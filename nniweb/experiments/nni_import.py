@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from nniweb.experiments import intents
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.exact_text import printable
-from nniweb.experiments.intents import Refused
 from nniweb.experiments.launching import create_stopped
 from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import (

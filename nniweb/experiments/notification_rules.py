@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments import audit, notifications
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
 from nniweb.experiments.notification_queue import SWITCHED_OFF

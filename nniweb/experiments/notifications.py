@@ -17,7 +17,8 @@ from nniweb.experiments.addresses import experiment_page
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState, Occasion
-from nniweb.experiments.progress import RESULTS, progress_of
+from nniweb.experiments.models.trial import RESULTS
+from nniweb.experiments.progress import progress_of
 from nniweb.experiments.visibility import visible_experiments
 
 #: Between two messages of new best results of one experiment to one receiver; what comes in between is told with the

@@ -13,9 +13,9 @@ from django.db.models.functions import Cast
 
 from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.models import Experiment, MetricName, Trial, TrialParameters
+from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.other_metrics import main_metric, mode_of
 from nniweb.experiments.parameter_axes import Column, columns_of
-from nniweb.experiments.progress import RESULTS
 
 #: Most trials that are drawn: lines beyond that cover each other.
 MOST_DRAWN = 1_500

@@ -9,11 +9,9 @@ from django.db.models import Case, Count, OuterRef, Subquery, When
 
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.running_time import running_seconds
 from trainingservice.trial_job_status import ENDS, TrialJobStatus
-
-#: Ends whose final value is a result: a failed trial's is not.
-RESULTS = (TrialJobStatus.SUCCEEDED.value, TrialJobStatus.EARLY_STOPPED.value)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,12 @@ def reporting_attempts(job_names: Collection[str]) -> Mapping[str, ReportingAtte
     return {attempt.job_name: attempt for attempt in map(_read, rows)}
 
 
+def has_newer_attempt(attempt: ReportingAttempt) -> bool:
+    """Whether the trial's status and figures are another attempt's by now."""
+    return attempt.stage == Attempt.Stage.ENDED and \
+        Attempt.objects.filter(trial_id=attempt.trial_pk, number__gt=attempt.number).exists()
+
+
 def _read(row: Sequence[Any]) -> ReportingAttempt:
     *values, has_assessor, tuner = row
     values[4], values[10] = json.loads(row[4]), _time(row[10])

@@ -6,7 +6,6 @@ maxTrialNumber, and the tuner hears only how the last attempt ended. What earlie
 
 from nniweb.experiments.models import Attempt, Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
-from nniweb.experiments.reporting_attempts import ReportingAttempt
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -46,9 +45,3 @@ def retries_left(attempt: Attempt, status: TrialJobStatus, reason: str) -> tuple
         "end_reason", flat=True)
     number = sum((end == contract.EXITED) == (kind == ON_FAILURE) for end in ends)
     return (number, most) if number <= most else None
-
-
-def has_newer_attempt(attempt: ReportingAttempt) -> bool:
-    """Whether the trial's status and figures are another attempt's by now."""
-    return attempt.stage == Attempt.Stage.ENDED and \
-        Attempt.objects.filter(trial_id=attempt.trial_pk, number__gt=attempt.number).exists()

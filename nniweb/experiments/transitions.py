@@ -17,9 +17,8 @@ from nniweb.experiments.changed_rows import IfNone, update
 from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.models.trial import RESULTS, TrialTarget
 from nniweb.experiments.new_rows import insert
-from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.retries import SUSPENDED, retries_left
 from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.running_time import running_seconds

@@ -8,7 +8,7 @@ from django import forms
 from nniweb.experiments import clusters
 from nniweb.experiments.clusters import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata
 from nniweb.experiments.sealing import CannotOpen
 from trainingservice.errors import TrainingServiceError

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 
 from nniweb.experiments import accounts, addresses, audit
 from nniweb.experiments.admin.access import ForAdministrators
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, SingleSignOnIdentity, User
 from nniweb.experiments.models.account import Role, Scope
 

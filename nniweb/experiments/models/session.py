@@ -1,5 +1,9 @@
 """Who is signed in. A thief of the database, or of a copy of it, is not: rows have digests of what browsers send."""
 
+from importlib import import_module
+from typing import cast
+
+from django.conf import settings
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 
@@ -11,6 +15,5 @@ class Session(AbstractBaseSession):
 
     @classmethod
     def get_session_store_class(cls) -> type:
-        from nniweb.experiments.sessions import SessionStore  # it reads these rows
-
-        return SessionStore
+        # named by the settings: the store reads these rows, so it cannot be imported here
+        return cast(type, import_module(settings.SESSION_ENGINE).SessionStore)

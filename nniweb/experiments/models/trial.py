@@ -12,6 +12,8 @@ from .cluster import Machine
 from .experiment import Experiment
 
 TRIAL_STATUSES = [(status.value, status.value) for status in TrialJobStatus]
+#: Ends whose final value is a result: a failed trial's is not.
+RESULTS = (TrialJobStatus.SUCCEEDED.value, TrialJobStatus.EARLY_STOPPED.value)
 
 
 class TrialTarget(models.TextChoices):

@@ -28,9 +28,9 @@ from nniweb.client.words import (
     trials_table,
 )
 from nniweb.experiments import addresses, change_and_undo, intents
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.export import write_csv, write_json
 from nniweb.experiments.imported_results import import_results
-from nniweb.experiments.intents import Refused
 from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere

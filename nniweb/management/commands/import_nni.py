@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 from nniweb.experiments import addresses
 from nniweb.experiments.config import ConfigInvalid
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.nni_archive import UnreadableArchive, read_archive
 from nniweb.experiments.nni_import import import_archive
 from nniweb.management.asked_here import AskedHere

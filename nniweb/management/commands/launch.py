@@ -11,7 +11,7 @@ from nniweb.api.launch_request import from_form
 from nniweb.client.arguments import LAUNCH_HELP, add_launch_arguments
 from nniweb.experiments import addresses
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.launching import launch, why_not_here
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from nniweb.experiments import accounts, addresses
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.first_start import first_user
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.token import user_named

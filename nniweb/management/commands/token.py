@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from nniweb.experiments import accounts
 from nniweb.experiments.config.durations import parse_duration
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Scope
 from nniweb.management.asked_here import AskedHere

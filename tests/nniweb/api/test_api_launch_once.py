@@ -3,7 +3,7 @@
 import pytest
 
 from nniweb.experiments import launching
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, User
 
 

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from nniweb.experiments import change_and_undo
 from nniweb.experiments.changes import in_words
 from nniweb.experiments.cloning import clone_of
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import AuditEntry, Experiment, ExperimentChange, User
 from nniweb.experiments.models.account import Role
 

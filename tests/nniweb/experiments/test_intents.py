@@ -3,6 +3,7 @@
 import pytest
 
 from nniweb.experiments import change_and_undo, intents
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent
 from nniweb.experiments.models.trial import TrialTarget
 
@@ -31,7 +32,7 @@ def test_each_change_takes_a_new_revision(make_experiment) -> None:
 @pytest.mark.parametrize("status", ["DONE", "STOPPED", "ERROR", "STOPPING"])
 def test_only_what_is_going_on_can_be_paused(make_experiment, status: str) -> None:
     experiment = make_experiment(status=status)
-    with pytest.raises(intents.Refused, match=status):
+    with pytest.raises(Refused, match=status):
         intents.pause(experiment)
     experiment.refresh_from_db()
     assert (experiment.status, experiment.target) == (status, "RUN")
@@ -39,7 +40,7 @@ def test_only_what_is_going_on_can_be_paused(make_experiment, status: str) -> No
 
 def test_a_done_experiment_at_its_limit_is_not_resumed_but_told_what_to_do(make_experiment) -> None:
     experiment = make_experiment(status="DONE", max_trial_number=3, next_sequence_id=3)
-    with pytest.raises(intents.Refused, match="Raise the limit"):
+    with pytest.raises(Refused, match="Raise the limit"):
         intents.resume(experiment)
 
 
@@ -76,13 +77,13 @@ def test_canceling_an_ended_trial_changes_nothing(make_attempt) -> None:
 
 
 def test_a_running_trial_is_not_run_again(make_attempt) -> None:
-    with pytest.raises(intents.Refused, match="RUNNING"):
+    with pytest.raises(Refused, match="RUNNING"):
         intents.rerun_trial(make_attempt(status="RUNNING").trial)
 
 
 @pytest.mark.parametrize("status", ["STOPPED", "ERROR"])
 def test_nothing_is_submitted_to_an_experiment_that_ended_badly(make_experiment, status: str) -> None:
-    with pytest.raises(intents.Refused, match="resume it"):
+    with pytest.raises(Refused, match="resume it"):
         intents.submit_trial(make_experiment(status=status), {})
     assert not Trial.objects.exists()
 
@@ -105,13 +106,13 @@ def test_what_may_be_running_is_not_deleted(make_experiment, make_attempt) -> No
     stopped_with_a_trial = make_experiment(status="STOPPED")
     make_attempt(stopped_with_a_trial, status="RUNNING")
     for experiment in (running, stopped_with_a_trial):
-        with pytest.raises(intents.Refused, match="stop it"):
+        with pytest.raises(Refused, match="stop it"):
             intents.delete(experiment)
     assert Experiment.objects.filter(deleted_at=None).count() == 2
 
 
 def test_only_what_has_ended_is_archived(make_experiment) -> None:
-    with pytest.raises(intents.Refused, match="stop it"):
+    with pytest.raises(Refused, match="stop it"):
         intents.set_archived(make_experiment(), True)
     ended = make_experiment(status="DONE")
     intents.set_archived(ended, True)

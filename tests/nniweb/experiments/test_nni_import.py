@@ -13,7 +13,7 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialOutput, TunerEvent
 from nniweb.experiments.nni_archive import UnreadableArchive, read_archive
 from nniweb.experiments.nni_archive_config import kept_config

@@ -11,7 +11,7 @@ import pytest
 
 from nniweb.experiments import addresses, launching
 from nniweb.experiments.config import parse_experiment_config
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.job_forms import keeper_access
 from nniweb.experiments.models import Attempt, Cluster, User
 from nniweb.experiments.models.account import Role

@@ -3,7 +3,7 @@
 import pytest
 
 from nniweb.experiments import intents
-from nniweb.experiments.intents import Refused
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, Trial, TunerEvent
 from nniweb.experiments.tuner_events import tuner_history
 from tests.nniweb.worker.conftest import Rig, report

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from nniweb.experiments import code_archives, intents, removal
 from nniweb.experiments.change_and_undo import change, undo_change
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import (
     Attempt,
     Cluster,
@@ -256,10 +257,10 @@ def test_code_of_an_ended_experiment_goes_and_then_it_cannot_go_on(
     other.refresh_from_db()
     assert (ended.code, ended.code_removed_at, other.code) == (None, clock.now, archive)
     assert code_archives.remove_unused(clock.now + timedelta(days=9)) == 0  # the other one has it
-    with pytest.raises(intents.Refused, match="copy of its code was removed by retention on 2030-06-07, 6 days after"):
+    with pytest.raises(Refused, match="copy of its code was removed by retention on 2030-06-07, 6 days after"):
         intents.resume(ended)
     Experiment.objects.filter(pk=ended.pk).update(status="DONE", next_sequence_id=10)
-    with pytest.raises(intents.Refused, match="Clone it"):
+    with pytest.raises(Refused, match="Clone it"):
         change(ended, {"max_trial_number": 20})
     change(ended, {"description": "of last spring"})
     Experiment.objects.filter(pk=other.pk).update(status="STOPPED", ended_at=clock.now)
@@ -290,7 +291,7 @@ def test_checkpoints_go_when_their_experiment_has_ended_and_no_trial_waits(
     assert upkeep.look()
     assert not folder.exists()
     experiment.refresh_from_db()
-    with pytest.raises(intents.Refused, match="checkpoints that its trials go on from were removed"):
+    with pytest.raises(Refused, match="checkpoints that its trials go on from were removed"):
         intents.resume(experiment)
 
 

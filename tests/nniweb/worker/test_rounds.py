@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.experiments import change_and_undo, doorbell, intents
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, AuditEntry, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
 from nniweb.worker import delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker import runner as runner_module
@@ -167,7 +168,7 @@ def test_a_rerun_is_a_new_trial_with_the_same_parameters(rig: Rig) -> None:
     rig.until(lambda: statuses(experiment)[0] == "FAILED")
     first.refresh_from_db()
     rig.submitted(experiment, 2)
-    with pytest.raises(intents.Refused, match="All 2 trials"):
+    with pytest.raises(Refused, match="All 2 trials"):
         intents.rerun_trial(first)
     change_and_undo.change(experiment, {"max_trial_number": 3})
     again = intents.rerun_trial(first)
@@ -424,7 +425,7 @@ def test_a_new_search_space_reaches_the_tuner(rig: Rig) -> None:
 
 def test_a_wrong_search_space_names_its_field_and_changes_nothing(rig: Rig) -> None:
     experiment = rig.experiment()
-    with pytest.raises(intents.Refused) as refused:
+    with pytest.raises(Refused) as refused:
         change_and_undo.change(experiment, {"search_space": {"x": {"_type": "uniform", "_value": [2, 1]}}})
     assert refused.value.errors[0][0].startswith("search_space.x")
     experiment.refresh_from_db()

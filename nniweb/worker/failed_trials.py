@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.objectives import values_of
 from nniweb.experiments.other_metrics import numbers_of_metric
-from nniweb.experiments.progress import RESULTS
 from nniweb.experiments.retries import ON_FAILURE, kind_of_failure
 from trainingservice.trial_job_status import TrialJobStatus
 
