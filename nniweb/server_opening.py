@@ -17,7 +17,7 @@ from django.db import connection
 
 from nniweb.data_folder import ServerLock
 from nniweb.doors.gate import Gate
-from nniweb.experiments.migrated import is_of_this_version
+from nniweb.experiments.sql.schema_version import is_of_this_version
 from nniweb.outage_logs import is_database_away
 from nniweb.own_files import COMMAND
 from trainingservice.lasting_thread import LastingThread

@@ -7,7 +7,7 @@ from django.conf import settings
 from rest_framework import parsers
 from rest_framework.exceptions import APIException, ParseError
 
-from nniweb.experiments.exact_text import IN_NO_TEXT
+from nniweb.experiments.sql.exact_text import IN_NO_TEXT
 
 #: Nesting beyond this is no data of ours and would exhaust the interpreter's stack.
 DEEPEST = 100

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from django.db.models import Model, QuerySet
 
-from nniweb.experiments.json_values import HasItem
+from nniweb.experiments.sql.json_values import HasItem
 
 M = TypeVar("M", bound=Model)
 

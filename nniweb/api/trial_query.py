@@ -10,9 +10,9 @@ from rest_framework import serializers
 
 from nniweb.api.fields import CommaListField, OneOfField, Query, RevisionField
 from nniweb.api.tags import with_tag
-from nniweb.experiments.json_values import NumberAt, TextAt
 from nniweb.experiments.models import Attempt, Experiment, MetricNumber, Trial, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
+from nniweb.experiments.sql.json_values import NumberAt, TextAt
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from nniweb.experiments.trial_filter.conditions import text_condition
 from nniweb.experiments.trial_filter.language import LONGEST

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
-from nniweb.experiments.migrated import VERSIONS
+from nniweb.experiments.sql.schema_version import VERSIONS
 
 SQLITE, POSTGRESQL = "database.sqlite3", "database.dump"
 #: What the names of all tables of ours and of Django begin with.

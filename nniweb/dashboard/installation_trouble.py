@@ -2,7 +2,7 @@
 
 from django.http import HttpRequest
 
-from nniweb.experiments.room_to_write import trouble
+from nniweb.experiments.sql.database_health import trouble
 
 
 def above_every_page(_request: HttpRequest) -> dict[str, str]:

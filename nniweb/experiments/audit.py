@@ -5,8 +5,8 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models import Model
 
-from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import ApiToken, AuditEntry, Cluster, Experiment, Trial, User
+from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.who_asks import asking
 
 #: Longer texts among the details are cut.

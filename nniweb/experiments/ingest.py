@@ -18,9 +18,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from nniweb.experiments import doorbell, room_to_write
-from nniweb.experiments.exact_text import to_bytes
-from nniweb.experiments.idle_connections import drop_connection
+from nniweb.experiments import doorbell
 from nniweb.experiments.models import Attempt, Trial, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.other_metrics import Numbers
@@ -31,6 +29,9 @@ from nniweb.experiments.reported_ends import end_as_reported
 from nniweb.experiments.reporting_attempts import ReportingAttempt, has_newer_attempt, reporting_attempts
 from nniweb.experiments.retries import SUSPENDED
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.sql import database_health
+from nniweb.experiments.sql.exact_text import to_bytes
+from nniweb.experiments.sql.idle_connections import drop_connection
 from nniweb.experiments.transitions import attempt_started, move_trial
 from nniweb.experiments.verdict import stop_sentence
 from nniweb.outage_logs import first_line, takes_nothing
@@ -80,11 +81,11 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
     try:
         with transaction.atomic():
             answers = _store(deliveries)
-        room_to_write.note_written()
+        database_health.note_written()
         return answers
     except DatabaseError as error:
         if takes_nothing(error):
-            room_to_write.note_refused(error)
+            database_health.note_refused(error)
             logger.warning("reports are refused for now: the database says %s", first_line(error))
             if connection.vendor == "postgresql":
                 drop_connection()

@@ -14,7 +14,6 @@ from django.utils import timezone
 from nniweb.experiments import intents
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.exact_text import printable
 from nniweb.experiments.launching import create_stopped
 from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import (
@@ -32,8 +31,9 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
 from nniweb.experiments.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, ArchivedMetric, ArchivedTrial
 from nniweb.experiments.other_metrics import OtherMetrics
-from nniweb.experiments.public_id import new_public_id
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.sql.exact_text import printable
+from nniweb.experiments.sql.public_id import new_public_id
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 

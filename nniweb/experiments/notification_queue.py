@@ -12,10 +12,10 @@ from typing import Any
 from django.db.models import Min, Q
 
 from nniweb.database_clock import DatabaseNow
-from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import NotificationDelivery, NotificationRule
 from nniweb.experiments.models.notification import DeliveryState
-from nniweb.experiments.selected_rows import is_any
+from nniweb.experiments.sql.exact_text import printable
+from nniweb.experiments.sql.selected_rows import is_any
 
 #: How long a webhook may take to answer, in seconds.
 SEND_SECONDS = 20.0

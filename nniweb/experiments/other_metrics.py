@@ -6,9 +6,9 @@ from typing import Any
 from django.db import connection
 from django.db.models import QuerySet
 
-from nniweb.experiments.exact_text import printable
 from nniweb.experiments.metric_number import DEFAULT, numbers_in
 from nniweb.experiments.models import Experiment, MetricName, MetricNumber
+from nniweb.experiments.sql.exact_text import printable
 
 #: Different names that one experiment may have; what comes after these stays in the reported text alone.
 MOST_NAMES = 50

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection
 
 from nniweb.experiments.models import ResourceReading
-from nniweb.experiments.new_rows import insert
+from nniweb.experiments.sql.new_rows import insert
 
 #: Most points kept per attempt; at this number every second one is dropped.
 MAX_READINGS = 200

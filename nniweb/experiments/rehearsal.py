@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from nniweb.experiments import audit, platform_calls
 from nniweb.experiments.config.errors import ConfigInvalid
-from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.platform_calls import ask_new_service
 from nniweb.experiments.sealing import CannotOpen
 from nniweb.experiments.service_factory import service_builder
+from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding

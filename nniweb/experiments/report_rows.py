@@ -13,10 +13,10 @@ from typing import Any
 
 from django.db import connection
 
-from nniweb.experiments.exact_text import to_bytes
 from nniweb.experiments.other_metrics import OtherMetrics
 from nniweb.experiments.readings import store_readings
 from nniweb.experiments.reporting_attempts import ReportingAttempt
+from nniweb.experiments.sql.exact_text import to_bytes
 
 # the name by which the platform knows the machine is better than the one it has for itself
 _STARTED = ("UPDATE experiments_attempt SET machine_name = COALESCE(NULLIF(machine_name, ''), %s),"

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection
 
 from nniweb.experiments.models import Experiment, Metric, Trial, TunerEvent
-from nniweb.experiments.new_rows import insert
+from nniweb.experiments.sql.new_rows import insert
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 
 from nniweb.database_clock import DatabaseNow, database_now
 from nniweb.experiments.models import Cluster, Worker
-from nniweb.experiments.room_to_write import write_trouble
+from nniweb.experiments.sql.database_health import write_trouble
 from nniweb.own_files import COMMAND, START
 
 #: A worker heard within this time is alive; it reports every 5 s.

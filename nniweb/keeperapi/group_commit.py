@@ -19,7 +19,7 @@ import orjson
 from django.db import DatabaseError, connection
 
 from nniweb.experiments import ingest, unspoken_keepers
-from nniweb.experiments.idle_connections import give_connection_back
+from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.observability import process_figures
 from nniweb.outage_logs import first_line
 from trainingservice.lasting_thread import LastingThread, in_short

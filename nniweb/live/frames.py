@@ -32,7 +32,7 @@ from nniweb.experiments.models import (
     TrialOutput,
     User,
 )
-from nniweb.experiments.room_to_write import trouble
+from nniweb.experiments.sql.database_health import trouble
 from nniweb.experiments.visibility import visible_experiments, visible_trials
 from nniweb.experiments.worker_presence import worker_is_alive
 

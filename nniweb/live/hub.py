@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from channels.db import database_sync_to_async
 from django.db import connection
 
-from nniweb.experiments import doorbell, room_to_write
+from nniweb.experiments import doorbell
 from nniweb.experiments.models import Experiment
+from nniweb.experiments.sql import database_health
 from nniweb.experiments.worker_presence import alive_hosts
 from nniweb.live import frames
 
@@ -206,7 +207,7 @@ class Hub:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                present = (await database_sync_to_async(alive_hosts)(), room_to_write.kind_of_trouble())
+                present = (await database_sync_to_async(alive_hosts)(), database_health.kind_of_trouble())
                 all_changed, circumstances = circumstances != present, present
                 if not await database_sync_to_async(_database_moved)() and not all_changed:
                     continue

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import DatabaseError
 
-from nniweb.experiments.migrated import missing_migrations
+from nniweb.experiments.sql.schema_version import missing_migrations
 from nniweb.own_files import START
 from nniweb.upgrades.refusal import too_new
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from django.db import DatabaseError, connection
 
-from nniweb.experiments import room_to_write
-from nniweb.experiments.migrated import missing_migrations
 from nniweb.experiments.models import Experiment
+from nniweb.experiments.sql import database_health
+from nniweb.experiments.sql.schema_version import missing_migrations
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.own_files import COMMAND
 from trainingservice.lasting_thread import parts_in_trouble
@@ -46,7 +46,7 @@ def readiness() -> tuple[bool, dict[str, Any]]:
     warnings = {"refused": "The database takes nothing at the moment: reports wait on the trial machines and nothing "
                            "new is started. It goes on by itself; every page says more.",
                 "little room": "The data folder's disk is nearly full. Make room; every page says more."}
-    found = [warnings.get(room_to_write.kind_of_trouble(), ""), no_worker]
+    found = [warnings.get(database_health.kind_of_trouble(), ""), no_worker]
     for part in parts_in_trouble():
         if part.is_vital:
             checks.append(Check(part.name, False, part.trouble))

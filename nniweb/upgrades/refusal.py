@@ -2,7 +2,7 @@
 
 from django.db import DatabaseError
 
-from nniweb.experiments.migrated import last_version, why_too_new, wording
+from nniweb.experiments.sql.schema_version import last_version, why_too_new, wording
 from nniweb.own_files import COMMAND
 from nniweb.upgrades import backup_before
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from nniweb.experiments import doorbell
-from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Cluster, Experiment, Machine
+from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork

@@ -13,9 +13,9 @@ from django.db.models import Q
 
 from nniweb.experiments import audit
 from nniweb.experiments.checkpoint_folders import remove_checkpoints
-from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import CodeArchive, Experiment
-from nniweb.experiments.selected_rows import is_any
+from nniweb.experiments.sql.exact_text import printable
+from nniweb.experiments.sql.selected_rows import is_any
 from nniweb.experiments.who_asks import asked_by
 from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork

@@ -20,11 +20,11 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from nniweb.experiments.exact_text import printable
-from nniweb.experiments.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.models import Experiment, LogLine
 from nniweb.experiments.models.log_line import LogSource
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.sql.exact_text import printable
+from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability.log_ids import AddIds
 from nniweb.observability.masking import masked_wholly
 from nniweb.outage_logs import NoTracebackWhileDatabaseIsAway, first_line

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from nniweb.experiments.gpu_book import AttemptGpuBook
-from nniweb.experiments.idle_connections import give_connection_back
+from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.worker.lease import Lease, LeaseLost
 
 

@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections, connection
 
-from nniweb.experiments import doorbell, room_to_write
-from nniweb.experiments.idle_connections import drop_connection, give_connection_back
+from nniweb.experiments import doorbell
 from nniweb.experiments.models import Cluster, Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.service_factory import build_service
+from nniweb.experiments.sql import database_health
+from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.transitions import move_experiment
 from nniweb.observability import process_figures
 from nniweb.observability.log_ids import log_ids
@@ -143,7 +144,7 @@ class ClusterRunner:
             raise
         except DatabaseError as error:
             if takes_nothing(error):
-                room_to_write.note_refused(error)
+                database_health.note_refused(error)
             logger.warning("cluster %s: the round is put off, the database says: %s", self._name, error)
             drop_connection()
         except Exception:

@@ -19,13 +19,14 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from nniweb.database_clock import DatabaseNow
-from nniweb.experiments import doorbell, room_to_write
+from nniweb.experiments import doorbell
 from nniweb.experiments.code_archives import remove_unused
-from nniweb.experiments.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
-from nniweb.experiments.selected_rows import select
 from nniweb.experiments.sessions import forget_sessions
+from nniweb.experiments.sql import database_health
+from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
+from nniweb.experiments.sql.selected_rows import select
 from nniweb.experiments.worker_presence import alive_workers
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import experiment_log
@@ -300,14 +301,14 @@ class Supervisor:
                 runner.stop()
             except DatabaseError as error:
                 logger.warning("a lease could not be renewed, the database says: %s", error)
-                room_to_write.note_refused(error)
+                database_health.note_refused(error)
                 drop_connection()
         try:
             if not Worker.objects.filter(pk=self.worker_id).update(heard_at=DatabaseNow()):
                 self._registered = False  # somebody took it for gone, after a day of sleep
-            room_to_write.note_written()
+            database_health.note_written()
         except DatabaseError as error:
-            room_to_write.note_refused(error)
+            database_health.note_refused(error)
             drop_connection()
 
     def _close(self) -> None:

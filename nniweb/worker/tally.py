@@ -9,7 +9,7 @@ from django.db import connection
 
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.selected_rows import places
+from nniweb.experiments.sql.selected_rows import places
 from trainingservice.trial_job_status import UNFINISHED
 
 #: Experiments asked about in one statement.

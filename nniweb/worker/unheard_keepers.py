@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from nniweb.experiments.changed_rows import update
-from nniweb.experiments.exact_text import printable
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.sql.changed_rows import update
+from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.trial_advice import KEEPER_NOT_HEARD
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.observability.masking import struck_out

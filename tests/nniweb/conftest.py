@@ -8,9 +8,9 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from nniweb.experiments import room_to_write
 from nniweb.experiments.models import ApiToken, Attempt, Cluster, Experiment, Trial, TrialParameters, User
 from nniweb.experiments.models.account import Role, Scope, hash_of
+from nniweb.experiments.sql import database_health
 from tests.quick_flush import quick_flush
 
 __all__ = ["quick_flush"]
@@ -19,7 +19,7 @@ __all__ = ["quick_flush"]
 @pytest.fixture(autouse=True)
 def no_trouble_of_other_tests() -> None:
     """What this process was refused in an earlier test says nothing of this one."""
-    room_to_write.note_written()
+    database_health.note_written()
 
 
 @pytest.fixture

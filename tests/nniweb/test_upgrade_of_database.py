@@ -15,14 +15,14 @@ from django.utils import timezone
 from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.archive import unpack
-from nniweb.experiments.migrated import (
+from nniweb.experiments.models import User
+from nniweb.experiments.sql.schema_version import (
     is_of_this_version,
     last_version,
     missing_migrations,
     note_this_version,
     unknown_migrations,
 )
-from nniweb.experiments.models import User
 from nniweb.upgrades import backup_before
 from nniweb.upgrades.bringing_up_to_date import CannotUpgrade, bring_up_to_date
 from nniweb.upgrades.refusal import too_new_or_unknown

@@ -7,8 +7,8 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
-import nniweb.experiments.exact_text
-import nniweb.experiments.public_id
+import nniweb.experiments.sql.exact_text
+import nniweb.experiments.sql.public_id
 
 
 class Migration(migrations.Migration):
@@ -84,7 +84,7 @@ class Migration(migrations.Migration):
             name='Cluster',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=nniweb.experiments.public_id.new_public_id, editable=False, max_length=12, unique=True)),
+                ('public_id', models.CharField(default=nniweb.experiments.sql.public_id.new_public_id, editable=False, max_length=12, unique=True)),
                 ('name', models.CharField(max_length=100, unique=True)),
                 ('platform', models.CharField(max_length=40)),
                 ('settings', models.JSONField(blank=True, default=dict)),
@@ -106,7 +106,7 @@ class Migration(migrations.Migration):
             name='Experiment',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=nniweb.experiments.public_id.new_public_id, editable=False, max_length=12, unique=True)),
+                ('public_id', models.CharField(default=nniweb.experiments.sql.public_id.new_public_id, editable=False, max_length=12, unique=True)),
                 ('foreign_id', models.CharField(blank=True, max_length=64)),
                 ('name', models.CharField(max_length=255)),
                 ('description', models.TextField(blank=True)),
@@ -218,7 +218,7 @@ class Migration(migrations.Migration):
                 ('kind', models.CharField(choices=[('PERIODICAL', 'PERIODICAL'), ('FINAL', 'FINAL'), ('REQUEST_PARAMETER', 'REQUEST_PARAMETER')], max_length=20)),
                 ('parameter_id', models.TextField(default='null')),
                 ('sequence', models.BigIntegerField()),
-                ('value', nniweb.experiments.exact_text.ExactTextField()),
+                ('value', nniweb.experiments.sql.exact_text.ExactTextField()),
                 ('number', models.FloatField(null=True)),
                 ('recorded_at', models.DateTimeField()),
                 ('received_at', models.DateTimeField()),
@@ -248,7 +248,7 @@ class Migration(migrations.Migration):
             name='Trial',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=nniweb.experiments.public_id.new_public_id, editable=False, max_length=12, unique=True)),
+                ('public_id', models.CharField(default=nniweb.experiments.sql.public_id.new_public_id, editable=False, max_length=12, unique=True)),
                 ('foreign_id', models.CharField(blank=True, max_length=64)),
                 ('sequence_id', models.PositiveIntegerField()),
                 ('status', models.CharField(choices=[('WAITING', 'WAITING'), ('RUNNING', 'RUNNING'), ('UNKNOWN', 'UNKNOWN'), ('SUCCEEDED', 'SUCCEEDED'), ('FAILED', 'FAILED'), ('USER_CANCELED', 'USER_CANCELED'), ('SYS_CANCELED', 'SYS_CANCELED'), ('EARLY_STOPPED', 'EARLY_STOPPED')], default='WAITING', max_length=13)),
@@ -257,7 +257,7 @@ class Migration(migrations.Migration):
                 ('ask_number', models.PositiveIntegerField(null=True)),
                 ('tags', models.JSONField(default=list)),
                 ('message', models.TextField(blank=True)),
-                ('final_value', nniweb.experiments.exact_text.ExactTextField(null=True)),
+                ('final_value', nniweb.experiments.sql.exact_text.ExactTextField(null=True)),
                 ('final_number', models.FloatField(null=True)),
                 ('latest_number', models.FloatField(null=True)),
                 ('intermediate_count', models.PositiveIntegerField(default=0)),

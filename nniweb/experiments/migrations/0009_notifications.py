@@ -6,7 +6,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-import nniweb.experiments.public_id
+import nniweb.experiments.sql.public_id
 
 
 class Migration(migrations.Migration):
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
             name='NotificationRule',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=nniweb.experiments.public_id.new_public_id, editable=False, max_length=12, unique=True)),
+                ('public_id', models.CharField(default=nniweb.experiments.sql.public_id.new_public_id, editable=False, max_length=12, unique=True)),
                 ('name', models.CharField(blank=True, max_length=100)),
                 ('channel', models.CharField(choices=[('email', 'e-mail'), ('webhook', 'webhook')], max_length=10)),
                 ('on_done', models.BooleanField(default=True)),

@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-import nniweb.experiments.public_id
+import nniweb.experiments.sql.public_id
 
 
 class Migration(migrations.Migration):
@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
             name='TensorBoard',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(default=nniweb.experiments.public_id.new_public_id, editable=False, max_length=12, unique=True)),
+                ('public_id', models.CharField(default=nniweb.experiments.sql.public_id.new_public_id, editable=False, max_length=12, unique=True)),
                 ('trials', models.JSONField()),
                 ('created_at', models.DateTimeField()),
                 ('used_at', models.DateTimeField(db_index=True)),

@@ -4,8 +4,8 @@
 from django.contrib.auth.models import Group
 from django.db import models
 
-from nniweb.experiments.public_id import new_public_id
 from nniweb.experiments.sealing import SealedField
+from nniweb.experiments.sql.public_id import new_public_id
 
 
 class Cluster(models.Model):

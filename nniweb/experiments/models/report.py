@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from nniweb.experiments.exact_text import ExactTextField
+from nniweb.experiments.sql.exact_text import ExactTextField
 from trialkeeper import contract
 
 from .trial import Attempt

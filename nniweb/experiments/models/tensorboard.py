@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.db import models
 
-from nniweb.experiments.public_id import new_public_id
+from nniweb.experiments.sql.public_id import new_public_id
 
 from .experiment import Experiment
 

@@ -4,8 +4,8 @@
 from django.db import models
 from django.db.models import Q
 
-from nniweb.experiments.exact_text import ExactTextField
-from nniweb.experiments.public_id import new_public_id
+from nniweb.experiments.sql.exact_text import ExactTextField
+from nniweb.experiments.sql.public_id import new_public_id
 from trainingservice.trial_job_status import ENDS, UNFINISHED, TrialJobStatus
 
 from .cluster import Machine

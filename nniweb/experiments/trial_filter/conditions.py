@@ -22,9 +22,9 @@ from django.db.models.lookups import (
     LessThanOrEqual,
 )
 
-from nniweb.experiments.json_values import HasItem, HasItemLike, NumberAt, TextAt, TypeAt
 from nniweb.experiments.models import Attempt, MetricNumber, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
+from nniweb.experiments.sql.json_values import HasItem, HasItemLike, NumberAt, TextAt, TypeAt
 from nniweb.experiments.trial_filter import values
 from nniweb.experiments.trial_filter.language import Comparison, FilterInvalid, Path, Term
 

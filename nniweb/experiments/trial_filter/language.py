@@ -6,7 +6,7 @@ from functools import cache
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
-from nniweb.experiments.exact_text import IN_NO_TEXT
+from nniweb.experiments.sql.exact_text import IN_NO_TEXT
 
 #: Longest filter, in characters, and the most comparisons in it.
 LONGEST = 2000

@@ -14,10 +14,10 @@ from django.db import models
 
 from nniweb import data_folder
 from nniweb.experiments import sealing
-from nniweb.experiments.exact_text import ExactTextField
 from nniweb.experiments.key_rotation import sealed_columns
 from nniweb.experiments.models import AuditEntry, ClusterMetadata, Experiment
 from nniweb.experiments.sealing import CannotOpen, SealedField, seal, unseal
+from nniweb.experiments.sql.exact_text import ExactTextField
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,11 @@ import pytest
 from django.db import InternalError, connection
 from django.utils import timezone
 
-from nniweb.experiments import doorbell, ingest, room_to_write
+from nniweb.experiments import doorbell, ingest
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialOutput, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.readings import MAX_READINGS
+from nniweb.experiments.sql import database_health
 from trainingservice.report_reading import read_report
 
 pytestmark = pytest.mark.django_db
@@ -304,10 +305,10 @@ def test_a_database_that_only_reads_now_takes_the_reports_later_and_blames_no_en
     with connection.execute_wrapper(read_only):
         answer = deliver(attempt, started(), metric(2))
     assert (answer.status, answer.retry_after) == (503, 1)
-    assert "read-only transaction" in room_to_write.write_trouble()
+    assert "read-only transaction" in database_health.write_trouble()
     assert [(record.levelname, record.exc_info) for record in caplog.records] == [("WARNING", None)]
     assert deliver(attempt, started(), metric(2)).body["accepted"] == 2, "nothing was rejected"
-    assert room_to_write.write_trouble() == ""
+    assert database_health.write_trouble() == ""
 
 
 def test_times_are_corrected_by_the_keepers_clock(make_attempt) -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from nniweb.experiments.models import Trial, TrialEvent, TrialParameters
-from nniweb.experiments.new_rows import AT_ONCE, insert
+from nniweb.experiments.sql.new_rows import AT_ONCE, insert
 
 pytestmark = pytest.mark.django_db
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nniweb.experiments.changed_rows import update
 from nniweb.experiments.models import Experiment, Trial
-from nniweb.experiments.selected_rows import is_any, select
+from nniweb.experiments.sql.changed_rows import update
+from nniweb.experiments.sql.selected_rows import is_any, select
 
 pytestmark = pytest.mark.django_db
 

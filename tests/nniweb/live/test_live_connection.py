@@ -18,9 +18,10 @@ from django.test import Client
 from django.utils import timezone
 
 from nniweb.asgi import application
-from nniweb.experiments import doorbell, room_to_write
+from nniweb.experiments import doorbell
 from nniweb.experiments.models import Attempt, Cluster, Experiment, ResourceReading, Trial, User, Worker
 from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.sql import database_health
 from nniweb.live import frames
 from nniweb.live import hub as hub_module
 from nniweb.live.hub import FRAME_PAUSE
@@ -247,14 +248,14 @@ def test_that_the_disk_is_full_is_told_although_no_row_of_the_experiment_changed
 
     async def scenario() -> None:
         async with browser(cookie) as page:
-            room_to_write.note_refused(full)
+            database_health.note_refused(full)
             first = await watch(page, f"experiment/{experiment.public_id}")
             assert str(full) in first["trouble"]
             assert first["experiment"]["message"] == first["trouble"]
             await hear(page)  # after the hub's first look, which has seen the same
-            room_to_write.note_written()
+            database_health.note_written()
             assert (await hear(page))["trouble"] == ""
-            room_to_write.note_refused(full)
+            database_health.note_refused(full)
             assert str(full) in (await hear(page))["trouble"]
 
     run(scenario())

@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from nniweb.experiments import room_to_write
 from nniweb.experiments.models import (
     ApiToken,
     Attempt,
@@ -23,6 +22,7 @@ from nniweb.experiments.models import (
     User,
     Worker,
 )
+from nniweb.experiments.sql import database_health
 from nniweb.keeperapi.group_commit import GroupCommit
 from nniweb.observability import readiness
 from nniweb.observability.database_figures import DatabaseFigures
@@ -82,11 +82,11 @@ def test_a_database_that_is_away_or_old_is_named_and_nothing_private_with_it(mon
 @pytest.mark.django_db(transaction=True)
 def test_a_full_disk_is_a_warning_because_pages_can_still_be_read(settings) -> None:
     try:
-        room_to_write.note_refused(OperationalError("database or disk is full"))
+        database_health.note_refused(OperationalError("database or disk is full"))
         status, document = probe("/readyz")
         assert (status, "takes nothing" in document["warnings"][0]) == (200, True)
     finally:
-        room_to_write.note_written()
+        database_health.note_written()
     settings.LOW_SPACE_BYTES = 10**18
     assert "nearly full" in probe("/readyz")[1]["warnings"][0]
 

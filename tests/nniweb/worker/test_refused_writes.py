@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from nniweb.experiments import room_to_write
 from nniweb.experiments.explanation import explanations_of
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.experiments.progress import progress_of
+from nniweb.experiments.sql import database_health
 from nniweb.experiments.worker_presence import worker_is_alive
 from nniweb.worker.lease import LEASE_SECONDS, Lease, LeaseLost
 from tests.nniweb.worker.conftest import Rig, report
@@ -33,7 +33,7 @@ def full_disk() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_trouble_is_left() -> Iterator[None]:
     yield
-    room_to_write.note_written()
+    database_health.note_written()
 
 
 def let_the_lease_run_out(lease: Lease) -> None:
@@ -52,7 +52,7 @@ def test_the_holder_keeps_its_lease_by_its_epoch_and_starts_nothing_while_nothin
             assert not rig.runner._guarded_round(None)
         assert not rig.runner.lease.is_lost
         assert Attempt.objects.count() == 1, "nothing new is started"
-        assert "database or disk is full" in room_to_write.write_trouble()
+        assert "database or disk is full" in database_health.write_trouble()
         assert worker_is_alive(), "that none was heard says nothing while none can write"
         experiment.refresh_from_db()
         sentence = explanations_of([experiment], progress_of([experiment], experiment.created_at))[experiment.pk]
@@ -96,7 +96,7 @@ def test_trials_the_assessor_gave_up_are_stopped_though_the_first_try_could_not_
 
 def test_a_nearly_full_disk_is_said_before_it_is_full(settings: Any) -> None:
     settings.LOW_SPACE_BYTES = 0
-    assert room_to_write.trouble() == ""
+    assert database_health.trouble() == ""
     settings.LOW_SPACE_BYTES = 10**18
-    assert room_to_write.trouble().startswith("Only ")
-    assert str(settings.DATA_FOLDER) in room_to_write.trouble()
+    assert database_health.trouble().startswith("Only ")
+    assert str(settings.DATA_FOLDER) in database_health.trouble()

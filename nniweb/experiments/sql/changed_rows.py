@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import connection, models
 
-from nniweb.experiments.column_values import column_value
+from nniweb.experiments.sql.column_values import column_value
 
 
 @dataclass(frozen=True)

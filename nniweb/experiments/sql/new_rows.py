@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from django.db import connection, models
 
-from nniweb.experiments.column_values import column_value
+from nniweb.experiments.sql.column_values import column_value
 
 M = TypeVar("M", bound=models.Model)
 
