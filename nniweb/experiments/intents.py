@@ -20,9 +20,9 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.quotas import why_no_experiment_more
 from nniweb.experiments.retention import why_it_cannot_go_on
-from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.transitions import end_unsubmitted, move_experiment, want_of_trials

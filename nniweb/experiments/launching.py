@@ -25,8 +25,8 @@ from nniweb.experiments.git_source import GitSource
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.platform_calls import ask_new_service
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.quotas import why_no_experiment_more, why_not_so_many_gpus
-from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.sealing import seal
 from nniweb.experiments.service_factory import service_builder, state_folder
 from nniweb.experiments.visibility import visible_clusters

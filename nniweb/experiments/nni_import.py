@@ -31,7 +31,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
 from nniweb.experiments.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, ArchivedMetric, ArchivedTrial
 from nniweb.experiments.other_metrics import OtherMetrics
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.public_id import new_public_id
 from trainingservice.trial_job_status import TrialJobStatus

@@ -16,8 +16,8 @@ from nniweb.experiments import notifications
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.retries import SUSPENDED, retries_left
-from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable

@@ -12,9 +12,9 @@ from django.utils import timezone
 from nniweb.experiments.ingest import authenticate
 from nniweb.experiments.models import Trial
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.refused_keeper import sentence
 from nniweb.experiments.reporting_attempts import reporting_attempts
-from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.sql.exact_text import printable
 from trainingservice.report_reading import UnspokenVersion
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from nniweb.experiments import doorbell
 from nniweb.experiments.models import Cluster, Experiment, Machine
+from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.observability.masking import struck_out

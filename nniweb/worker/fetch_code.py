@@ -18,7 +18,7 @@ from nniweb.experiments.git_fetch import FetchedCode, FetchFailed, FetchLimits, 
 from nniweb.experiments.git_source import GitSource
 from nniweb.experiments.models import CodeArchive, Experiment, ExperimentEvent
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sealing import CannotOpen, unseal
 from nniweb.experiments.transitions import move_experiment
 from nniweb.observability.masking import struck_out

@@ -12,12 +12,12 @@ from typing import Any
 from django.db import connection
 from django.db.models import Exists, OuterRef
 
-from nniweb.experiments import doorbell
 from nniweb.experiments.job_forms import first_parameters
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub import doorbell
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.experiments.transitions import move_experiment

@@ -15,7 +15,7 @@ from django.db.models import Q
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.outside_stops import completed, is_held
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import places, select

@@ -15,8 +15,8 @@ from nniweb.experiments.job_forms import application_form, first_parameters, kee
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.retries import REFUSED
-from nniweb.experiments.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert

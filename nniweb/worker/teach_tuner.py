@@ -10,7 +10,7 @@ from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
 from nniweb.experiments.objectives import say_what_is_missing, take_into_front
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.experiments.transitions import move_experiment, want_of_trials

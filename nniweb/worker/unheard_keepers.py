@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from nniweb.experiments.models import Attempt, Trial
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.trial_advice import KEEPER_NOT_HEARD

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from channels_redis.pubsub import RedisPubSubChannelLayer
 
-from nniweb.experiments.bell_between_processes import BellBetweenProcesses
+from nniweb.experiments.pubsub.bell_between_processes import BellBetweenProcesses
 from tests.end_to_end.running_server import ROOT
 from tests.end_to_end.scaled_out.redis_server import RedisServer
 

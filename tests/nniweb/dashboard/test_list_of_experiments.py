@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from nniweb.experiments.models import Attempt, Experiment, User
 from nniweb.experiments.models.account import Role
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 
 Make = Callable[..., Experiment]
 MakeAttempt = Callable[..., Attempt]

@@ -5,8 +5,8 @@ import threading
 import pytest
 from django.db import transaction
 
-from nniweb.experiments import doorbell
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub import doorbell
+from nniweb.experiments.pubsub.revisions import next_revision
 
 
 def test_rings_are_gathered_until_somebody_waits() -> None:

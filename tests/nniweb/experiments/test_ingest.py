@@ -9,9 +9,10 @@ import pytest
 from django.db import InternalError, connection
 from django.utils import timezone
 
-from nniweb.experiments import doorbell, ingest
+from nniweb.experiments import ingest
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialOutput, TrialParameters
 from nniweb.experiments.models.account import hash_of
+from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.readings import MAX_READINGS
 from nniweb.experiments.sql import database_health
 from trainingservice.report_reading import read_report

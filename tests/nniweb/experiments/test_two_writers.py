@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from nniweb.experiments import ingest
 from nniweb.experiments.models import Attempt, Experiment, Metric
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 from trainingservice.report_reading import read_report
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -21,7 +21,7 @@ from nniweb.experiments.code_archives import keep_archive
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.transitions import want_of_trials
 from nniweb.keeperapi.application import KeeperApplication
 from trainingservice.base import TrainingService

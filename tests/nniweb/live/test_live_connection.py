@@ -18,9 +18,9 @@ from django.test import Client
 from django.utils import timezone
 
 from nniweb.asgi import application
-from nniweb.experiments import doorbell
 from nniweb.experiments.models import Attempt, Cluster, Experiment, ResourceReading, Trial, User, Worker
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub import doorbell
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql import database_health
 from nniweb.live import frames
 from nniweb.live import hub as hub_module

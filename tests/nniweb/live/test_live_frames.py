@@ -20,7 +20,7 @@ from nniweb.experiments.models import (
     User,
     Worker,
 )
-from nniweb.experiments.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.live import frames
 
 Make = Callable[..., Experiment]

@@ -12,9 +12,10 @@ from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils import timezone
 
-from nniweb.experiments import accounts, doorbell, intents
+from nniweb.experiments import accounts, intents
 from nniweb.experiments.models import Attempt, Experiment, Session, User
 from nniweb.experiments.models.account import Role
+from nniweb.experiments.pubsub import doorbell
 from nniweb.live import open_sockets
 from nniweb.live.open_sockets import COME_AGAIN
 from tests.nniweb.live.test_live_connection import browser, cookie_of, hear, run, watch

@@ -1,8 +1,8 @@
 """What is shown of a cluster, and that pages hear of it."""
 
-from nniweb.experiments import doorbell
 from nniweb.experiments.models import Cluster, Machine, User
 from nniweb.experiments.models.account import Role
+from nniweb.experiments.pubsub import doorbell
 from trainingservice.base import MachineDetail
 
 

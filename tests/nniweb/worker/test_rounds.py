@@ -14,9 +14,10 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments import change_and_undo, doorbell, intents
+from nniweb.experiments import change_and_undo, intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, AuditEntry, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
+from nniweb.experiments.pubsub import doorbell
 from nniweb.worker import delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker import runner as runner_module
 from nniweb.worker.tally import tally

@@ -11,8 +11,9 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from nniweb.experiments import code_archives, doorbell
+from nniweb.experiments import code_archives
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Worker
+from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.worker_presence import worker_is_alive
 from nniweb.observability import process_figures
 from nniweb.worker.runner import ClusterRunner

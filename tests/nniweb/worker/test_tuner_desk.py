@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nniweb.experiments import doorbell
 from nniweb.experiments.models import Experiment
+from nniweb.experiments.pubsub import doorbell
 from nniweb.worker.tuner_desk import TunerDesk
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import transaction
 
-from nniweb.experiments.bell_between_processes import BellBetweenProcesses
+from nniweb.experiments.pubsub.bell_between_processes import BellBetweenProcesses
 
 
 class Listener:

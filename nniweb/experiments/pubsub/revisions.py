@@ -7,7 +7,7 @@ experiment's row, so that transactions which change the same experiment commit i
 from django.db import connection
 from django.utils import timezone
 
-from nniweb.experiments import doorbell
+from nniweb.experiments.pubsub import doorbell
 
 
 def next_revision(experiment_pk: int, *, needs_round: bool = True) -> int:

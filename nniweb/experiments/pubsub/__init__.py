@@ -1,0 +1,1 @@
+"""How processes tell each other that an experiment has changed."""
