@@ -13,10 +13,10 @@ from nniweb.experiments import audit
 from nniweb.experiments.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.intents import limit_reached, locked, must_be_able_to_go_on, note
+from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.retention import why_it_cannot_go_on
-from nniweb.experiments.transitions import move_experiment
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.uninterpreted_space import read_space
 

@@ -18,6 +18,9 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
+from nniweb.experiments.lifecycle.end_classification import stop_sentence
+from nniweb.experiments.lifecycle.retries import SUSPENDED
+from nniweb.experiments.lifecycle.transitions import attempt_started, move_trial
 from nniweb.experiments.models import Attempt, Trial, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.other_metrics import Numbers
@@ -28,12 +31,9 @@ from nniweb.experiments.report_room import KeptEntries, within_limit
 from nniweb.experiments.report_rows import Overtaken, ReportRows, corrected, corrected_times, for_database
 from nniweb.experiments.reported_ends import end_as_reported
 from nniweb.experiments.reporting_attempts import ReportingAttempt, has_newer_attempt, reporting_attempts
-from nniweb.experiments.retries import SUSPENDED
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.exact_text import to_bytes
 from nniweb.experiments.sql.idle_connections import drop_connection
-from nniweb.experiments.transitions import attempt_started, move_trial
-from nniweb.experiments.verdict import stop_sentence
 from nniweb.outage_logs import first_line, takes_nothing
 from trainingservice.report_reading import ReadReport, RefusedReport
 from trainingservice.trial_job import parameter_text

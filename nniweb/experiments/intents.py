@@ -17,6 +17,7 @@ from django.utils import timezone
 from nniweb.experiments import audit
 from nniweb.experiments.changes import write_down
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, want_of_trials
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
@@ -25,7 +26,6 @@ from nniweb.experiments.quotas import why_no_experiment_more
 from nniweb.experiments.retention import why_it_cannot_go_on
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.sql.exact_text import printable
-from nniweb.experiments.transitions import end_unsubmitted, move_experiment, want_of_trials
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Stands for a parameter that is not there; None may be a value.

@@ -6,13 +6,13 @@ from typing import Any
 
 from django.db import connection
 
-from nniweb.experiments import outside_stops
+from nniweb.experiments.lifecycle import external_termination
+from nniweb.experiments.lifecycle.end_classification import verdict, with_cause
+from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, TrialOutput
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.report_rows import ReportRows
 from nniweb.experiments.reporting_attempts import ReportingAttempt
-from nniweb.experiments.transitions import end_attempt
-from nniweb.experiments.verdict import verdict, with_cause
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -26,9 +26,9 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
     status, message = verdict(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
                               attempt.target, attempt.message,
                               "" if entry["exit_code"] == 0 else _last_words(attempt.pk, rows))
-    if attempt.target == TrialTarget.RUN and outside_stops.must_be_held(row, entry["reason"]):
+    if attempt.target == TrialTarget.RUN and external_termination.must_be_held(row, entry["reason"]):
         if not observed:
-            outside_stops.hold(row, entry, status, message, at)
+            external_termination.hold(row, entry, status, message, at)
             return
         status, message = TrialJobStatus(observed["status"]), observed["message"] or message
     message = with_cause(status, message, attempt.target, str(observed.get("cause") or ""))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from nniweb.experiments.intents import limit_reached
+from nniweb.experiments.lifecycle.end_classification import stop_sentence
+from nniweb.experiments.lifecycle.transitions import end_attempt, move_experiment, move_trial, want_of_trials
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.transitions import end_attempt, move_experiment, move_trial, want_of_trials
-from nniweb.experiments.verdict import stop_sentence
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.tally import Tally

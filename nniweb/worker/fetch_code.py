@@ -16,11 +16,11 @@ from django.db import connection
 from nniweb.experiments import code_archives
 from nniweb.experiments.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
 from nniweb.experiments.git_source import GitSource
+from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import CodeArchive, Experiment, ExperimentEvent
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sealing import CannotOpen, unseal
-from nniweb.experiments.transitions import move_experiment
 from nniweb.observability.masking import struck_out
 from nniweb.worker.call_threads import CallThreads
 from trainingservice.errors import TrainingServiceError

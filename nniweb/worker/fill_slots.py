@@ -13,6 +13,8 @@ from django.db import connection
 from django.db.models import Exists, OuterRef
 
 from nniweb.experiments.job_forms import first_parameters
+from nniweb.experiments.lifecycle.transitions import move_experiment
+from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
@@ -20,8 +22,6 @@ from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
-from nniweb.experiments.transitions import move_experiment
-from nniweb.experiments.tuner_events import append_events
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork

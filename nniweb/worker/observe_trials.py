@@ -12,14 +12,9 @@ from datetime import timedelta
 
 from django.db.models import Q
 
-from nniweb.experiments.models import Attempt, Trial
-from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.outside_stops import completed, is_held
-from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.sql.changed_rows import update
-from nniweb.experiments.sql.exact_text import printable
-from nniweb.experiments.sql.selected_rows import places, select
-from nniweb.experiments.transitions import (
+from nniweb.experiments.lifecycle.end_classification import stop_sentence
+from nniweb.experiments.lifecycle.external_termination import completed, is_held
+from nniweb.experiments.lifecycle.transitions import (
     add_cause,
     attempt_requeued,
     attempt_started,
@@ -28,7 +23,12 @@ from nniweb.experiments.transitions import (
     move_trial,
     want_of_trials,
 )
-from nniweb.experiments.verdict import stop_sentence
+from nniweb.experiments.models import Attempt, Trial
+from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.sql.changed_rows import update
+from nniweb.experiments.sql.exact_text import printable
+from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.worker.cluster_work import ClusterWork, Drain
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob

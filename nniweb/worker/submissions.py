@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from nniweb.experiments.job_forms import application_form, first_parameters, keeper_access
+from nniweb.experiments.lifecycle.retries import REFUSED
+from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.retries import REFUSED
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
-from nniweb.experiments.transitions import end_attempt
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork

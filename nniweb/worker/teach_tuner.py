@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nniweb.experiments.lifecycle.transitions import move_experiment, want_of_trials
+from nniweb.experiments.lifecycle.tuner_events import append_events, intermediate_report
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
@@ -13,8 +15,6 @@ from nniweb.experiments.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
-from nniweb.experiments.transitions import move_experiment, want_of_trials
-from nniweb.experiments.tuner_events import append_events, intermediate_report
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.failed_trials import failures_in_row, results_of, why_given_up

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from nniweb.experiments.lifecycle.tuner_events import assessor_history, tuner_history
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.tuner_events import assessor_history, tuner_history
 from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.tuner_client import TunerClient, TunerFailed, TunerProcessDied
 

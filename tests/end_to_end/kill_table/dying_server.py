@@ -26,7 +26,7 @@ POINTS = {
     "before a tuner is told": ("nniweb.worker.teach_tuner", "append_events", "before"),
     "after a tuner was told": ("nniweb.worker.tuner_desk", "TunerDesk.tell", "after"),
     "before new trials are committed": ("nniweb.worker.fill_slots", "_make_attempts", "after"),
-    "in a status write": ("nniweb.experiments.transitions", "move_trial", "after"),
+    "in a status write": ("nniweb.experiments.lifecycle.transitions", "move_trial", "after"),
 }
 
 

@@ -11,12 +11,12 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from nniweb.experiments.lifecycle.transitions import move_experiment, move_trial
 from nniweb.experiments.models import Attempt, Experiment, NotificationDelivery, NotificationRule, Trial, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.notification_queue import claim
 from nniweb.experiments.notifications import BEST_PAUSE
-from nniweb.experiments.transitions import move_experiment, move_trial
 from trainingservice.trial_job_status import TrialJobStatus
 
 Make = Callable[..., Experiment]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.verdict import verdict, with_cause
+from nniweb.experiments.lifecycle.end_classification import verdict, with_cause
 from trainingservice.trial_job_status import TrialJobStatus as S
 
 

@@ -18,11 +18,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from nniweb.experiments.code_archives import keep_archive
+from nniweb.experiments.lifecycle.transitions import want_of_trials
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.transitions import want_of_trials
 from nniweb.keeperapi.application import KeeperApplication
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob

@@ -4,8 +4,8 @@ import pytest
 
 from nniweb.experiments import intents
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.lifecycle.tuner_events import tuner_history
 from nniweb.experiments.models import Experiment, Trial, TunerEvent
-from nniweb.experiments.tuner_events import tuner_history
 from tests.nniweb.worker.conftest import Rig, report
 
 

@@ -20,10 +20,10 @@ from aiosmtpd.handlers import Message
 from django.db import connection
 from django.utils import timezone
 
+from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User, Worker
 from nniweb.experiments.notification_queue import CLAIM_SECONDS, PAUSES, claim, forget_ended
 from nniweb.experiments.notification_rules import change_rule, create_rule, send_again, send_test
-from nniweb.experiments.transitions import move_experiment
 from nniweb.experiments.webhook_address import read_webhook_url
 from nniweb.mail_settings import mail_settings
 from nniweb.observability.process_figures import registry

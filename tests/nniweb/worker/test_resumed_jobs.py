@@ -1,7 +1,7 @@
 """What the next service object is told of the trials that the one before had."""
 
+from nniweb.experiments.lifecycle.transitions import attempt_started
 from nniweb.experiments.models import Attempt
-from nniweb.experiments.transitions import attempt_started
 from nniweb.worker.resumed_jobs import resumed_jobs, submit_unseen_again
 from tests.nniweb.worker.conftest import Rig
 

@@ -13,16 +13,16 @@ from typing import Any
 from django.utils import timezone
 
 from nniweb.experiments import notifications
+from nniweb.experiments.lifecycle.end_classification import with_cause
+from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.retries import SUSPENDED, retries_left
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
-from nniweb.experiments.verdict import with_cause
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
 
 
