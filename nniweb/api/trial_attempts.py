@@ -11,8 +11,8 @@ from rest_framework.response import Response
 
 from nniweb.api.fields import Query
 from nniweb.api.trials import attempt_of, trial_of
+from nniweb.experiments.ingest.resource_samples import MAX_READINGS
 from nniweb.experiments.models import Attempt, ResourceReading
-from nniweb.experiments.readings import MAX_READINGS
 
 
 class AttemptSerializer(serializers.ModelSerializer[Attempt]):

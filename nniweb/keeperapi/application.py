@@ -18,7 +18,7 @@ from django.db import InterfaceError, OperationalError
 
 from nniweb.doors.body_size import declared_length
 from nniweb.doors.unhurried import unhurried
-from nniweb.experiments import ingest
+from nniweb.experiments.ingest import reports
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
@@ -101,7 +101,7 @@ class KeeperApplication:
         try:
             answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
         except TooManyWaiting:
-            answer = ingest.Answer(429, _error(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
+            answer = reports.Answer(429, _error(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
         await _send(send, answer.status, answer.body, answer.retry_after)
 
     async def job(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,

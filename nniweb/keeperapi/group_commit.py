@@ -18,7 +18,7 @@ from datetime import datetime
 import orjson
 from django.db import DatabaseError, connection
 
-from nniweb.experiments import ingest, unspoken_keepers
+from nniweb.experiments.ingest import reports, unsupported_protocol
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.observability import process_figures
 from nniweb.outage_logs import first_line
@@ -48,7 +48,7 @@ class _Waiting:
     content_encoding: str
     received_at: datetime
     loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[ingest.Answer]"
+    future: "asyncio.Future[reports.Answer]"
     arrived: float = field(default_factory=time.monotonic)
 
 
@@ -71,12 +71,12 @@ class GroupCommit:
         oldest = self._oldest
         return 0.0 if oldest is None else time.monotonic() - oldest
 
-    async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> ingest.Answer:
+    async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> reports.Answer:
         """Wait for the commit and return the answer. Raises TooManyWaiting."""
         if self._queue.qsize() >= MAX_WAITING:
             raise TooManyWaiting
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(job_name, token_hash, body, content_encoding, ingest.received_now(), loop,
+        waiting = _Waiting(job_name, token_hash, body, content_encoding, reports.received_now(), loop,
                            loop.create_future())
         if loop not in self._read_on:
             self._read_on[loop] = []
@@ -156,30 +156,30 @@ class GroupCommit:
                 self._oldest = None
         return going_on
 
-    def _come_again(self) -> ingest.Answer:
-        return ingest.Answer(503, {"installation": self._installation, "error": contract.ERROR_BUSY,
+    def _come_again(self) -> reports.Answer:
+        return reports.Answer(503, {"installation": self._installation, "error": contract.ERROR_BUSY,
                                    "message": "The server cannot store reports at the moment."}, retry_after=5)
 
-    def _store(self, group: list[_Waiting]) -> list[ingest.Answer]:
-        answers: list[ingest.Answer | None] = []
+    def _store(self, group: list[_Waiting]) -> list[reports.Answer]:
+        answers: list[reports.Answer | None] = []
         deliveries = []
         for waiting in group:
             read = self._read(waiting)
             if isinstance(read, ReadReport):
                 answers.append(None)
-                deliveries.append(ingest.Delivery(waiting.job_name, waiting.token_hash, read, waiting.received_at))
+                deliveries.append(reports.Delivery(waiting.job_name, waiting.token_hash, read, waiting.received_at))
             else:
                 answers.append(read)
         began = time.monotonic()
         try:
-            stored = iter(ingest.store(deliveries) if deliveries else [])
+            stored = iter(reports.store(deliveries) if deliveries else [])
         except MemoryError:
             raise
         except Exception:
             logger.exception("a group of %d reports could not be stored; they will come again", len(group))
             connection.close()
             body = {"installation": self._installation, "error": "internal", "message": "The server failed."}
-            return [answer or ingest.Answer(500, body) for answer in answers]
+            return [answer or reports.Answer(500, body) for answer in answers]
         finally:
             if deliveries:
                 process_figures.commit_seconds.observe(time.monotonic() - began)
@@ -187,32 +187,32 @@ class GroupCommit:
         process_figures.entries.inc(sum(delivery.report.entry_count for delivery in deliveries))
         return [answer or next(stored) for answer in answers]
 
-    def _read(self, waiting: _Waiting) -> ReadReport | ingest.Answer:
+    def _read(self, waiting: _Waiting) -> ReadReport | reports.Answer:
         try:
             return read_report(waiting.body, waiting.content_encoding, loads=orjson.loads)
         except UnspokenVersion as error:
             return self._refuse_version(waiting, error)
         except RefusedReport as error:
-            return ingest.Answer(error.status, error.document(self._installation))
+            return reports.Answer(error.status, error.document(self._installation))
         except Exception:  # a mistake of ours that one sender found: the others in the group must not hear of it
             logger.exception("a report of job %s cannot be read", waiting.job_name)
-            return ingest.Answer(400, {"installation": self._installation, "error": "unreadable",
+            return reports.Answer(400, {"installation": self._installation, "error": "unreadable",
                                        "message": "The server failed to read this report."})
 
-    def _refuse_version(self, waiting: _Waiting, refused: UnspokenVersion) -> ingest.Answer:
+    def _refuse_version(self, waiting: _Waiting, refused: UnspokenVersion) -> reports.Answer:
         answer: RefusedReport = refused
         try:
-            unspoken_keepers.note(waiting.job_name, waiting.token_hash, refused)
+            unsupported_protocol.note(waiting.job_name, waiting.token_hash, refused)
         except RefusedReport as error:  # somebody without the trial's token
             answer = error
         except DatabaseError as error:
             logger.warning("that the keeper of job %s was refused is not noted: the database says %s",
                            waiting.job_name, first_line(error))
-        return ingest.Answer(answer.status, answer.document(self._installation))
+        return reports.Answer(answer.status, answer.document(self._installation))
 
     @staticmethod
-    def _answer(group: list[_Waiting], answers: list[ingest.Answer]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, ingest.Answer]]] = defaultdict(list)
+    def _answer(group: list[_Waiting], answers: list[reports.Answer]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, reports.Answer]]] = defaultdict(list)
         now = time.monotonic()
         for waiting, answer in zip(group, answers, strict=True):
             process_figures.reports.labels(str(answer.status)).inc()
@@ -225,7 +225,7 @@ class GroupCommit:
                 logger.debug("a loop was closed before its %d answers", len(pairs))
 
 
-def _resolve(pairs: list[tuple[_Waiting, ingest.Answer]]) -> None:
+def _resolve(pairs: list[tuple[_Waiting, reports.Answer]]) -> None:
     for waiting, answer in pairs:
         if not waiting.future.done():  # its sender may have gone
             waiting.future.set_result(answer)

@@ -12,7 +12,7 @@ from django.db.models import Count, Sum
 from django.utils import timezone
 
 from nniweb.experiments import code_archives
-from nniweb.experiments.ingest import authenticate
+from nniweb.experiments.ingest.reports import authenticate
 from nniweb.experiments.job_forms import application_form, first_parameters
 from nniweb.experiments.kept_files import hash_of_content
 from nniweb.experiments.models import Attempt, TrialFile

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from nniweb.api.errors import answer_error
 from nniweb.dashboard.failure import page_failed
 from nniweb.doors.shortage import come_again_when_short
-from nniweb.experiments.ingest import Answer
+from nniweb.experiments.ingest.reports import Answer
 from nniweb.experiments.platform_calls import ask_platform
 from nniweb.experiments.pubsub.bell_between_processes import BellBetweenProcesses
 from nniweb.keeperapi.group_commit import GroupCommit

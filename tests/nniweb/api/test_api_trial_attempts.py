@@ -6,8 +6,8 @@ import pytest
 from django.utils import timezone
 
 from nniweb.experiments import intents
+from nniweb.experiments.ingest.resource_samples import MAX_READINGS, store_readings
 from nniweb.experiments.models import Attempt, ResourceReading, Trial, TrialEvent
-from nniweb.experiments.readings import MAX_READINGS, store_readings
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 from django.db import InternalError, connection
 from django.utils import timezone
 
-from nniweb.experiments import ingest
+from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.resource_samples import MAX_READINGS
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialOutput, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.readings import MAX_READINGS
 from nniweb.experiments.sql import database_health
 from trainingservice.report_reading import read_report
 
@@ -25,8 +25,8 @@ def report(*entries: dict[str, Any], journal: str = "j1", sent_at: float | None 
                         "entries": list(entries), "sent_at": sent_at, **more})
 
 
-def deliver(attempt: Attempt, *entries: dict[str, Any], token: str = "token", **more: Any) -> ingest.Answer:
-    return ingest.store([ingest.Delivery(attempt.job_name, hash_of(token), report(*entries, **more),
+def deliver(attempt: Attempt, *entries: dict[str, Any], token: str = "token", **more: Any) -> reports.Answer:
+    return reports.store([reports.Delivery(attempt.job_name, hash_of(token), report(*entries, **more),
                                          timezone.now())])[0]
 
 
@@ -136,7 +136,7 @@ def test_a_token_ends_some_time_after_the_attempt(make_attempt) -> None:
     attempt = make_attempt()
     deliver(attempt, started(), ended(2))
     assert deliver(attempt, started(), ended(2)).status == 200, "an answer may have been lost"
-    Attempt.objects.update(end_received_at=timezone.now() - ingest.TOKEN_GRACE - timedelta(seconds=1))
+    Attempt.objects.update(end_received_at=timezone.now() - reports.TOKEN_GRACE - timedelta(seconds=1))
     assert deliver(attempt, started(), ended(2)).status == 401
 
 
@@ -205,10 +205,10 @@ def test_an_entry_the_database_refuses_is_isolated(make_attempt) -> None:
     with connection.cursor() as cursor:
         cursor.execute(begin)
     try:
-        answers = ingest.store([
-            ingest.Delivery(attempt.job_name, None, report(started(), metric(2), metric(3, sequence=666), metric(4)),
+        answers = reports.store([
+            reports.Delivery(attempt.job_name, None, report(started(), metric(2), metric(3, sequence=666), metric(4)),
                             timezone.now()),
-            ingest.Delivery(other.job_name, None, report(started(), metric(2)), timezone.now())])
+            reports.Delivery(other.job_name, None, report(started(), metric(2)), timezone.now())])
     finally:
         with connection.cursor() as cursor:
             cursor.execute(end)
@@ -352,26 +352,26 @@ def test_a_group_of_reports_costs_few_queries_per_report(make_attempt, django_as
     attempts = [make_attempt() for _ in range(20)]
     for attempt in attempts:
         deliver(attempt, started())
-    deliveries = [ingest.Delivery(attempt.job_name, hash_of("token"),
+    deliveries = [reports.Delivery(attempt.job_name, hash_of("token"),
                                   report(*[metric(n, sequence=n) for n in range(2, 102)]), timezone.now())
                   for attempt in attempts]
     with django_assert_max_num_queries(10 + 3 * len(attempts)):
-        ingest.store(deliveries)
+        reports.store(deliveries)
     assert Metric.objects.count() == 2000
 
 
 def test_a_report_that_another_process_stored_meanwhile_changes_nothing_and_its_neighbours_are_stored(
         make_attempt, monkeypatch: pytest.MonkeyPatch) -> None:
     overtaken, neighbour = make_attempt(), make_attempt()
-    read = ingest.reporting_attempts
+    read = reports.reporting_attempts
 
     def read_before_the_other_process_commits(names: Any) -> Any:
         found = read(names)
         Attempt.objects.filter(pk=overtaken.pk).update(accepted=7, journal_id="j1")
         return found
 
-    monkeypatch.setattr(ingest, "reporting_attempts", read_before_the_other_process_commits)
-    answers = ingest.store([ingest.Delivery(attempt.job_name, None, report(metric(1)), timezone.now())
+    monkeypatch.setattr(reports, "reporting_attempts", read_before_the_other_process_commits)
+    answers = reports.store([reports.Delivery(attempt.job_name, None, report(metric(1)), timezone.now())
                             for attempt in (overtaken, neighbour)])
     assert [(answer.status, answer.retry_after) for answer in answers] == [(503, 1), (200, None)]
     assert list(Metric.objects.values_list("attempt", "n")) == [(neighbour.pk, 1)]

@@ -14,8 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.api.trial_query import in_order
-from nniweb.experiments import ingest, other_metrics
+from nniweb.experiments import other_metrics
 from nniweb.experiments.export import write_csv
+from nniweb.experiments.ingest import reports
 from nniweb.experiments.intermediate_series import series_of_these
 from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial
 from nniweb.experiments.result_chart import chart_of
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.django_db
 def deliver(attempt: Attempt, *entries: dict[str, Any]) -> None:
     report = read_report({"keeper": {"version": 1, "journal_id": attempt.job_name}, "entries": list(entries),
                           "sent_at": None})
-    answer = ingest.store([ingest.Delivery(attempt.job_name, None, report, timezone.now())])[0]
+    answer = reports.store([reports.Delivery(attempt.job_name, None, report, timezone.now())])[0]
     assert (answer.status, answer.body["rejected"]) == (200, [])
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from nniweb.experiments import ingest
+from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Attempt, Experiment, Metric
 from nniweb.experiments.pubsub.revisions import next_revision
 from trainingservice.report_reading import read_report
@@ -20,10 +20,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ROUNDS = 20
 
 
-def metric(attempt: Attempt, n: int) -> ingest.Delivery:
+def metric(attempt: Attempt, n: int) -> reports.Delivery:
     entry: dict[str, Any] = {"n": n, "at": 1.0, "type": "metric", "kind": "PERIODICAL", "parameter_id": 0,
                              "sequence": n, "value": "1"}
-    return ingest.Delivery(attempt.job_name, None, read_report(
+    return reports.Delivery(attempt.job_name, None, read_report(
         {"keeper": {"version": 1, "journal_id": f"of {attempt.pk}"}, "entries": [entry]}), timezone.now())
 
 
@@ -58,7 +58,7 @@ def test_groups_of_reports_about_the_same_experiments_in_other_orders_are_all_st
 
     def store(attempts: list[Attempt]) -> Callable[[int], None]:
         def work(number: int) -> None:
-            answers = ingest.store([metric(attempt, number) for attempt in attempts])
+            answers = reports.store([metric(attempt, number) for attempt in attempts])
             assert [answer.status for answer in answers] == [200, 200], answers
 
         return work
@@ -72,7 +72,7 @@ def test_a_worker_that_writes_about_the_trial_of_a_report_does_not_get_into_its_
     attempt = make_attempt()
 
     def store(number: int) -> None:
-        [answer] = ingest.store([metric(attempt, number)])
+        [answer] = reports.store([metric(attempt, number)])
         assert answer.status == 200, answer
 
     def observe(number: int) -> None:

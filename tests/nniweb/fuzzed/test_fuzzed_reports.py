@@ -8,7 +8,7 @@ from django.db import connection
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from nniweb.experiments import ingest
+from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Metric
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi.group_commit import GroupCommit, _Waiting
@@ -52,7 +52,7 @@ def test_no_report_breaks_the_server_or_its_neighbours(make_attempt: Any, keeper
 
 
 def waiting(job_name: str, body: bytes) -> _Waiting:
-    return _Waiting(job_name, hash_of("token"), body, "", ingest.received_now(), None, None)  # type: ignore[arg-type]
+    return _Waiting(job_name, hash_of("token"), body, "", reports.received_now(), None, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("job", ["", "x" * 300, "\x00", "../..", "a' or 1=1 --"])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from nniweb.experiments import ingest
+from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Attempt
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi.group_commit import GroupCommit
@@ -33,7 +33,7 @@ def how_it_commits() -> list[Any]:
     return found
 
 
-def report_once(attempt: Attempt) -> ingest.Answer:
+def report_once(attempt: Attempt) -> reports.Answer:
     """One report, taken and answered as in the server."""
     body = json.dumps({"keeper": {"version": 1, "journal_id": "j"}, "entries": [
         {"n": 1, "at": 0.0, "type": "started", "pid": 1, "host": "h"}]}).encode()
@@ -47,14 +47,14 @@ def report_once(attempt: Attempt) -> ingest.Answer:
 @pytest.mark.django_db(transaction=True)
 def test_the_thread_that_commits_reports_waits_for_the_disk(make_attempt: Callable[..., Attempt],
                                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    store, found = ingest.store, []
+    store, found = reports.store, []
 
-    def store_and_ask(deliveries: list[ingest.Delivery]) -> list[ingest.Answer]:
+    def store_and_ask(deliveries: list[reports.Delivery]) -> list[reports.Answer]:
         answers = store(deliveries)
         found.append(how_it_commits())
         return answers
 
-    monkeypatch.setattr(ingest, "store", store_and_ask)
+    monkeypatch.setattr(reports, "store", store_and_ask)
     answer = report_once(make_attempt())
     assert (answer.status, answer.body["accepted"]) == (200, 1)
     assert found == [["wal", SQLITE_FULL] if connection.vendor == "sqlite" else ["on"]]

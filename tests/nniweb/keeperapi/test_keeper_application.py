@@ -268,19 +268,19 @@ def test_a_database_that_is_away_is_answered_with_503_and_the_report_is_taken_la
                                                                                     monkeypatch) -> None:
     from django.db import OperationalError
 
-    from nniweb.experiments import ingest
+    from nniweb.experiments.ingest import reports
 
     attempt = make_attempt()
     path = f"trials/{attempt.job_name}/reports"
-    real = ingest._store
+    real = reports._store
 
     def full(deliveries):
         raise OperationalError("database or disk is full")
 
-    monkeypatch.setattr(ingest, "_store", full)
+    monkeypatch.setattr(reports, "_store", full)
     status, headers, _ = call(application, "POST", path, document(STARTED))
     assert (status, headers["retry-after"]) == (503, "1")
-    monkeypatch.setattr(ingest, "_store", real)
+    monkeypatch.setattr(reports, "_store", real)
     assert call(application, "POST", path, document(STARTED))[0] == 200
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from nniweb.experiments import ingest
+from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker.lease import Lease
@@ -121,7 +121,7 @@ def report(trial: Trial, *values: float, exit_code: int | None = 0, reason: str 
     if end:
         entries.append({"n": len(entries) + 1, "at": 0.0, "type": "ended", "exit_code": exit_code, "signal": None,
                         "reason": reason, "message": "", "duration": 1.0})
-    answer = ingest.store([ingest.Delivery(attempt.job_name, None, read_report(
+    answer = reports.store([reports.Delivery(attempt.job_name, None, read_report(
         {"keeper": {"version": 1, "journal_id": journal}, "entries": entries}), timezone.now())])[0]
     assert answer.status == 200, answer
 

@@ -18,6 +18,11 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
+from nniweb.experiments.ingest.refused_keeper import is_sentence
+from nniweb.experiments.ingest.report_rows import Overtaken, ReportRows, corrected, corrected_times, for_database
+from nniweb.experiments.ingest.report_size_limit import KeptEntries, within_limit
+from nniweb.experiments.ingest.reported_ends import end_as_reported
+from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, has_newer_attempt, reporting_attempts
 from nniweb.experiments.lifecycle.end_classification import stop_sentence
 from nniweb.experiments.lifecycle.retries import SUSPENDED
 from nniweb.experiments.lifecycle.transitions import attempt_started, move_trial
@@ -26,11 +31,6 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.other_metrics import Numbers
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.refused_keeper import is_sentence
-from nniweb.experiments.report_room import KeptEntries, within_limit
-from nniweb.experiments.report_rows import Overtaken, ReportRows, corrected, corrected_times, for_database
-from nniweb.experiments.reported_ends import end_as_reported
-from nniweb.experiments.reporting_attempts import ReportingAttempt, has_newer_attempt, reporting_attempts
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.exact_text import to_bytes
 from nniweb.experiments.sql.idle_connections import drop_connection

@@ -6,13 +6,13 @@ from typing import Any
 
 from django.db import connection
 
+from nniweb.experiments.ingest.report_rows import ReportRows
+from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.lifecycle import external_termination
 from nniweb.experiments.lifecycle.end_classification import verdict, with_cause
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, TrialOutput
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.report_rows import ReportRows
-from nniweb.experiments.reporting_attempts import ReportingAttempt
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 

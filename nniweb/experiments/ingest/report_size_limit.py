@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nniweb.experiments.reporting_attempts import ReportingAttempt
+from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from trialkeeper import contract
 
 

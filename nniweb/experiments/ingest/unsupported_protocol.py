@@ -9,12 +9,12 @@ import logging
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments.ingest import authenticate
+from nniweb.experiments.ingest.refused_keeper import sentence
+from nniweb.experiments.ingest.reporting_attempts import reporting_attempts
+from nniweb.experiments.ingest.reports import authenticate
 from nniweb.experiments.models import Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.refused_keeper import sentence
-from nniweb.experiments.reporting_attempts import reporting_attempts
 from nniweb.experiments.sql.exact_text import printable
 from trainingservice.report_reading import UnspokenVersion
 

@@ -1,0 +1,1 @@
+"""What keepers report becomes rows."""
