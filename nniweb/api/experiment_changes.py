@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiment_documents import ExperimentSerializer
 from nniweb.api.experiments import ExperimentView, experiment_of, the_user
-from nniweb.experiments import change_and_undo
-from nniweb.experiments.changes import in_words
+from nniweb.experiments.commands import change_and_undo
+from nniweb.experiments.commands.changes import in_words
 from nniweb.experiments.models import Experiment, ExperimentChange
 
 

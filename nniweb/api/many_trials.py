@@ -13,7 +13,7 @@ from nniweb.api.errors import Conflict, ErrorsSerializer
 from nniweb.api.experiments import experiment_of, the_user
 from nniweb.api.fields import StrictSerializer, TagsField
 from nniweb.api.trial_query import TrialFilters, filtered
-from nniweb.experiments import intents
+from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Experiment, Trial
 from trainingservice.trial_job_status import TrialJobStatus
 

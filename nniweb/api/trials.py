@@ -28,7 +28,7 @@ from nniweb.api.trial_documents import (
     with_details,
 )
 from nniweb.api.trial_query import TrialQuery, filtered, in_order
-from nniweb.experiments import intents
+from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.visibility import visible_trials
 from nniweb.tuning.problem import InvalidInput

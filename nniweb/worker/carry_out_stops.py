@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nniweb.experiments.intents import limit_reached
+from nniweb.experiments.commands.intents import limit_reached
 from nniweb.experiments.lifecycle.end_classification import stop_sentence
 from nniweb.experiments.lifecycle.transitions import end_attempt, move_experiment, move_trial, want_of_trials
 from nniweb.experiments.models import Attempt, Experiment, Trial

@@ -11,7 +11,7 @@ from nniweb.api.experiment_documents import NOT_IN_LISTS, document
 from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.page_query import PageQuery
-from nniweb.experiments.changes import tuners_that_can_go_on
+from nniweb.experiments.commands.changes import tuners_that_can_go_on
 from nniweb.experiments.history import last_event
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.other_metrics import main_metric, names_of

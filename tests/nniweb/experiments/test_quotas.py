@@ -13,7 +13,7 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nniweb.experiments import intents
+from nniweb.experiments.commands import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
 from nniweb.experiments.quotas import Holder, Limits, holders_under_way, room_for, why_not_so_many_gpus

@@ -5,7 +5,7 @@ import threading
 import pytest
 from django.db import connection
 
-from nniweb.experiments import intents
+from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.worker import runner, service_host
 from tests.nniweb.worker.conftest import report

@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from nniweb.experiments import clusters, intents
+from nniweb.experiments import clusters
+from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
 from nniweb.experiments.quota_settings import set_quota
 from nniweb.worker.shares import Shares

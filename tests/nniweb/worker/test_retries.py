@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from django.utils import timezone
 
-from nniweb.experiments import intents
+from nniweb.experiments.commands import intents
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent
 from tests.nniweb.worker.conftest import Rig, report

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments import audit
-from nniweb.experiments.changes import write_down
+from nniweb.experiments.commands.changes import write_down
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, want_of_trials
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User

@@ -1,0 +1,1 @@
+"""What people ask of an experiment that exists: each function writes what is wanted."""
