@@ -10,7 +10,7 @@ from django.db.models import Q
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.parsing import parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launching import launch
+from nniweb.experiments.launch.launching import launch
 from nniweb.experiments.models import Experiment, SignInLink, User
 from nniweb.experiments.models.account import Role
 

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from nniweb.api.experiment_documents import CodeFromGitSerializer
 from nniweb.api.experiments import ExperimentView, the_user
 from nniweb.api.permissions import RolePermission
-from nniweb.experiments.cloning import clone_of
+from nniweb.experiments.launch.cloning import clone_of
 
 
 class CloneSerializer(serializers.Serializer[Any]):

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from nniweb.api.cluster_documents import FindingSerializer
 from nniweb.experiments.config import ParsedConfig
-from nniweb.experiments.launching import CheckedLaunch
+from nniweb.experiments.launch.launching import CheckedLaunch
 
 
 class CodeSizeSerializer(serializers.Serializer[Any]):

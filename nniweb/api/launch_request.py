@@ -22,9 +22,9 @@ from rest_framework.request import Request
 from nniweb.api.launch_code import CODE_FIELDS, Brought, CodeFields, brought_code
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launching import BroughtCode, CheckedLaunch, check, launch, launched_before, why_not_here
+from nniweb.experiments.launch.launching import BroughtCode, CheckedLaunch, check, launch, launched_before, why_not_here
+from nniweb.experiments.launch.nameable_folders import nameable_folders
 from nniweb.experiments.models import Experiment, User
-from nniweb.experiments.nameable_folders import nameable_folders
 from nniweb.experiments.visibility import visible_clusters
 
 T = TypeVar("T")

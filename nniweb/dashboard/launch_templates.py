@@ -8,8 +8,8 @@ from pathlib import Path
 from django.conf import settings
 from django.db.models import QuerySet
 
-from nniweb.experiments.cloning import clone_of
 from nniweb.experiments.config.field_editing import document_text
+from nniweb.experiments.launch.cloning import clone_of
 from nniweb.experiments.models import Cluster, Experiment, User
 
 #: For people who come with a script of their own.

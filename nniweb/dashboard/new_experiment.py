@@ -14,7 +14,7 @@ from nniweb.api.platforms import section_fields
 from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone
 from nniweb.experiments.config import ConfigError, ConfigInvalid
-from nniweb.experiments.launching import launch
+from nniweb.experiments.launch.launching import launch
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.visibility import visible_clusters, visible_experiments
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS

@@ -19,7 +19,7 @@ from django.db import connection
 from django.db.models import Count, Model, Sum
 from django.db.models.functions import Length
 
-from nniweb.experiments.checkpoint_folders import checkpoint_folder
+from nniweb.experiments.launch.checkpoint_folders import checkpoint_folder
 from nniweb.experiments.models import (
     Attempt,
     DiskUsage,

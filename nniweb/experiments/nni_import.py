@@ -14,7 +14,7 @@ from django.utils import timezone
 from nniweb.experiments.commands import intents
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launching import create_stopped
+from nniweb.experiments.launch.launching import create_stopped
 from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import (
     Attempt,

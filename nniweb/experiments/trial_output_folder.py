@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from nniweb.experiments import platform_calls
 from nniweb.experiments.config.errors import ConfigInvalid
-from nniweb.experiments.job_forms import first_parameters, job_detail
+from nniweb.experiments.launch.job_forms import first_parameters, job_detail
 from nniweb.experiments.models import Attempt
 from nniweb.experiments.platform_calls import ask_platform
 from nniweb.experiments.sealing import CannotOpen

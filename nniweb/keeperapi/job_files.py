@@ -11,10 +11,10 @@ from django.db import close_old_connections
 from django.db.models import Count, Sum
 from django.utils import timezone
 
-from nniweb.experiments import code_archives
 from nniweb.experiments.ingest.reports import authenticate
-from nniweb.experiments.job_forms import application_form, first_parameters
 from nniweb.experiments.kept_files import hash_of_content
+from nniweb.experiments.launch import code_archives
+from nniweb.experiments.launch.job_forms import application_form, first_parameters
 from nniweb.experiments.models import Attempt, TrialFile
 from trainingservice.platforms import load_platform
 from trainingservice.report_reading import RefusedReport

@@ -12,7 +12,7 @@ from datetime import timedelta
 from django.db.models import Q
 
 from nniweb.experiments import audit
-from nniweb.experiments.checkpoint_folders import remove_checkpoints
+from nniweb.experiments.launch.checkpoint_folders import remove_checkpoints
 from nniweb.experiments.models import CodeArchive, Experiment
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import is_any

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import connection
 
-from nniweb.experiments import code_archives
-from nniweb.experiments.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
-from nniweb.experiments.git_source import GitSource
+from nniweb.experiments.launch import code_archives
+from nniweb.experiments.launch.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
+from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import CodeArchive, Experiment, ExperimentEvent
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget

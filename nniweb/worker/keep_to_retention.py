@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from nniweb.experiments.checkpoint_folders import has_checkpoints, remove_checkpoints
 from nniweb.experiments.ingest.reports import TOKEN_GRACE
+from nniweb.experiments.launch.checkpoint_folders import has_checkpoints, remove_checkpoints
 from nniweb.experiments.models import Attempt, CodeArchive, Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.removal import Pace, Removed, remove_of_trials

@@ -1,6 +1,6 @@
 """The jobs a new service object takes over: from the rows of unfinished attempts."""
 
-from nniweb.experiments.job_forms import first_parameters, job_detail
+from nniweb.experiments.launch.job_forms import first_parameters, job_detail
 from nniweb.experiments.models import Attempt, Cluster
 from trainingservice.platforms import load_platform
 from trainingservice.trial_job import ResumedJob

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from nniweb.experiments.job_forms import application_form, first_parameters, keeper_access
+from nniweb.experiments.launch.job_forms import application_form, first_parameters, keeper_access
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters

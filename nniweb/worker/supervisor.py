@@ -19,7 +19,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from nniweb.database_clock import DatabaseNow
-from nniweb.experiments.code_archives import remove_unused
+from nniweb.experiments.launch.code_archives import remove_unused
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.pubsub import doorbell

@@ -11,8 +11,8 @@ from django.db import DatabaseError
 
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config, resolved_document
 from nniweb.experiments.config.upgrade import upgraded
+from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.models import Cluster
-from nniweb.experiments.nameable_folders import nameable_at_a_terminal
 
 
 class Command(BaseCommand):

@@ -12,10 +12,10 @@ from nniweb.client.arguments import LAUNCH_HELP, add_launch_arguments
 from nniweb.experiments import addresses
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launching import launch, why_not_here
+from nniweb.experiments.launch.launching import launch, why_not_here
+from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
-from nniweb.experiments.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.visibility import visible_clusters
 from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.management.asked_here import AskedHere

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nniweb.backups.places import note_backup
-from nniweb.experiments import homes_of_others
+from nniweb.experiments.launch import homes_of_others
+from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal, nameable_folders
 from nniweb.experiments.models import AuditEntry, CodeArchive
-from nniweb.experiments.nameable_folders import nameable_at_a_terminal, nameable_folders
 
 
 def refusal(client: Any, **fields: Any) -> str:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nniweb.experiments import launching
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.launch import launching
 from nniweb.experiments.models import Experiment, User
 
 

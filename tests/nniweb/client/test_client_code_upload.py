@@ -10,7 +10,7 @@ import pytest
 
 from nniweb.client import ClientError
 from nniweb.client.code_upload import FormBody, prepare
-from nniweb.experiments.uploaded_code import unpack
+from nniweb.experiments.launch.uploaded_code import unpack
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_ctrl_c_leaves_the_experiment_running_and_says_so(config, admin, monkeyp
 
 
 def test_following_to_done_is_no_error(config, admin, monkeypatch) -> None:
-    from nniweb.experiments import launching
+    from nniweb.experiments.launch import launching
 
     Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(),
                           heard_at=timezone.now() + timedelta(hours=1))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.git_fetch import FetchFailed, FetchLimits, fetch_code
-from nniweb.experiments.git_source import GitSource, read_git_source
+from nniweb.experiments.launch.git_fetch import FetchFailed, FetchLimits, fetch_code
+from nniweb.experiments.launch.git_source import GitSource, read_git_source
 from nniweb.experiments.public_addresses import is_public
 from tests.fakes.git_server import GitServer
 from tests.fakes.ssh_machine import SshMachine

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nniweb.experiments import uploaded_code
-from nniweb.experiments.uploaded_code import UploadRefused, unpack
+from nniweb.experiments.launch import uploaded_code
+from nniweb.experiments.launch.uploaded_code import UploadRefused, unpack
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from nniweb.experiments import addresses, launching
+from nniweb.experiments import addresses
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.job_forms import keeper_access
+from nniweb.experiments.launch import launching
+from nniweb.experiments.launch.job_forms import keeper_access
 from nniweb.experiments.models import Attempt, Cluster, User
 from nniweb.experiments.models.account import Role
 from trainingservice.platforms import load_platform

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nniweb.experiments.uploaded_code import UploadRefused, unpack
+from nniweb.experiments.launch.uploaded_code import UploadRefused, unpack
 from trialkeeper.child_process import CannotStart
 from trialkeeper.code_folder import extract_archive
 

@@ -17,7 +17,7 @@ import uvicorn
 from django.db import connection, transaction
 from django.utils import timezone
 
-from nniweb.experiments.code_archives import keep_archive
+from nniweb.experiments.launch.code_archives import keep_archive
 from nniweb.experiments.lifecycle.transitions import want_of_trials
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of

@@ -148,7 +148,7 @@ def test_the_job_of_an_ended_attempt_is_gone(application, make_attempt) -> None:
 def test_the_code_comes_with_its_hash(application, make_attempt, make_experiment, tmp_path) -> None:
     from django.utils import timezone
 
-    from nniweb.experiments.code_archives import keep_folder
+    from nniweb.experiments.launch.code_archives import keep_folder
 
     (tmp_path / "train.py").write_text("print(1)")
     experiment = make_experiment(code=keep_folder(tmp_path, timezone.now()))
@@ -166,7 +166,7 @@ def test_code_waits_for_a_keeper_that_reads_slowly(application, make_attempt, ma
 
     from django.utils import timezone
 
-    from nniweb.experiments.code_archives import keep_folder
+    from nniweb.experiments.launch.code_archives import keep_folder
     from tests.nniweb.doors.test_unhurried_answers import Request, handle_reply
 
     (tmp_path / "train.py").write_text("print(1)")

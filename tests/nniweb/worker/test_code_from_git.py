@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nniweb.experiments import code_archives
 from nniweb.experiments.commands import intents
+from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.sealing import seal
 from tests.fakes.git_server import GitServer

@@ -13,10 +13,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments import code_archives, removal
+from nniweb.experiments import removal
 from nniweb.experiments.commands import intents
 from nniweb.experiments.commands.change_and_undo import change, undo_change
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import (
     Attempt,
     Cluster,

@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from nniweb.experiments import code_archives
+from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Worker
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.worker_presence import worker_is_alive

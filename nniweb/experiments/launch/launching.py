@@ -12,8 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments import addresses, audit, code_archives, platform_calls
-from nniweb.experiments.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
+from nniweb.experiments import addresses, audit, platform_calls
 from nniweb.experiments.clusters import settings_secrets, store_cluster
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.parsing import ParsedConfig
@@ -21,7 +20,9 @@ from nniweb.experiments.config.platform_section import PlatformSection, parse_st
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.git_source import GitSource
+from nniweb.experiments.launch import code_archives
+from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
+from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.platform_calls import ask_new_service

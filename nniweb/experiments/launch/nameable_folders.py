@@ -9,7 +9,7 @@ from django.conf import settings
 
 from nniweb.backups.places import known_backups
 from nniweb.experiments.config.code_roots import ANYWHERE, Closed, CodeRoots
-from nniweb.experiments.homes_of_others import homes_of_others
+from nniweb.experiments.launch.homes_of_others import homes_of_others
 from nniweb.experiments.models import User
 
 

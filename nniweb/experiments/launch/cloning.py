@@ -15,7 +15,7 @@ from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.config.field_editing import document_text
 from nniweb.experiments.config.redaction import MASK
 from nniweb.experiments.config.resolved import resolved_document
-from nniweb.experiments.git_source import GitSource
+from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.visibility import visible_clusters
 

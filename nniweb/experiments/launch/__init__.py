@@ -1,0 +1,1 @@
+"""From a config to an experiment that can run, with its code."""
