@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Where plain threads are made, and why one that fails leaves nothing undone for good.
 PLAIN = {
     "nniweb/dashboard/password_reset.py": "one mail",
-    "nniweb/experiments/platform_calls.py": "one call",
+    "nniweb/experiments/clusters/platform_calls.py": "one call",
     "nniweb/leaving.py": "it ends the process",
     "nniweb/tensorboard/launcher.py": "of a process that ends with its parent",
     "nniweb/tensorboard/runner.py": "one TensorBoard; whoever looks at it starts another",

@@ -10,7 +10,7 @@ from nniweb.api.cluster_documents import MetadataSerializer, NewMetadataSerializ
 from nniweb.api.clusters import ClusterView, only_administrators
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import the_user
-from nniweb.experiments import clusters
+from nniweb.experiments.clusters import editing
 from nniweb.experiments.models import Cluster
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
@@ -54,13 +54,13 @@ class ClusterMetadataView(ClusterView):
         cluster = self._changeable(request, key)
         form = NewMetadataSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        clusters.set_metadata(cluster, key, form.validated_data["value"])
+        editing.set_metadata(cluster, key, form.validated_data["value"])
         return Response(self._document(self.get_queryset().get(pk=cluster.pk), key))
 
     @extend_schema(operation_id="clusters_metadata_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, cluster_id: str, key: str) -> Response:
         """Forget it."""
-        clusters.remove_metadata(self._changeable(request, key), key)
+        editing.remove_metadata(self._changeable(request, key), key)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _changeable(self, request: Request, key: str) -> Cluster:

@@ -21,9 +21,9 @@ from nniweb.api.cluster_documents import (
 )
 from nniweb.api.errors import Conflict, ErrorsSerializer
 from nniweb.api.experiments import the_user
-from nniweb.experiments import clusters
+from nniweb.experiments.clusters import editing
+from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.models import Cluster, User
-from nniweb.experiments.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.visibility import visible_clusters
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
@@ -80,7 +80,7 @@ class ClustersView(ClusterView):
         form = NewClusterSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         wish = form.validated_data
-        cluster = clusters.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=user,
+        cluster = editing.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=user,
                                           is_private=wish["is_private"], group=wish["group"],
                                           host=socket.gethostname())
         return Response(self.fresh(cluster), status=status.HTTP_201_CREATED)
@@ -103,20 +103,20 @@ class ClusterDetailView(ClusterView):
         form = ClusterChangesSerializer(data=request.data, context={"user": user})
         form.is_valid(raise_exception=True)
         changes = dict(form.validated_data)
-        if not user.is_admin and clusters.is_made_by_a_launch(changes.get("name", "")):
+        if not user.is_admin and editing.is_made_by_a_launch(changes.get("name", "")):
             # taken or not: it would tell who has one
             raise ValidationError({"name": "Names that end like this are given by the server. Choose another one."})
         with transaction.atomic():  # all of it or nothing
             if "settings" in changes:
-                clusters.change_settings(cluster, changes.pop("settings"))
+                editing.change_settings(cluster, changes.pop("settings"))
             if changes:
-                clusters.change_cluster(cluster, changes)
+                editing.change_cluster(cluster, changes)
         return Response(self.fresh(cluster))
 
     @extend_schema(operation_id="clusters_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, cluster_id: str) -> Response:
         """Remove it. Refused while experiments belong to it, naming them."""
-        clusters.delete_cluster(self.get_object())
+        editing.delete_cluster(self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler, set_rollback
 
 from nniweb.doors.shortage import RETRY_AFTER, SHORT
-from nniweb.experiments.clusters import ClusterBusy
+from nniweb.experiments.clusters.editing import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.errors import Refused
 from nniweb.outage_logs import first_line, is_database_away

@@ -5,8 +5,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import generics, serializers
 
+from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.models import Worker
-from nniweb.experiments.worker_presence import alive_workers
 
 
 class WorkerSerializer(serializers.ModelSerializer[Worker]):

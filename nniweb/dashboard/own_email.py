@@ -27,7 +27,7 @@ from nniweb.dashboard import account
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.password_reset import mail_is_set_up
 from nniweb.experiments import audit
-from nniweb.experiments.addresses import page_root
+from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, User
 
 ASKED, CHANGED = "email.change-asked", "email.change"

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 
 from nniweb.experiments import audit
-from nniweb.experiments.addresses import page_root
+from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, User
 from nniweb.experiments.who_asks import address_of
 

@@ -7,9 +7,9 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef, Q
 
 from nniweb.doctor.findings import Finding, warning, well, wrong
+from nniweb.experiments.clusters.worker_presence import HOW_TO_START, absence_of, alive_hosts
 from nniweb.experiments.models import Cluster, Experiment, NotificationRule
 from nniweb.experiments.models.notification import Channel
-from nniweb.experiments.worker_presence import HOW_TO_START, absence_of, alive_hosts
 from nniweb.observability.readiness import missing_worker
 
 

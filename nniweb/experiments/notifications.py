@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Max, Min, Q, QuerySet
 
-from nniweb.experiments.addresses import experiment_page
+from nniweb.experiments.clusters.addresses import experiment_page
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState, Occasion

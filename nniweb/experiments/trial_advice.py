@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.worker_presence import absence_of, alive_hosts
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 

@@ -11,13 +11,13 @@ from typing import Self, TypeVar
 
 from pydantic import ValidationError
 
-from nniweb.experiments import platform_calls
+from nniweb.experiments.clusters import platform_calls
+from nniweb.experiments.clusters.platform_calls import ask_platform
+from nniweb.experiments.clusters.service_factory import service_builder
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.launch.job_forms import first_parameters, job_detail
 from nniweb.experiments.models import Attempt
-from nniweb.experiments.platform_calls import ask_platform
 from nniweb.experiments.sealing import CannotOpen
-from nniweb.experiments.service_factory import service_builder
 from nniweb.observability.masking import struck_out
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError, Unsupported

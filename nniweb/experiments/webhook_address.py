@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from nniweb.experiments.public_addresses import is_public
+from nniweb.experiments.clusters.public_addresses import is_public
 
 LONGEST_URL = 2000
 #: The setting that also allows http and addresses that are not public.

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 from channels.db import database_sync_to_async
 from django.db import connection
 
+from nniweb.experiments.clusters.worker_presence import alive_hosts
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.sql import database_health
-from nniweb.experiments.worker_presence import alive_hosts
 from nniweb.live import frames
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from nniweb.api import experiment_documents
 from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.client import following
 from nniweb.client.arguments import INTERRUPTED
+from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.progress import progress_of
-from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.own_files import COMMAND
 
 

@@ -14,10 +14,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from nniweb.database_clock import database_now
+from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.models import Attempt, Cluster, Experiment, NotificationDelivery, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState
-from nniweb.experiments.worker_presence import alive_workers
 from nniweb.worker.lease import LEASE_SECONDS
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from django.db import DatabaseError, connection
 
+from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.schema_version import missing_migrations
-from nniweb.experiments.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.own_files import COMMAND
 from trainingservice.lasting_thread import parts_in_trouble
 

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from nniweb.experiments.gpu_book import AttemptGpuBook
+from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.worker.lease import Lease, LeaseLost
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
-from nniweb.experiments.addresses import notifications_page
+from nniweb.experiments.clusters.addresses import notifications_page
 from nniweb.experiments.models import NotificationDelivery
 from nniweb.experiments.models.notification import Occasion
 from nniweb.experiments.notification_queue import Try

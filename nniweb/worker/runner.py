@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections, connection
 
+from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Cluster, Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.service_factory import build_service
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability import process_figures

@@ -19,6 +19,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from nniweb.database_clock import DatabaseNow
+from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.launch.code_archives import remove_unused
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
@@ -27,7 +28,6 @@ from nniweb.experiments.sessions import forget_sessions
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.sql.selected_rows import select
-from nniweb.experiments.worker_presence import alive_workers
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import experiment_log
 from nniweb.worker.lease import RENEW_SECONDS, Lease, LeaseLost

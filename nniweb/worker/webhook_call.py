@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nniweb.experiments.public_addresses import NotPublic, addresses_of
+from nniweb.experiments.clusters.public_addresses import NotPublic, addresses_of
 from nniweb.experiments.webhook_address import ALLOWED_BY, WebhookAddress
 
 CONNECT_SECONDS = 5.0

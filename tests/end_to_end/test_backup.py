@@ -13,7 +13,7 @@ from tests.end_to_end.running_server import RunningServer
 
 SECRET = "the cluster's password"
 READ_SECRET = """
-from nniweb.experiments.clusters import settings_secrets
+from nniweb.experiments.clusters.editing import settings_secrets
 from nniweb.experiments.models import Cluster
 from trainingservice.platforms import load_platform
 cluster = Cluster.objects.get(name="farm")

@@ -28,7 +28,7 @@ from tests.upgrade_assets.unpacked_asset import ASSETS, DATABASE, PASSWORD, RELE
 #: What differs without being lost: the table of changes itself, and what Django derives from the models.
 DERIVED = ("django_migrations", "django_content_type", "auth_permission", "sqlite_sequence")
 LOOK = """
-from nniweb.experiments.clusters import settings_secrets
+from nniweb.experiments.clusters.editing import settings_secrets
 from nniweb.experiments.models import Cluster, User
 from trainingservice.platforms import load_platform
 farm = Cluster.objects.get(name="farm")

@@ -25,7 +25,7 @@ CLOCK = {"DatabaseNow", "database_now"}
 COMPARISONS = {"lt", "lte", "gt", "gte", "range"}
 #: A comparison in Python of a time that the database's clock has written, through another name.
 READERS = {"nniweb/observability/database_figures.py", "nniweb/doctor/program.py",
-           "nniweb/experiments/worker_presence.py"}
+           "nniweb/experiments/clusters/worker_presence.py"}
 
 
 # --- what the clock does ---------------------------------------------------------------------

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from django import forms
 
-from nniweb.experiments import clusters
-from nniweb.experiments.clusters import ClusterBusy
+from nniweb.experiments.clusters import editing
+from nniweb.experiments.clusters.editing import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata
@@ -26,7 +26,7 @@ class SettingsField(forms.JSONField):
 
 
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
-    name = forms.RegexField(clusters.NAME_PATTERN, max_length=100, error_messages={"invalid": clusters.NAME_RULE})
+    name = forms.RegexField(editing.NAME_PATTERN, max_length=100, error_messages={"invalid": editing.NAME_RULE})
     settings = SettingsField(required=False, initial=dict, help_text=(
         "A JSON object with the fields of a trainingService section, without the platform. Secrets in it are sealed "
         "and not shown again: a secret that is left out stays as it is, one given as null is removed."))
@@ -53,9 +53,9 @@ class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
             return data
         try:
             if self.instance.pk is None:
-                clusters.read_settings(data["platform"], settings)
+                editing.read_settings(data["platform"], settings)
             else:
-                clusters.read_changed_settings(self.instance, settings)
+                editing.read_changed_settings(self.instance, settings)
         except ConfigInvalid as invalid:
             for error in invalid.errors:
                 path = error.field.removeprefix("settings").lstrip(".")
@@ -102,7 +102,7 @@ class MetadataForm(forms.ModelForm):  # type: ignore[type-arg]
         data = cast(dict[str, Any], super().clean())
         if self.cluster is not None and "key" in data and self.is_new_value:
             try:
-                clusters.check_metadata(self.cluster, data["key"], data.get("value", ""))
+                editing.check_metadata(self.cluster, data["key"], data.get("value", ""))
             except (Refused, ClusterBusy, CannotOpen) as error:
                 self.add_error("value", str(error))
         return data
@@ -125,7 +125,7 @@ class MetadataFormSet(forms.BaseInlineFormSet):  # type: ignore[type-arg]
         super().clean()
         for form in self.deleted_forms:
             try:
-                clusters.check_metadata(self.instance, form.instance.key, None)
+                editing.check_metadata(self.instance, form.instance.key, None)
             except (Refused, ClusterBusy) as error:
                 raise forms.ValidationError(str(error)) from None
 
@@ -135,12 +135,12 @@ class MetadataFormSet(forms.BaseInlineFormSet):  # type: ignore[type-arg]
         self.deleted_objects: list[Any] = []
         for form in self.deleted_forms:
             if form.instance.pk is not None:
-                clusters.remove_metadata(self.instance, form.instance.key)
+                editing.remove_metadata(self.instance, form.instance.key)
                 self.deleted_objects.append(form.instance)
         for form in cast(list[MetadataForm], self.forms):
             if form in self.deleted_forms or not form.is_new_value:
                 continue
-            clusters.set_metadata(self.instance, form.cleaned_data["key"], form.cleaned_data.get("value", ""))
+            editing.set_metadata(self.instance, form.cleaned_data["key"], form.cleaned_data.get("value", ""))
             row = ClusterMetadata.objects.get(cluster=self.instance, key=form.cleaned_data["key"])
             if form.instance.pk is None:
                 self.new_objects.append(row)

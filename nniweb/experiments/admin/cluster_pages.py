@@ -9,12 +9,12 @@ from django.forms import ModelForm
 from django.http import HttpRequest
 from django.urls import reverse
 
-from nniweb.experiments import clusters
 from nniweb.experiments.admin.access import ForAdministrators
 from nniweb.experiments.admin.cluster_form import ClusterForm, MetadataForm, MetadataFormSet
-from nniweb.experiments.clusters import ClusterBusy
+from nniweb.experiments.clusters import editing
+from nniweb.experiments.clusters.editing import ClusterBusy
+from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.models import Cluster, ClusterMetadata, User
-from nniweb.experiments.rehearsal import OnAnotherHost, rehearse
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
 
@@ -104,21 +104,21 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
         if not change:
             owner = wish["owner"] or request.user
             assert isinstance(owner, User)
-            made = clusters.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=owner,
+            made = editing.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=owner,
                                            is_private=wish["is_private"], group=wish["group"],
                                            host=socket.gethostname())
             if not wish["enabled"] or wish["max_trials"] is not None:
-                clusters.change_cluster(made, {"enabled": wish["enabled"], "max_trials": wish["max_trials"]})
+                editing.change_cluster(made, {"enabled": wish["enabled"], "max_trials": wish["max_trials"]})
             obj.pk, obj.public_id, obj.settings = made.pk, made.public_id, made.settings
             return
         if "settings" in form.changed_data:
-            clusters.change_settings(obj, wish["settings"])
+            editing.change_settings(obj, wish["settings"])
         own = {name: wish[name] for name in form.changed_data if name != "settings" and name in wish}
         if own:
-            clusters.change_cluster(obj, own)
+            editing.change_cluster(obj, own)
 
     def delete_model(self, request: HttpRequest, obj: Cluster) -> None:
         try:
-            clusters.delete_cluster(obj)
+            editing.delete_cluster(obj)
         except ClusterBusy as error:
             messages.error(request, str(error))

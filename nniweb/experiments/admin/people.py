@@ -11,8 +11,9 @@ from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest
 
-from nniweb.experiments import accounts, addresses, audit
+from nniweb.experiments import accounts, audit
 from nniweb.experiments.admin.access import ForAdministrators
+from nniweb.experiments.clusters import addresses
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, SingleSignOnIdentity, User
 from nniweb.experiments.models.account import Role, Scope

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nniweb.experiments.clusters.public_addresses import NotPublic, addresses_of
 from nniweb.experiments.launch.git_source import GitSource
-from nniweb.experiments.public_addresses import NotPublic, addresses_of
 from trialkeeper.whole_number import whole_number
 
 MOST_ENTRIES = 20_000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from nniweb.experiments import addresses
+from nniweb.experiments.clusters import addresses
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget

@@ -12,8 +12,11 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments import addresses, audit, platform_calls
-from nniweb.experiments.clusters import settings_secrets, store_cluster
+from nniweb.experiments import audit
+from nniweb.experiments.clusters import addresses, platform_calls
+from nniweb.experiments.clusters.editing import settings_secrets, store_cluster
+from nniweb.experiments.clusters.platform_calls import ask_new_service
+from nniweb.experiments.clusters.service_factory import service_builder, state_folder
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
@@ -25,11 +28,9 @@ from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share
 from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.platform_calls import ask_new_service
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.quotas import why_no_experiment_more, why_not_so_many_gpus
 from nniweb.experiments.sealing import seal
-from nniweb.experiments.service_factory import service_builder, state_folder
 from nniweb.experiments.visibility import visible_clusters
 from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding, TrainingService

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from nniweb.experiments import addresses
+from nniweb.experiments.clusters import addresses
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.nni_archive import UnreadableArchive, read_archive

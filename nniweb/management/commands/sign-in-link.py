@@ -4,7 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from nniweb.experiments import accounts, addresses
+from nniweb.experiments import accounts
+from nniweb.experiments.clusters import addresses
 from nniweb.experiments.errors import Refused
 from nniweb.first_start import first_user
 from nniweb.management.asked_here import AskedHere

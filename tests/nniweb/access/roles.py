@@ -10,6 +10,7 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from nniweb.experiments import audit
+from nniweb.experiments.clusters.service_factory import state_folder
 from nniweb.experiments.models import (
     ApiToken,
     Attempt,
@@ -24,7 +25,6 @@ from nniweb.experiments.models import (
     Worker,
 )
 from nniweb.experiments.models.account import Role, Scope
-from nniweb.experiments.service_factory import state_folder
 
 #: Columns of the table. A stranger is a member whose groups have nothing to do with what is asked for.
 ROLES = ("anonymous", "stranger", "viewer", "member", "admin")

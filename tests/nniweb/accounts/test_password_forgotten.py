@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from nniweb.dashboard import password_reset
-from nniweb.experiments.addresses import page_root
+from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, SignInLink, User
 
 

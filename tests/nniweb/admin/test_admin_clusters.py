@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nniweb.experiments import clusters
+from nniweb.experiments.clusters import editing
+from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.models import Cluster
-from nniweb.experiments.service_factory import build_service
 
 SETTINGS = {"address": "there", "token": "sesame", "doors": [{"host": "a", "password": "pw-a"}]}
 ADD = "/admin/experiments/cluster/add/"
@@ -15,7 +15,7 @@ ADD = "/admin/experiments/cluster/add/"
 
 @pytest.fixture
 def cluster(rita, vault) -> Cluster:
-    return clusters.create_cluster("strong room", "vault", SETTINGS, owner=rita, is_private=False, host="")
+    return editing.create_cluster("strong room", "vault", SETTINGS, owner=rita, is_private=False, host="")
 
 
 def page_of(cluster: Cluster) -> str:
@@ -65,7 +65,7 @@ def test_what_the_platform_refuses_is_said_at_the_field(browser, vault, fields, 
 
 
 def test_no_page_shows_a_secret(browser, cluster) -> None:
-    clusters.set_metadata(cluster, "key_file", "open please")
+    editing.set_metadata(cluster, "key_file", "open please")
     for address in (page_of(cluster), "/admin/experiments/cluster/"):
         text = browser.get(address).content.decode()
         assert not any(secret in text for secret in ("sesame", "pw-a", "open please"))
@@ -139,10 +139,10 @@ def test_rehearsing_shows_every_finding(browser, cluster) -> None:
     answer = browser.post("/admin/experiments/cluster/", act, follow=True)
     assert [(str(message), message.level_tag) for message in answer.context["messages"]] == [
         ('"strong room": It opens.', "success")]
-    clusters.change_settings(cluster, {"address": "there", "token": "wrong"})
+    editing.change_settings(cluster, {"address": "there", "token": "wrong"})
     answer = browser.post("/admin/experiments/cluster/", act, follow=True)
     assert [message.level_tag for message in answer.context["messages"]] == ["error"]
-    clusters.change_settings(cluster, {"address": "away"})
+    editing.change_settings(cluster, {"address": "away"})
     answer = browser.post("/admin/experiments/cluster/", act, follow=True)
     assert [message.level_tag for message in answer.context["messages"]] == ["warning"]
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from nniweb.experiments import clusters
+from nniweb.experiments.clusters import editing
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment
 from tests.nniweb.api.test_api_launch import SPACE, refused, tar_of, upload
 
@@ -28,7 +28,7 @@ def test_a_good_config_is_described_and_nothing_is_created(api, config, code_fol
 
 
 def test_an_existing_cluster_is_named(api, config, code_folder, ada) -> None:
-    clusters.create_cluster("this machine", "local", {}, owner=ada, is_private=False, host=socket.gethostname())
+    editing.create_cluster("this machine", "local", {}, owner=ada, is_private=False, host=socket.gethostname())
     assert check(api, config, base_directory=str(code_folder)).json()["cluster"] == "this machine"
 
 
@@ -54,7 +54,7 @@ def test_code_that_is_packed_is_measured(api, config, code_folder) -> None:
 
 
 def test_a_chosen_cluster_takes_the_place_of_the_files_platform(api, config, code_folder, vault, ada) -> None:
-    clusters.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
+    editing.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
                             host="")
     body = {"config": config, "base_directory": str(code_folder), "cluster": "ours"}
     checked = api.post("/api/v1/experiments/check/", body).json()
@@ -67,14 +67,14 @@ def test_a_chosen_cluster_takes_the_place_of_the_files_platform(api, config, cod
 
 
 def test_a_cluster_can_be_chosen_for_a_file_that_names_none(api, config, code_folder, ada) -> None:
-    clusters.create_cluster("box", "local", {}, owner=ada, is_private=False, host=socket.gethostname())
+    editing.create_cluster("box", "local", {}, owner=ada, is_private=False, host=socket.gethostname())
     text = config.partition("trainingService")[0]
     assert check(api, text, base_directory=str(code_folder)).status_code == 400
     assert check(api, text, base_directory=str(code_folder), cluster="box").json()["cluster"] == "box"
 
 
 def test_options_in_the_file_hold_on_a_chosen_cluster_of_the_same_platform(api, config, code_folder, ada) -> None:
-    clusters.create_cluster("box", "local", {}, owner=ada, is_private=False, host=socket.gethostname())
+    editing.create_cluster("box", "local", {}, owner=ada, is_private=False, host=socket.gethostname())
     answer = api.post("/api/v1/experiments/", {"config": config + "  snapshotCode: true\n", "cluster": "box",
                                                "base_directory": str(code_folder)})
     assert answer.status_code == 201, answer.content
@@ -87,7 +87,7 @@ def test_a_chosen_cluster_that_is_not_there_is_an_error_of_that_field(api, confi
 
 
 def test_secrets_of_a_platform_that_is_not_used_are_masked_all_the_same(api, config, code_folder, vault, ada) -> None:
-    clusters.create_cluster("box", "local", {}, owner=ada, is_private=False, host=socket.gethostname())
+    editing.create_cluster("box", "local", {}, owner=ada, is_private=False, host=socket.gethostname())
     text = config.replace("platform: local", "platform: vault\n  address: there\n  token: sesame")
     answer = api.post("/api/v1/experiments/", {"config": text, "cluster": "box", "base_directory": str(code_folder)})
     assert answer.status_code == 201, answer.content

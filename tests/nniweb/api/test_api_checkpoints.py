@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments import clusters
+from nniweb.experiments.clusters import editing
 from nniweb.experiments.models import Experiment
 
 SHARE = """\
@@ -36,7 +36,7 @@ def test_a_folder_that_was_named_is_used(api, pbt, code_folder) -> None:
 
 
 def test_on_several_machines_it_is_refused_without_shared_storage(api, pbt, code_folder, vault, ada) -> None:
-    clusters.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
+    editing.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
                             host="")
     body = {"config": pbt, "base_directory": str(code_folder), "cluster": "ours"}
     for address in ("/api/v1/experiments/", "/api/v1/experiments/check/"):
@@ -53,7 +53,7 @@ def test_on_several_machines_it_is_refused_without_shared_storage(api, pbt, code
 
 def test_on_a_single_machine_elsewhere_the_folder_must_be_named(api, pbt, code_folder, ada) -> None:
     machines = [{"host": "192.0.2.1", "user": "ann", "password": "sesame"}]
-    clusters.create_cluster("one", "remote", {"machineList": machines}, owner=ada, is_private=False, host="")
+    editing.create_cluster("one", "remote", {"machineList": machines}, owner=ada, is_private=False, host="")
     body = {"config": pbt, "base_directory": str(code_folder), "cluster": "one"}
     answer = api.post("/api/v1/experiments/", body)
     assert answer.status_code == 400, answer.content

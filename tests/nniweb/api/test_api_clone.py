@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nniweb.experiments import clusters
+from nniweb.experiments.clusters import editing
 from nniweb.experiments.models import CodeArchive, Experiment
 from tests.nniweb.api.test_api_launch import SPACE, tar_of, upload
 
@@ -110,7 +110,7 @@ def test_a_name_of_code_that_is_not_kept_says_why(api, config, code_folder) -> N
 
 
 def test_an_experiment_on_a_cluster_of_the_server_names_it_again(api, as_user, alice, ada, config, vault) -> None:
-    clusters.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
+    editing.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
                             host="")
     text = config.partition("trainingService")[0].replace("searchSpaceFile: search_space.json", f"searchSpace: {SPACE}")
     launched = as_user(alice).post("/api/v1/experiments/", {"config": text + "cluster: ours\n"}).json()

@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.models import Attempt, Cluster, Machine, Worker
-from nniweb.experiments.service_factory import build_service
 from trainingservice.platforms import platform_names
 
 SETTINGS = {"address": "there", "token": "sesame",

@@ -257,9 +257,9 @@ def test_nothing_of_an_upload_stays_in_the_data_folder_but_its_archive(api, conf
 
 
 def test_a_cluster_of_the_server_is_named(api, as_user, alice, charlie, vault, group, ada) -> None:
-    from nniweb.experiments import clusters
+    from nniweb.experiments.clusters import editing
 
-    clusters.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
+    editing.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada, is_private=False,
                             host="", group=group)
     fields = {"search_space": json.loads(SPACE), "trial_command": "true", "trial_concurrency": 1,
               "tuner": {"name": "Random"}, "cluster": "ours"}

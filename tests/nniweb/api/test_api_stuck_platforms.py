@@ -6,7 +6,7 @@ import time
 import pytest
 from django.db import connections
 
-from nniweb.experiments import platform_calls
+from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.models import Cluster, Experiment, User
 from nniweb.experiments.models.account import Role
 from tests.nniweb.api.stuck_platform import StuckTrainingService

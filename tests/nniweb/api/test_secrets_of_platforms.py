@@ -17,8 +17,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.models import Cluster
-from nniweb.experiments.service_factory import build_service
 from tests.fakes.http_double import Answer, HttpDouble, Request
 from tests.fakes.ssh_machine import SshMachine
 from tests.fakes.tls_certificate import make_certificate

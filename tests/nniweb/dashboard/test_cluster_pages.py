@@ -7,9 +7,9 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.html import escape
 
+from nniweb.experiments.clusters.rehearsal import rehearse
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, User
 from nniweb.experiments.models.account import Role
-from nniweb.experiments.rehearsal import rehearse
 
 Make = Callable[..., Experiment]
 MakeAttempt = Callable[..., Attempt]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from nniweb.experiments.clusters.public_addresses import is_public
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.git_fetch import FetchFailed, FetchLimits, fetch_code
 from nniweb.experiments.launch.git_source import GitSource, read_git_source
-from nniweb.experiments.public_addresses import is_public
 from tests.fakes.git_server import GitServer
 from tests.fakes.ssh_machine import SshMachine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.gpu_book import AttemptGpuBook
+from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Attempt
 
 pytestmark = pytest.mark.django_db

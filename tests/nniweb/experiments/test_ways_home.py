@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.experiments import addresses
+from nniweb.experiments.clusters import addresses
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch import launching

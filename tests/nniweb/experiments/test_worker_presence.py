@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from nniweb.experiments import worker_presence
+from nniweb.experiments.clusters import worker_presence
+from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts, alive_workers
 from nniweb.experiments.models import Cluster, Experiment, Worker
-from nniweb.experiments.worker_presence import absence_of, alive_hosts, alive_workers
 from nniweb.worker.process_identity import host_name
 from nniweb.worker.supervisor import Supervisor
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
+from nniweb.experiments.clusters.service_factory import state_folder
 from nniweb.experiments.models import Attempt, Experiment, User
 from nniweb.experiments.models.account import Role
-from nniweb.experiments.service_factory import state_folder
 from nniweb.tensorboard import runner
 
 

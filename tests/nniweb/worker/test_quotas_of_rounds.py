@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from nniweb.experiments import clusters
+from nniweb.experiments.clusters import editing
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
 from nniweb.experiments.quota_settings import set_quota
@@ -63,7 +63,7 @@ def test_trials_queued_by_people_say_what_they_wait_for(rig: Rig, admin) -> None
 
 
 def test_experiments_of_a_limited_cluster_come_to_equal_shares(rig: Rig) -> None:
-    clusters.change_cluster(rig.cluster, {"max_trials": 4})
+    editing.change_cluster(rig.cluster, {"max_trials": 4})
     greedy = rig.experiment(name="greedy", trial_concurrency=10, max_trial_number=40)
     rig.submitted(greedy, 4)
     late = rig.experiment(name="late", trial_concurrency=10, max_trial_number=40)
@@ -77,7 +77,7 @@ def test_experiments_of_a_limited_cluster_come_to_equal_shares(rig: Rig) -> None
 
 
 def test_an_experiment_that_cannot_start_takes_nobody_s_share(rig: Rig) -> None:
-    clusters.change_cluster(rig.cluster, {"max_trials": 2})
+    editing.change_cluster(rig.cluster, {"max_trials": 2})
     going = rig.experiment(trial_concurrency=10)
     rig.submitted(going, 2)
     paused = rig.experiment(trial_concurrency=10)
@@ -89,7 +89,7 @@ def test_an_experiment_that_cannot_start_takes_nobody_s_share(rig: Rig) -> None:
 
 def test_the_questions_of_a_round_do_not_grow_with_experiments_or_with_what_was(rig: Rig, make_attempt) -> None:
     Quota.objects.create(max_trials=100)
-    clusters.change_cluster(rig.cluster, {"max_trials": 100})
+    editing.change_cluster(rig.cluster, {"max_trials": 100})
     rig.cluster = Cluster.objects.get(pk=rig.cluster.pk)
 
     def queries() -> int:

@@ -11,10 +11,10 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
+from nniweb.experiments.clusters.worker_presence import worker_is_alive
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Worker
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.worker_presence import worker_is_alive
 from nniweb.observability import process_figures
 from nniweb.worker.runner import ClusterRunner
 from nniweb.worker.supervisor import LOOK_SECONDS, Supervisor

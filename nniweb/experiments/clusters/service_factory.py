@@ -6,9 +6,9 @@ from pathlib import Path
 from django.conf import settings
 
 from nniweb.data_folder import prepare
-from nniweb.experiments import addresses
+from nniweb.experiments.clusters import addresses
+from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.config.platform_section import parse_stored_section
-from nniweb.experiments.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Cluster
 from nniweb.experiments.sealing import unseal
 from trainingservice import own_authority

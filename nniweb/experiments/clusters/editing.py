@@ -8,15 +8,16 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.db.models import F, Model
 
-from nniweb.experiments import audit, platform_calls
+from nniweb.experiments import audit
+from nniweb.experiments.clusters import platform_calls
+from nniweb.experiments.clusters.platform_calls import ask_new_service
+from nniweb.experiments.clusters.service_factory import service_builder
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.field_walk import fold
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
-from nniweb.experiments.platform_calls import ask_new_service
 from nniweb.experiments.sealing import seal, unseal
-from nniweb.experiments.service_factory import service_builder
 from trainingservice.base import TrainingService
 from trainingservice.errors import InvalidMetadata, TrainingServiceError
 from trainingservice.platforms import load_platform, platform_names

@@ -6,12 +6,13 @@ from dataclasses import asdict, replace
 from django.utils import timezone
 from pydantic import ValidationError
 
-from nniweb.experiments import audit, platform_calls
+from nniweb.experiments import audit
+from nniweb.experiments.clusters import platform_calls
+from nniweb.experiments.clusters.platform_calls import ask_new_service
+from nniweb.experiments.clusters.service_factory import service_builder
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.models import Cluster, User
-from nniweb.experiments.platform_calls import ask_new_service
 from nniweb.experiments.sealing import CannotOpen
-from nniweb.experiments.service_factory import service_builder
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.visibility import visible_experiments
 from nniweb.observability.masking import struck_out
