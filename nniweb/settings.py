@@ -151,7 +151,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
 # sent where the visitor came through TLS, as a trusted proxy says
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if BEHIND_TLS else 0
 SESSION_COOKIE_AGE = 30 * 24 * 3600
-SESSION_ENGINE = "nniweb.experiments.sessions"
+SESSION_ENGINE = "nniweb.experiments.access.sessions"
 
 INSTALLED_APPS = [
     "daphne",
@@ -177,7 +177,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "nniweb.experiments.who_asks.WhoAsksMiddleware",
+    "nniweb.experiments.access.request_actor.WhoAsksMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -217,7 +217,7 @@ TEMPLATES: list[dict[str, Any]] = [
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "experiments.User"
 # the second one tries no password, since the first one's no is the last word: sessions and links name it
-AUTHENTICATION_BACKENDS = ["nniweb.experiments.sign_in_attempts.CountedPasswords",
+AUTHENTICATION_BACKENDS = ["nniweb.experiments.access.sign_in_attempts.CountedPasswords",
                            "django.contrib.auth.backends.ModelBackend"]
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "experiments"

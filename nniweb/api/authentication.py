@@ -10,9 +10,9 @@ from rest_framework import authentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope, hash_of
-from nniweb.experiments.who_asks import known_as
 from nniweb.own_files import COMMAND
 
 #: ``last_used_at`` is written at most this often, so that reading costs no write.

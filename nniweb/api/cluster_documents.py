@@ -9,9 +9,9 @@ from rest_framework import serializers
 
 from nniweb.api.fields import StrictSerializer
 from nniweb.api.own_group import OwnGroupField
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.editing import NAME_PATTERN, NAME_RULE
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
-from nniweb.experiments.visibility import visible_experiments
 
 
 class GpuHolderSerializer(serializers.Serializer[Any]):

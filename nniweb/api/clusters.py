@@ -21,10 +21,10 @@ from nniweb.api.cluster_documents import (
 )
 from nniweb.api.errors import Conflict, ErrorsSerializer
 from nniweb.api.experiments import the_user
+from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.models import Cluster, User
-from nniweb.experiments.visibility import visible_clusters
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
 

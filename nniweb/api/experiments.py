@@ -34,12 +34,12 @@ from nniweb.api.launch_request import (
 )
 from nniweb.api.parsers import JSONParser
 from nniweb.api.tags import with_tag
+from nniweb.experiments.access.visibility import may_hand_over, people_to_hand_to, visible_experiments
 from nniweb.experiments.commands import change_and_undo, intents
 from nniweb.experiments.commands.imported_results import import_results
 from nniweb.experiments.config.search_space_text import read_search_space_text
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.visibility import may_hand_over, people_to_hand_to, visible_experiments
 from nniweb.tuning import algorithms
 from nniweb.tuning.problem import InvalidInput
 

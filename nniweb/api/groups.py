@@ -13,7 +13,7 @@ from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import the_user
 from nniweb.api.fields import StrictSerializer
 from nniweb.api.permissions import AdminToChange
-from nniweb.experiments import accounts
+from nniweb.experiments.access import accounts
 from nniweb.experiments.models import User
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.core.files.uploadedfile import UploadedFile
 
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch import code_archives
@@ -20,7 +21,6 @@ from nniweb.experiments.launch.git_source import GitSource, read_git_source
 from nniweb.experiments.launch.launching import BroughtCode, GitCode, UploadedCode, scratch_folder
 from nniweb.experiments.launch.uploaded_code import UploadRefused, unpack
 from nniweb.experiments.models import Experiment, User
-from nniweb.experiments.visibility import visible_experiments
 from trainingservice.code_archive import MAX_BYTES, pack_code
 from trainingservice.errors import PermanentError
 from trialkeeper.child_process import CannotStart

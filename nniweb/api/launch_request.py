@@ -20,12 +20,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from nniweb.api.launch_code import CODE_FIELDS, Brought, CodeFields, brought_code
+from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launching import BroughtCode, CheckedLaunch, check, launch, launched_before, why_not_here
 from nniweb.experiments.launch.nameable_folders import nameable_folders
 from nniweb.experiments.models import Experiment, User
-from nniweb.experiments.visibility import visible_clusters
 
 T = TypeVar("T")
 #: A header with a text that the caller makes up for one launch, and sends again with each try of it.

@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from rest_framework import serializers
 
-from nniweb.experiments.visibility import groups_to_share_with
+from nniweb.experiments.access.visibility import groups_to_share_with
 
 
 class OwnGroupField(serializers.SlugRelatedField):  # type: ignore[type-arg]  # not when running

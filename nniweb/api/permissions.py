@@ -1,4 +1,4 @@
-"""Who may do what over REST: by role first, then by the rules of ``nniweb.experiments.visibility``.
+"""Who may do what over REST: by role first, then by the rules of ``nniweb.experiments.access.visibility``.
 
 What a person may not see is not found (404), what they may see but not change is forbidden (403).
 """
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
+from nniweb.experiments.access.visibility import may_change_cluster, may_steer
 from nniweb.experiments.models import Cluster, Experiment, NotificationRule, Trial
 from nniweb.experiments.models.account import Role
-from nniweb.experiments.visibility import may_change_cluster, may_steer
 
 if TYPE_CHECKING:  # when running, views import the permissions
     from rest_framework.views import APIView

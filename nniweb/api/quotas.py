@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.fields import StrictSerializer
 from nniweb.api.permissions import AdminOnly
+from nniweb.experiments.access.quota_settings import delete_quota, set_quota
 from nniweb.experiments.models import Quota, User
-from nniweb.experiments.quota_settings import delete_quota, set_quota
 
 #: What a column of the database holds.
 _LARGEST = 2**31 - 1

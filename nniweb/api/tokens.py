@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import the_user
 from nniweb.api.fields import Query, StrictSerializer
-from nniweb.experiments import accounts
+from nniweb.experiments.access import accounts
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope
 

@@ -28,9 +28,9 @@ from nniweb.api.trial_documents import (
     with_details,
 )
 from nniweb.api.trial_query import TrialQuery, filtered, in_order
+from nniweb.experiments.access.visibility import visible_trials
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
-from nniweb.experiments.visibility import visible_trials
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.search_space_parser import parse_search_space
 from trialkeeper import contract

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.fields import Query, StrictSerializer
 from nniweb.api.permissions import AdminOnly
-from nniweb.experiments import accounts
+from nniweb.experiments.access import accounts
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.models import User
 from nniweb.experiments.models.account import OS_USERS, Role

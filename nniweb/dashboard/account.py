@@ -20,7 +20,7 @@ from django.views.decorators.http import require_http_methods
 
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.password_reset import mail_is_set_up
-from nniweb.experiments import accounts, audit, sign_in_attempts
+from nniweb.experiments.access import accounts, audit, sign_in_attempts
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope

@@ -15,9 +15,9 @@ from nniweb.api.cluster_documents import gpu_holders
 from nniweb.api.cluster_metadata import metadata_documents
 from nniweb.api.clusters import metadata_keys
 from nniweb.dashboard.page_data import the_visitor
+from nniweb.experiments.access.visibility import may_change_cluster, visible_clusters, visible_experiments
 from nniweb.experiments.clusters.worker_presence import alive_workers, is_leased
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
-from nniweb.experiments.visibility import may_change_cluster, visible_clusters, visible_experiments
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import broken_platforms, load_platform
 

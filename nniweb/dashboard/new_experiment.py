@@ -13,10 +13,10 @@ from nniweb.api.launch_request import checked_form, from_form
 from nniweb.api.platforms import section_fields
 from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone
+from nniweb.experiments.access.visibility import visible_clusters, visible_experiments
 from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.launch.launching import launch
 from nniweb.experiments.models import Experiment, User
-from nniweb.experiments.visibility import visible_clusters, visible_experiments
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS
 from nniweb.tuning.search_space_parser import ALL_TYPES
 from trainingservice.code_archive import MAX_BYTES, MAX_FILES

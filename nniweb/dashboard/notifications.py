@@ -12,12 +12,12 @@ from django.views.decorators.http import require_GET
 
 from nniweb.api.notifications import deliveries_of, rules_of
 from nniweb.dashboard.page_data import the_visitor
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.worker_presence import worker_is_alive
 from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState
 from nniweb.experiments.notification_queue import PAUSES
 from nniweb.experiments.notifications import BEST_PAUSE
-from nniweb.experiments.visibility import visible_experiments
 
 DELIVERIES_PER_PAGE = 50
 

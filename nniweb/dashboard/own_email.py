@@ -26,7 +26,7 @@ from django.views.decorators.http import require_http_methods
 from nniweb.dashboard import account
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.password_reset import mail_is_set_up
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, User
 

@@ -13,10 +13,10 @@ from django.urls import reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
+from nniweb.experiments.access.request_actor import address_of
 from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, User
-from nniweb.experiments.who_asks import address_of
 
 ASKED = "password.reset-asked"
 #: Of the threads that send.

@@ -12,9 +12,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from nniweb.experiments import sign_in_attempts
+from nniweb.experiments.access import sign_in_attempts
+from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import SignInLink
-from nniweb.experiments.who_asks import known_as
 
 MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
 

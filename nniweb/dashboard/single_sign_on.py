@@ -21,11 +21,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from nniweb.dashboard.sign_in import MODEL_BACKEND
-from nniweb.experiments import accounts, sign_in_attempts
+from nniweb.experiments.access import accounts, sign_in_attempts
+from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import SingleSignOnIdentity, User
 from nniweb.experiments.models.account import Role
-from nniweb.experiments.who_asks import known_as
 
 logger = logging.getLogger(__name__)
 

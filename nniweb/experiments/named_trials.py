@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from nniweb.experiments.access.visibility import visible_trials
 from nniweb.experiments.models import User
-from nniweb.experiments.visibility import visible_trials
 
 #: A trial's public id; later attempts add to it (transitions.py).
 _JOB = re.compile(r"([a-z][a-z0-9]{11})(?:[rs]\d+)?")

@@ -9,13 +9,14 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments import audit, notifications
+from nniweb.experiments import notifications
+from nniweb.experiments.access import audit
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
 from nniweb.experiments.notification_queue import SWITCHED_OFF
 from nniweb.experiments.sealing import seal
-from nniweb.experiments.visibility import visible_experiments
 from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
 
 #: Rules of one person.

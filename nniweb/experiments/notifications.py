@@ -13,13 +13,13 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Max, Min, Q, QuerySet
 
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.addresses import experiment_page
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState, Occasion
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.progress import progress_of
-from nniweb.experiments.visibility import visible_experiments
 
 #: Between two messages of new best results of one experiment to one receiver; what comes in between is told with the
 #: latest of it.

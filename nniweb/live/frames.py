@@ -18,6 +18,7 @@ from nniweb.api.trial_documents import (
     advice_documents,
     with_details,
 )
+from nniweb.experiments.access.visibility import visible_experiments, visible_trials
 from nniweb.experiments.clusters.worker_presence import worker_is_alive
 from nniweb.experiments.history import last_event
 from nniweb.experiments.models import (
@@ -34,7 +35,6 @@ from nniweb.experiments.models import (
     User,
 )
 from nniweb.experiments.sql.database_health import trouble
-from nniweb.experiments.visibility import visible_experiments, visible_trials
 
 #: A frame carries at most so many trials; a page that missed more asks for its rows anew.
 MOST_TRIALS = 200

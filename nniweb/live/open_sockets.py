@@ -13,7 +13,7 @@ from typing import Any
 
 from channels.db import database_sync_to_async
 
-from nniweb.experiments import sessions
+from nniweb.experiments.access import sessions
 from nniweb.experiments.models import User
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from nniweb.experiments.who_asks import asked_by
+from nniweb.experiments.access.request_actor import asked_by
 
 
 class AskedHere(BaseCommand):

@@ -12,9 +12,9 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from nniweb.doors.origins import comes_from_own_page
+from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
-from nniweb.experiments.who_asks import known_as
 from nniweb.nniapi.stand_in import StandIn
 
 Application = Callable[[MutableMapping[str, Any], Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]],

@@ -14,11 +14,11 @@ from typing import Any
 
 from django.db import connection
 
+from nniweb.experiments.access.request_actor import asked_by
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
 from nniweb.experiments.sql.idle_connections import give_connection_back
-from nniweb.experiments.who_asks import asked_by
 from nniweb.nniapi.documents import registry_entry
 from nniweb.nniapi.registry import change_registry
 from trainingservice.lasting_thread import LastingThread

@@ -23,12 +23,12 @@ from nniweb.api.errors import answer_error
 from nniweb.api.experiment_documents import ExperimentChangesSerializer
 from nniweb.api.experiments import the_user
 from nniweb.api.renderers import ExactJSONRenderer
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.commands import change_and_undo, intents
 from nniweb.experiments.commands.imported_results import import_results
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.config.yaml_positions import read_mapping
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
-from nniweb.experiments.visibility import visible_experiments
 from nniweb.nniapi import documents, ports
 from nniweb.own_files import COMMAND
 from trainingservice.told_json import read_json

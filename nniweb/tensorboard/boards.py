@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, TensorBoard, User
 from nniweb.own_files import IS_INSTALLED

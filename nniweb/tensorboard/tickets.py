@@ -9,9 +9,9 @@ import secrets
 
 from django.utils import timezone
 
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.models import Session, TensorBoard, TensorBoardTicket, User
 from nniweb.experiments.models.account import hash_of
-from nniweb.experiments.visibility import visible_experiments
 
 
 def make_ticket(board: TensorBoard, user: User, session_key: str) -> str:

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.models import NotificationDelivery
 from nniweb.experiments.models.notification import Channel
 from nniweb.experiments.notification_queue import (
@@ -28,7 +29,6 @@ from nniweb.experiments.notification_queue import (
 )
 from nniweb.experiments.sealing import CannotOpen, unseal
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
-from nniweb.experiments.visibility import visible_experiments
 from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
 from nniweb.observability import process_figures
 from nniweb.outage_logs import first_line

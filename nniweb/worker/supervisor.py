@@ -19,12 +19,12 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from nniweb.database_clock import DatabaseNow
+from nniweb.experiments.access.sessions import forget_sessions
 from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.launch.code_archives import remove_unused
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.sessions import forget_sessions
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.sql.selected_rows import select

@@ -96,7 +96,7 @@ async def greeting(server: RunningServer, public: str, authority: Path) -> Any:
 
 SESSION = """
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from nniweb.experiments.sessions import SessionStore
+from nniweb.experiments.access.sessions import SessionStore
 from nniweb.experiments.models import User
 user = User.objects.get(username="admin")
 session = SessionStore()

@@ -11,17 +11,17 @@ from nniweb.api.experiment_documents import NOT_IN_LISTS, document
 from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.page_query import PageQuery
-from nniweb.experiments.commands.changes import tuners_that_can_go_on
-from nniweb.experiments.history import last_event
-from nniweb.experiments.models import Experiment, User
-from nniweb.experiments.other_metrics import main_metric, names_of
-from nniweb.experiments.visibility import (
+from nniweb.experiments.access.visibility import (
     groups_to_share_with,
     may_hand_over,
     may_steer,
     people_to_hand_to,
     visible_experiments,
 )
+from nniweb.experiments.commands.changes import tuners_that_can_go_on
+from nniweb.experiments.history import last_event
+from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.other_metrics import main_metric, names_of
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.search_space_parser import parse_search_space
 from trainingservice.trial_job_status import TrialJobStatus

@@ -8,7 +8,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from nniweb.admin_site import is_administrator
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 
 
 class ForAdministrators:

@@ -11,7 +11,7 @@ from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest
 
-from nniweb.experiments import accounts, audit
+from nniweb.experiments.access import accounts, audit
 from nniweb.experiments.admin.access import ForAdministrators
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.errors import Refused

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.db.models import F, Model
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.clusters.platform_calls import ask_new_service
 from nniweb.experiments.clusters.service_factory import service_builder

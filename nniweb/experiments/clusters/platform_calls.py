@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from django.db import connections
 
-from nniweb.experiments.who_asks import asking
+from nniweb.experiments.access.request_actor import asking
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trialkeeper.shortage import is_shortage

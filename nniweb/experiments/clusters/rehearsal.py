@@ -6,7 +6,8 @@ from dataclasses import asdict, replace
 from django.utils import timezone
 from pydantic import ValidationError
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.clusters.platform_calls import ask_new_service
 from nniweb.experiments.clusters.service_factory import service_builder
@@ -14,7 +15,6 @@ from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.sealing import CannotOpen
 from nniweb.experiments.sql.exact_text import printable
-from nniweb.experiments.visibility import visible_experiments
 from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding
 from trainingservice.cluster_settings import TrialOptions

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.commands.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
 from nniweb.experiments.commands.intents import limit_reached, locked, must_be_able_to_go_on, note
 from nniweb.experiments.errors import Refused

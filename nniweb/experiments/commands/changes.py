@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from nniweb.experiments import retention
+from nniweb.experiments.access.request_actor import asking
 from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.models import Experiment, ExperimentChange, User
-from nniweb.experiments.who_asks import asking
 from nniweb.tuning import algorithms
 from nniweb.tuning.problem import InvalidInput, Problem
 from nniweb.tuning.search_space import SearchSpace

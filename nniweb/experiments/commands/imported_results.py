@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.metric_number import numbers_in

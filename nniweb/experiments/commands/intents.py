@@ -14,7 +14,8 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
+from nniweb.experiments.access.quotas import why_no_experiment_more
 from nniweb.experiments.commands.changes import write_down
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, want_of_trials
@@ -22,7 +23,6 @@ from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialE
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.quotas import why_no_experiment_more
 from nniweb.experiments.retention import why_it_cannot_go_on
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.sql.exact_text import printable

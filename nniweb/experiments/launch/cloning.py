@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.config.field_editing import document_text
@@ -17,7 +18,6 @@ from nniweb.experiments.config.redaction import MASK
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.models import Experiment, ExperimentChange, User
-from nniweb.experiments.visibility import visible_clusters
 
 #: What says where an experiment runs.
 _PLACE = ("cluster", "trialOptions", "trainingService")

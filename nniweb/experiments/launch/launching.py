@@ -12,7 +12,9 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
+from nniweb.experiments.access.quotas import why_no_experiment_more, why_not_so_many_gpus
+from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters import addresses, platform_calls
 from nniweb.experiments.clusters.editing import settings_secrets, store_cluster
 from nniweb.experiments.clusters.platform_calls import ask_new_service
@@ -29,9 +31,7 @@ from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.quotas import why_no_experiment_more, why_not_so_many_gpus
 from nniweb.experiments.sealing import seal
-from nniweb.experiments.visibility import visible_clusters
 from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions

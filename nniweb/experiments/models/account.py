@@ -51,7 +51,7 @@ class User(AbstractUser):
     def check_password(self, raw_password: str | None) -> bool:
         """Counted as an attempt, wherever it is asked. Raises ``sign_in_attempts.TooManyAttempts``."""
         # it reads these rows; an import, also one in here, would be a circle for type checkers
-        attempt = import_string("nniweb.experiments.sign_in_attempts.attempt")
+        attempt = import_string("nniweb.experiments.access.sign_in_attempts.attempt")
         with attempt(self.username) as this:
             this.succeeded = super().check_password(raw_password)
         return bool(this.succeeded)

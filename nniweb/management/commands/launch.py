@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from nniweb.api.launch_request import from_form
 from nniweb.client.arguments import LAUNCH_HELP, add_launch_arguments
+from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
@@ -17,7 +18,6 @@ from nniweb.experiments.launch.launching import launch, why_not_here
 from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
-from nniweb.experiments.visibility import visible_clusters
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.config import read_config_text
 from nniweb.management.following import follow

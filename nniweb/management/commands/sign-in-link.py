@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from nniweb.experiments import accounts
+from nniweb.experiments.access import accounts
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.errors import Refused
 from nniweb.first_start import first_user

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
-from nniweb.experiments import accounts
+from nniweb.experiments.access import accounts
 from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import User

@@ -9,7 +9,7 @@ from django.apps import apps
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.clusters.service_factory import state_folder
 from nniweb.experiments.models import (
     ApiToken,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import ApiToken, AuditEntry, Cluster, User
 from nniweb.experiments.models.account import Role, Scope

@@ -9,9 +9,9 @@ from django.db.models import F
 from django.test import RequestFactory
 from django.utils import timezone
 
-from nniweb.experiments import sign_in_attempts
+from nniweb.experiments.access import sign_in_attempts
+from nniweb.experiments.access.request_actor import asked_at
 from nniweb.experiments.models import AuditEntry, SignInAttempt, SignInLink
-from nniweb.experiments.who_asks import asked_at
 
 
 def try_it(client, name: str, password: str = "wrong", address: str = "192.0.2.1") -> int:

@@ -12,9 +12,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from nniweb.experiments.access.sessions import SessionStore, living
 from nniweb.experiments.models import Session, User
 from nniweb.experiments.models.account import hash_of
-from nniweb.experiments.sessions import SessionStore, living
 
 
 def key_of(client: Client) -> str:

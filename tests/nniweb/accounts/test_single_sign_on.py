@@ -10,8 +10,8 @@ from django.test import Client
 from django.utils import timezone
 from joserfc.jwk import RSAKey
 
+from nniweb.experiments.access.sessions import forget_sessions
 from nniweb.experiments.models import AuditEntry, SingleSignOnIdentity, User
-from nniweb.experiments.sessions import forget_sessions
 from tests.fakes.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIdProvider
 
 pytestmark = pytest.mark.django_db

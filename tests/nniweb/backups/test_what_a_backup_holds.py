@@ -18,6 +18,7 @@ from nniweb.backups import database
 from nniweb.backups.archive import unpack
 from nniweb.backups.taking import DATABASE, take
 from nniweb.data_folder import new_seal_key
+from nniweb.experiments.access.sessions import SessionStore
 from nniweb.experiments.models import (
     Cluster,
     ClusterMetadata,
@@ -30,7 +31,6 @@ from nniweb.experiments.models import (
 )
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.sealing import seal
-from nniweb.experiments.sessions import SessionStore
 from nniweb.tensorboard.tickets import make_ticket
 from nniweb.upgrades import backup_before
 

@@ -9,7 +9,7 @@ import pytest
 
 from nniweb.client import Client, Conflict, NotFound, Refused, WaitedTooLong
 from nniweb.client.commands import run
-from nniweb.experiments.accounts import make_token
+from nniweb.experiments.access.accounts import make_token
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, User
 from nniweb.experiments.models.account import Scope
 

@@ -13,10 +13,10 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nniweb.experiments.access.quotas import Holder, Limits, holders_under_way, room_for, why_not_so_many_gpus
 from nniweb.experiments.commands import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
-from nniweb.experiments.quotas import Holder, Limits, holders_under_way, room_for, why_not_so_many_gpus
 from trainingservice.turns import Turns
 
 CLUSTER = Cluster(pk=7, name="farm", max_trials=None)

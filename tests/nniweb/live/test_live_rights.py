@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils import timezone
 
-from nniweb.experiments import accounts
+from nniweb.experiments.access import accounts
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Experiment, Session, User
 from nniweb.experiments.models.account import Role

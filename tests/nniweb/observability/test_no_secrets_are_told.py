@@ -16,8 +16,8 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.views.debug import ExceptionReporter, get_exception_reporter_filter
 
+from nniweb.experiments.access.request_actor import WhoAsksMiddleware
 from nniweb.experiments.sealing import seal, unseal
-from nniweb.experiments.who_asks import WhoAsksMiddleware
 from nniweb.observability.masking import struck_out
 from nniweb.worker.call_threads import CallThreads
 from tests.nniweb.configured_logs import configured_logs

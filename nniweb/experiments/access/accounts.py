@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, Cluster, Experiment, SignInLink, User
 from nniweb.experiments.models.account import Role, Scope

@@ -5,9 +5,9 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models import Model
 
+from nniweb.experiments.access.request_actor import asking
 from nniweb.experiments.models import ApiToken, AuditEntry, Cluster, Experiment, Trial, User
 from nniweb.experiments.sql.exact_text import printable
-from nniweb.experiments.who_asks import asking
 
 #: Longer texts among the details are cut.
 LONGEST_DETAIL = 1000

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import transaction
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Quota
 

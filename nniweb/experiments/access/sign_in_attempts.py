@@ -28,9 +28,9 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from nniweb.experiments import audit
+from nniweb.experiments.access import audit
+from nniweb.experiments.access.request_actor import asking
 from nniweb.experiments.models import AuditEntry, SignInAttempt, User
-from nniweb.experiments.who_asks import asking
 
 SIGN_IN, FAILED, SIGN_OUT = "sign-in", "sign-in.failed", "sign-out"
 #: Failures count so long.
