@@ -371,7 +371,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "text": {"()": "nniweb.observability.masking.MaskingFormatter",
+        "text": {"()": "nniweb.experiments.secrets.masking.MaskingFormatter",
                  "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
         "json": {"()": "nniweb.observability.json_lines.MaskingJsonFormatter", "fmt": ["levelname", "name", "message"],
                  "rename_fields": {"levelname": "level", "name": "logger", "exc_info": "exception"},

@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection
 
 from nniweb.backups.database import damage_of_sqlite
 from nniweb.doctor.findings import Finding, unknown, well, wrong
-from nniweb.experiments.key_rotation import unreadable_secrets
+from nniweb.experiments.secrets.key_rotation import unreadable_secrets
 from nniweb.experiments.sql.schema_version import missing_migrations, unknown_migrations
 from nniweb.outage_logs import first_line
 from nniweb.own_files import COMMAND, START

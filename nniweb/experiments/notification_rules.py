@@ -16,7 +16,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
 from nniweb.experiments.notification_queue import SWITCHED_OFF
-from nniweb.experiments.sealing import seal
+from nniweb.experiments.secrets.sealing import seal
 from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
 
 #: Rules of one person.

@@ -17,8 +17,8 @@ from nniweb.experiments.clusters.service_factory import service_builder
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.launch.job_forms import first_parameters, job_detail
 from nniweb.experiments.models import Attempt
-from nniweb.experiments.sealing import CannotOpen
-from nniweb.observability.masking import struck_out
+from nniweb.experiments.secrets.masking import struck_out
+from nniweb.experiments.secrets.sealing import CannotOpen
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError, Unsupported
 from trainingservice.output_folder import MOST_BYTES, Found, NoSuchOutput, OutputFolder, Piece

@@ -4,7 +4,7 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-from nniweb.observability.masking import masked_wholly
+from nniweb.experiments.secrets.masking import masked_wholly
 
 #: Of the line itself: none of it comes from what was said.
 _OURS = frozenset({"time", "level", "logger", "cluster", "experiment", "trial"})

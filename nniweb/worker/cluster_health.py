@@ -6,9 +6,9 @@ import logging
 
 from nniweb.experiments.models import Cluster, Experiment, Machine
 from nniweb.experiments.pubsub import doorbell
+from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
-from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.base import MachineDetail
 

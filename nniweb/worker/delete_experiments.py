@@ -15,9 +15,9 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.access.request_actor import asked_by
 from nniweb.experiments.launch.checkpoint_folders import remove_checkpoints
 from nniweb.experiments.models import CodeArchive, Experiment
+from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import is_any
-from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
 

@@ -23,10 +23,10 @@ from django.utils import timezone
 from nniweb.experiments.models import Experiment, LogLine
 from nniweb.experiments.models.log_line import LogSource
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.secrets.masking import masked_wholly
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability.log_ids import AddIds
-from nniweb.observability.masking import masked_wholly
 from nniweb.outage_logs import NoTracebackWhileDatabaseIsAway, first_line
 from trainingservice.lasting_thread import LastingThread
 

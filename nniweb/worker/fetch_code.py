@@ -20,8 +20,8 @@ from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import CodeArchive, Experiment, ExperimentEvent
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.sealing import CannotOpen, unseal
-from nniweb.observability.masking import struck_out
+from nniweb.experiments.secrets.masking import struck_out
+from nniweb.experiments.secrets.sealing import CannotOpen, unseal
 from nniweb.worker.call_threads import CallThreads
 from trainingservice.errors import TrainingServiceError
 from trainingservice.secrets_in_use import own_secrets

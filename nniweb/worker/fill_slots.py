@@ -20,10 +20,10 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import ExperimentLogger
-from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.log_words import trials_in_words
 from nniweb.worker.shares import STARTING, Shares, room_now

@@ -27,7 +27,7 @@ from nniweb.experiments.notification_queue import (
     note_try,
     withdraw,
 )
-from nniweb.experiments.sealing import CannotOpen, unseal
+from nniweb.experiments.secrets.sealing import CannotOpen, unseal
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
 from nniweb.observability import process_figures

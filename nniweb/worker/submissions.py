@@ -18,11 +18,11 @@ from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameter
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
-from nniweb.observability.masking import struck_out
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.observe_trials import facts
 from trainingservice.base import TrainingService

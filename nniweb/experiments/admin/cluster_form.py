@@ -10,7 +10,7 @@ from nniweb.experiments.clusters.editing import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata
-from nniweb.experiments.sealing import CannotOpen
+from nniweb.experiments.secrets.sealing import CannotOpen
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform, platform_names
 

@@ -17,7 +17,7 @@ from nniweb.experiments.config.field_walk import fold
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
-from nniweb.experiments.sealing import seal, unseal
+from nniweb.experiments.secrets.sealing import seal, unseal
 from trainingservice.base import TrainingService
 from trainingservice.errors import InvalidMetadata, TrainingServiceError
 from trainingservice.platforms import load_platform, platform_names

@@ -13,9 +13,9 @@ from nniweb.experiments.clusters.platform_calls import ask_new_service
 from nniweb.experiments.clusters.service_factory import service_builder
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.models import Cluster, User
-from nniweb.experiments.sealing import CannotOpen
+from nniweb.experiments.secrets.masking import struck_out
+from nniweb.experiments.secrets.sealing import CannotOpen
 from nniweb.experiments.sql.exact_text import printable
-from nniweb.observability.masking import struck_out
 from trainingservice.base import RehearsalFinding
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.errors import TemporaryError, TrainingServiceError

@@ -10,7 +10,7 @@ from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.config.platform_section import parse_stored_section
 from nniweb.experiments.models import Cluster
-from nniweb.experiments.sealing import unseal
+from nniweb.experiments.secrets.sealing import unseal
 from trainingservice import own_authority
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.gpu_slots import GpuBook

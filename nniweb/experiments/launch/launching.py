@@ -31,8 +31,8 @@ from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.sealing import seal
-from nniweb.observability.masking import struck_out
+from nniweb.experiments.secrets.masking import struck_out
+from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code_archive import code_entries

@@ -4,7 +4,7 @@
 from django.contrib.auth.models import Group
 from django.db import models
 
-from nniweb.experiments.sealing import SealedField
+from nniweb.experiments.secrets.sealing import SealedField
 from nniweb.experiments.sql.public_id import new_public_id
 
 from .cluster import Cluster

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.key_rotation import rotate
+from nniweb.experiments.secrets.key_rotation import rotate
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.served_before import require_served_before
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nniweb.experiments.models import Experiment
-from nniweb.experiments.sealing import unseal
+from nniweb.experiments.secrets.sealing import unseal
 from tests.nniweb.api.test_api_clone import again, clone
 from tests.nniweb.api.test_api_launch import SPACE, refused
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
 from nniweb.experiments.notification_rules import MOST_RULES
-from nniweb.experiments.sealing import unseal
+from nniweb.experiments.secrets.sealing import unseal
 
 BASE = "/api/v1/notifications/"
 URL = "https://hook.example/services/T0/very-secret-path?key=very-secret-key"

@@ -30,7 +30,7 @@ from nniweb.experiments.models import (
     User,
 )
 from nniweb.experiments.models.account import hash_of
-from nniweb.experiments.sealing import seal
+from nniweb.experiments.secrets.sealing import seal
 from nniweb.tensorboard.tickets import make_ticket
 from nniweb.upgrades import backup_before
 

@@ -13,10 +13,10 @@ from django.core.management import CommandError, call_command
 from django.db import models
 
 from nniweb import data_folder
-from nniweb.experiments import sealing
-from nniweb.experiments.key_rotation import sealed_columns
 from nniweb.experiments.models import AuditEntry, ClusterMetadata, Experiment
-from nniweb.experiments.sealing import CannotOpen, SealedField, seal, unseal
+from nniweb.experiments.secrets import sealing
+from nniweb.experiments.secrets.key_rotation import sealed_columns
+from nniweb.experiments.secrets.sealing import CannotOpen, SealedField, seal, unseal
 from nniweb.experiments.sql.exact_text import ExactTextField
 
 

@@ -28,7 +28,7 @@ from nniweb.doctor import files
 from nniweb.doctor.examination import examine
 from nniweb.doctor.findings import Finding, Verdict, exit_status
 from nniweb.experiments.models import Cluster, ClusterMetadata, CodeArchive, Machine, TrialFile, Worker
-from nniweb.experiments.sealing import seal
+from nniweb.experiments.secrets.sealing import seal
 from trainingservice.keeper_bundle import build_keeper
 
 

@@ -5,8 +5,8 @@ import json
 import logging
 from typing import Any
 
+from nniweb.experiments.secrets.masking import MaskingFormatter
 from nniweb.observability.log_ids import log_ids
-from nniweb.observability.masking import MaskingFormatter
 from tests.nniweb.configured_logs import configured_logs
 
 

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from nniweb.experiments.models import Attempt, Experiment, TensorBoard, TensorBoardTicket, User
-from nniweb.observability.masking import masked
+from nniweb.experiments.secrets.masking import masked
 from nniweb.tensorboard import boards, runner
 from nniweb.tensorboard.runner import Address
 

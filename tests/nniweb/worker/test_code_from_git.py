@@ -12,7 +12,7 @@ import pytest
 from nniweb.experiments.commands import intents
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Experiment, Trial
-from nniweb.experiments.sealing import seal
+from nniweb.experiments.secrets.sealing import seal
 from tests.fakes.git_server import GitServer
 
 #: Seconds: git is several processes, and the machine may be busy.

@@ -9,8 +9,8 @@ from django.conf import settings
 from django.db.models import Model
 
 from nniweb import data_folder
-from nniweb.experiments import sealing
-from nniweb.experiments.sealing import CannotOpen, SealedField, sealed_anew
+from nniweb.experiments.secrets import sealing
+from nniweb.experiments.secrets.sealing import CannotOpen, SealedField, sealed_anew
 
 
 @dataclass

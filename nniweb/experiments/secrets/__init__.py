@@ -1,0 +1,1 @@
+"""Secrets at rest, in use and in text."""
