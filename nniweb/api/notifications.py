@@ -13,9 +13,9 @@ from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import the_user
 from nniweb.api.fields import StrictSerializer
 from nniweb.api.own_group import OwnGroupField
-from nniweb.experiments import notification_rules
 from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
+from nniweb.experiments.notifications import notification_rules
 
 
 class NotificationSerializer(serializers.Serializer[Any]):

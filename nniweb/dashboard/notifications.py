@@ -16,8 +16,8 @@ from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.worker_presence import worker_is_alive
 from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState
-from nniweb.experiments.notification_queue import PAUSES
-from nniweb.experiments.notifications import BEST_PAUSE
+from nniweb.experiments.notifications.notification_queue import PAUSES
+from nniweb.experiments.notifications.outbox import BEST_PAUSE
 
 DELIVERIES_PER_PAGE = 50
 

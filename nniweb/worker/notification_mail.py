@@ -12,7 +12,7 @@ from django.core.mail import EmailMessage, get_connection
 from nniweb.experiments.clusters.addresses import notifications_page
 from nniweb.experiments.models import NotificationDelivery
 from nniweb.experiments.models.notification import Occasion
-from nniweb.experiments.notification_queue import Try
+from nniweb.experiments.notifications.notification_queue import Try
 
 #: Parameters that a mail lists, and characters of one.
 MOST_PARAMETERS, LONGEST_PARAMETER = 50, 200

@@ -15,7 +15,7 @@ from django.utils import timezone
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.models import NotificationDelivery
 from nniweb.experiments.models.notification import Channel
-from nniweb.experiments.notification_queue import (
+from nniweb.experiments.notifications.notification_queue import (
     SEND_SECONDS,
     SWITCHED_OFF,
     Try,
@@ -27,9 +27,9 @@ from nniweb.experiments.notification_queue import (
     note_try,
     withdraw,
 )
+from nniweb.experiments.notifications.webhook_address import NoWebhookAddress, read_webhook_url
 from nniweb.experiments.secrets.sealing import CannotOpen, unseal
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
-from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
 from nniweb.observability import process_figures
 from nniweb.outage_logs import first_line
 from nniweb.worker.call_threads import CallThreads

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nniweb.experiments.clusters.public_addresses import NotPublic, addresses_of
-from nniweb.experiments.webhook_address import ALLOWED_BY, WebhookAddress
+from nniweb.experiments.notifications.webhook_address import ALLOWED_BY, WebhookAddress
 
 CONNECT_SECONDS = 5.0
 #: Bytes that are read of an answer.

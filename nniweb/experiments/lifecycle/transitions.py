@@ -12,12 +12,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.experiments import notifications
 from nniweb.experiments.lifecycle.end_classification import with_cause
 from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
+from nniweb.experiments.notifications import outbox
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
@@ -40,7 +40,7 @@ def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision:
         insert([TrialEvent(trial_id=trial_pk, at=at, kind=status.value, actor=actor,
                            message=fields.get("message", ""))])
         if status.value in RESULTS:
-            notifications.trial_has_result(trial_pk, at)
+            outbox.trial_has_result(trial_pk, at)
     return bool(moved)
 
 
@@ -221,6 +221,6 @@ def move_experiment(experiment: Experiment, status: ExperimentStatus, at: dateti
     for name, value in fields.items():
         setattr(experiment, name, value)
     ExperimentEvent.objects.create(experiment=experiment, at=at, kind=status, message=fields["message"], actor=actor)
-    notifications.experiment_ended(experiment, at)
+    outbox.experiment_ended(experiment, at)
     next_revision(experiment.pk)
     return True

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
-from nniweb.experiments.notification_rules import MOST_RULES
+from nniweb.experiments.notifications.notification_rules import MOST_RULES
 from nniweb.experiments.secrets.sealing import unseal
 
 BASE = "/api/v1/notifications/"

@@ -15,8 +15,8 @@ from nniweb.experiments.lifecycle.transitions import move_experiment, move_trial
 from nniweb.experiments.models import Attempt, Experiment, NotificationDelivery, NotificationRule, Trial, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.notification_queue import claim
-from nniweb.experiments.notifications import BEST_PAUSE
+from nniweb.experiments.notifications.notification_queue import claim
+from nniweb.experiments.notifications.outbox import BEST_PAUSE
 from trainingservice.trial_job_status import TrialJobStatus
 
 Make = Callable[..., Experiment]

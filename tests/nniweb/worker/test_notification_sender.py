@@ -22,9 +22,9 @@ from django.utils import timezone
 
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User, Worker
-from nniweb.experiments.notification_queue import CLAIM_SECONDS, PAUSES, claim, forget_ended
-from nniweb.experiments.notification_rules import change_rule, create_rule, send_again, send_test
-from nniweb.experiments.webhook_address import read_webhook_url
+from nniweb.experiments.notifications.notification_queue import CLAIM_SECONDS, PAUSES, claim, forget_ended
+from nniweb.experiments.notifications.notification_rules import change_rule, create_rule, send_again, send_test
+from nniweb.experiments.notifications.webhook_address import read_webhook_url
 from nniweb.mail_settings import mail_settings
 from nniweb.observability.process_figures import registry
 from nniweb.worker import notification_sender, webhook_call

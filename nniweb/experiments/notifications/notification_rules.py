@@ -9,15 +9,15 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments import notifications
 from nniweb.experiments.access import audit
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
-from nniweb.experiments.notification_queue import SWITCHED_OFF
+from nniweb.experiments.notifications import outbox
+from nniweb.experiments.notifications.notification_queue import SWITCHED_OFF
+from nniweb.experiments.notifications.webhook_address import NoWebhookAddress, read_webhook_url
 from nniweb.experiments.secrets.sealing import seal
-from nniweb.experiments.webhook_address import NoWebhookAddress, read_webhook_url
 
 #: Rules of one person.
 MOST_RULES = 50
@@ -70,7 +70,7 @@ def send_test(rule: NotificationRule) -> NotificationDelivery:
         rule.deliveries.filter(occasion=Occasion.TEST, state=DeliveryState.WAITING, claimed_until=None).update(
             state=DeliveryState.WITHDRAWN, ended_at=timezone.now(), message="A newer test takes its place.")
         audit.record("notification.test", rule, rule.owner, to=rule.shown_url)
-        return notifications.tell_test(rule, timezone.now())
+        return outbox.tell_test(rule, timezone.now())
 
 
 def send_again(delivery: NotificationDelivery) -> None:
