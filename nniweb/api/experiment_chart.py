@@ -13,8 +13,8 @@ from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import MetricField, Query
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
-from nniweb.experiments.other_metrics import main_metric
 from nniweb.experiments.result_chart import MOST_POINTS, chart_of
+from nniweb.experiments.results.other_metrics import main_metric
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: ``status`` of a point is the place of its status in this list.

@@ -17,7 +17,7 @@ from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.explanation import explanations_of
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
-from nniweb.experiments.progress import Progress, progress_of
+from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.retention import KINDS, days_kept
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -14,7 +14,7 @@ from nniweb.api.times import time_text
 from nniweb.experiments.intermediate_series import Series, SeriesOfTrials, Which, series_of_these, series_of_which
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
-from nniweb.experiments.other_metrics import main_metric
+from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.experiments.retention import removed_at
 
 #: Trials and points of each that one answer has at most, and unless told otherwise.

@@ -11,7 +11,6 @@ from django.utils import timezone
 from nniweb.api.trial_attempts import readings_of
 from nniweb.api.trial_documents import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.api.trial_output import read_part, stream_size
-from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.models import (
     Attempt,
     Experiment,
@@ -22,6 +21,7 @@ from nniweb.experiments.models import (
     TrialOutput,
     TrialParameters,
 )
+from nniweb.experiments.results.best_so_far import evenly
 from nniweb.experiments.retention import removed_sentences
 from trialkeeper import contract
 

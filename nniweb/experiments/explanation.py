@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.progress import Progress
+from nniweb.experiments.results.progress import Progress
 from nniweb.experiments.sql.database_health import write_trouble
 from trainingservice.trial_job_status import TrialJobStatus
 

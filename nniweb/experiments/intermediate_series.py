@@ -9,9 +9,9 @@ from itertools import groupby
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Window
 
-from nniweb.experiments.metric_number import numbers_in
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
 from nniweb.experiments.models.trial import RESULTS
+from nniweb.experiments.results.metric_number import numbers_in
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number

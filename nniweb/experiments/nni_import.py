@@ -15,7 +15,6 @@ from nniweb.experiments.commands import intents
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launching import create_stopped
-from nniweb.experiments.metric_number import number_in
 from nniweb.experiments.models import (
     Attempt,
     Experiment,
@@ -30,8 +29,9 @@ from nniweb.experiments.models import (
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
 from nniweb.experiments.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, ArchivedMetric, ArchivedTrial
-from nniweb.experiments.other_metrics import OtherMetrics
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.results.metric_number import number_in
+from nniweb.experiments.results.other_metrics import OtherMetrics
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.public_id import new_public_id
 from trainingservice.trial_job_status import TrialJobStatus

@@ -11,11 +11,11 @@ from typing import Any
 from django.db.models import Count, F, FilteredRelation, Max, Q, TextField
 from django.db.models.functions import Cast
 
-from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.models import Experiment, MetricName, Trial, TrialParameters
 from nniweb.experiments.models.trial import RESULTS
-from nniweb.experiments.other_metrics import main_metric, mode_of
 from nniweb.experiments.parameter_axes import Column, columns_of
+from nniweb.experiments.results.best_so_far import evenly
+from nniweb.experiments.results.other_metrics import main_metric, mode_of
 
 #: Most trials that are drawn: lines beyond that cover each other.
 MOST_DRAWN = 1_500

@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.parameter_columns import Results
+from nniweb.experiments.results.best_so_far import evenly
 
 logger = logging.getLogger(__name__)
 

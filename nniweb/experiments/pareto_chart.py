@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.trial import RESULTS
-from nniweb.experiments.objectives import names_of_objectives, values_of
+from nniweb.experiments.results.best_so_far import evenly
+from nniweb.experiments.results.objectives import names_of_objectives, values_of
 
 #: Most trials that are drawn, of the front and of the others.
 MOST_ON_FRONT, MOST_OTHERS = 2000, 1500

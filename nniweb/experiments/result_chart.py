@@ -9,10 +9,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet, Value
 from django.db.models.sql.compiler import SQLCompiler
 
-from nniweb.experiments.best_so_far import evenly
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.trial import RESULTS
-from nniweb.experiments.other_metrics import mode_of, numbers_of_metric
+from nniweb.experiments.results.best_so_far import evenly
+from nniweb.experiments.results.other_metrics import mode_of, numbers_of_metric
 from trainingservice.trial_job_status import ENDS, TrialJobStatus
 
 #: Most points with a value that a chart gets, and most marks of trials that ended without one.

@@ -12,7 +12,7 @@ from nniweb.client import following
 from nniweb.client.arguments import INTERRUPTED
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.models import Experiment, Trial
-from nniweb.experiments.progress import progress_of
+from nniweb.experiments.results.progress import progress_of
 from nniweb.own_files import COMMAND
 
 

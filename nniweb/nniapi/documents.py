@@ -11,7 +11,7 @@ from django.db.models import F, OuterRef, Prefetch, QuerySet, Subquery
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
-from nniweb.experiments.running_time import running_seconds
+from nniweb.experiments.results.running_time import running_seconds
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 

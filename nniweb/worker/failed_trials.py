@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nniweb.experiments.lifecycle.retries import ON_FAILURE, kind_of_failure
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.trial import RESULTS
-from nniweb.experiments.objectives import values_of
-from nniweb.experiments.other_metrics import numbers_of_metric
+from nniweb.experiments.results.objectives import values_of
+from nniweb.experiments.results.other_metrics import numbers_of_metric
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Keys of ``Experiment.failed_trials``.

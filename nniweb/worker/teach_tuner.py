@@ -11,8 +11,8 @@ from nniweb.experiments.lifecycle.tuner_events import append_events, intermediat
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
-from nniweb.experiments.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.results.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger

@@ -18,7 +18,7 @@ from nniweb.dashboard.experiment_tabs.head import experiment_of, result_title, t
 from nniweb.dashboard.experiment_tabs.overview import best_trials
 from nniweb.experiments.export import flat
 from nniweb.experiments.models import Experiment, Trial
-from nniweb.experiments.other_metrics import mode_of, names_of
+from nniweb.experiments.results.other_metrics import mode_of, names_of
 
 #: Side by side at once; the same as in compared_trials.js.
 MOST_COMPARED = 20

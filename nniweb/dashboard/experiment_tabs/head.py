@@ -21,7 +21,7 @@ from nniweb.experiments.access.visibility import (
 from nniweb.experiments.commands.changes import tuners_that_can_go_on
 from nniweb.experiments.history import last_event
 from nniweb.experiments.models import Experiment, User
-from nniweb.experiments.other_metrics import main_metric, names_of
+from nniweb.experiments.results.other_metrics import main_metric, names_of
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.search_space_parser import parse_search_space
 from trainingservice.trial_job_status import TrialJobStatus

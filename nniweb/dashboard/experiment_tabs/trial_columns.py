@@ -9,7 +9,7 @@ from nniweb.dashboard.experiment_tabs.head import MOST_PARAMETER_COLUMNS, parame
 from nniweb.dashboard.page_query import Column, PageQuery
 from nniweb.dashboard.words import value_at
 from nniweb.experiments.models import Experiment
-from nniweb.experiments.other_metrics import names_of
+from nniweb.experiments.results.other_metrics import names_of
 from nniweb.experiments.trial_filter.parameter_names import parameter_names
 
 #: Further metrics that have a column unless told otherwise.

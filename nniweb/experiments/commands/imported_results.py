@@ -12,11 +12,11 @@ from django.utils import timezone
 from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.tuner_events import append_events
-from nniweb.experiments.metric_number import numbers_in
 from nniweb.experiments.models import Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.objectives import names_of_objectives
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.results.metric_number import numbers_in
+from nniweb.experiments.results.objectives import names_of_objectives
 from nniweb.tuning import algorithms
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -23,8 +23,8 @@ from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialE
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.retention import why_it_cannot_go_on
-from nniweb.experiments.running_time import running_seconds
 from nniweb.experiments.sql.exact_text import printable
 from trainingservice.trial_job_status import TrialJobStatus
 

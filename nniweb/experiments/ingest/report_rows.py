@@ -15,7 +15,7 @@ from django.db import connection
 
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.ingest.resource_samples import store_readings
-from nniweb.experiments.other_metrics import OtherMetrics
+from nniweb.experiments.results.other_metrics import OtherMetrics
 from nniweb.experiments.sql.exact_text import to_bytes
 
 # the name by which the platform knows the machine is better than the one it has for itself

@@ -28,9 +28,9 @@ from nniweb.experiments.lifecycle.retries import SUSPENDED
 from nniweb.experiments.lifecycle.transitions import attempt_started, move_trial
 from nniweb.experiments.models import Attempt, Trial, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.other_metrics import Numbers
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.results.other_metrics import Numbers
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.exact_text import to_bytes
 from nniweb.experiments.sql.idle_connections import drop_connection

@@ -19,7 +19,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
 from nniweb.experiments.notifications import outbox
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.running_time import running_seconds
+from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert

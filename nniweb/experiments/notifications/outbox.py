@@ -19,7 +19,7 @@ from nniweb.experiments.models import Experiment, NotificationDelivery, Notifica
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState, Occasion
 from nniweb.experiments.models.trial import RESULTS
-from nniweb.experiments.progress import progress_of
+from nniweb.experiments.results.progress import progress_of
 
 #: Between two messages of new best results of one experiment to one receiver; what comes in between is told with the
 #: latest of it.

@@ -10,7 +10,7 @@ from django.db.models import Case, Count, OuterRef, Subquery, When
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS
-from nniweb.experiments.running_time import running_seconds
+from nniweb.experiments.results.running_time import running_seconds
 from trainingservice.trial_job_status import ENDS, TrialJobStatus
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nniweb.experiments.models import Experiment, MetricNumber, Trial
 from nniweb.experiments.models.trial import RESULTS
-from nniweb.experiments.other_metrics import main_metric
+from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.tuning.pareto_front import ParetoFront, losses_of
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -6,8 +6,8 @@ from typing import Any
 from django.db import connection
 from django.db.models import QuerySet
 
-from nniweb.experiments.metric_number import DEFAULT, numbers_in
 from nniweb.experiments.models import Experiment, MetricName, MetricNumber
+from nniweb.experiments.results.metric_number import DEFAULT, numbers_in
 from nniweb.experiments.sql.exact_text import printable
 
 #: Different names that one experiment may have; what comes after these stays in the reported text alone.

@@ -1,0 +1,1 @@
+"""How far experiments are, and what their trials achieved."""
