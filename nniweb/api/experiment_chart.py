@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import MetricField, Query
+from nniweb.experiments.charts.result_chart import MOST_POINTS, chart_of
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
-from nniweb.experiments.result_chart import MOST_POINTS, chart_of
 from nniweb.experiments.results.other_metrics import main_metric
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -9,8 +9,8 @@ from rest_framework.response import Response
 
 from nniweb.api.experiment_documents import ObjectiveSerializer
 from nniweb.api.experiments import experiment_of
+from nniweb.experiments.charts.pareto_chart import MOST_ON_FRONT, MOST_OTHERS, pareto_chart_of
 from nniweb.experiments.models import Experiment
-from nniweb.experiments.pareto_chart import MOST_ON_FRONT, MOST_OTHERS, pareto_chart_of
 
 
 class ExperimentFrontSerializer(serializers.Serializer[Any]):

@@ -12,9 +12,9 @@ from rest_framework.response import Response
 from nniweb.api.experiment_chart import STATUSES
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import Query
+from nniweb.experiments.charts.timeline import Timeline, timeline_of
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
-from nniweb.experiments.timeline import Timeline, timeline_of
 
 
 class TimelineQuery(Query):

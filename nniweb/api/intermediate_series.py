@@ -11,7 +11,13 @@ from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import CommaListField, MetricField, OneOfField, Query
 from nniweb.api.times import time_text
-from nniweb.experiments.intermediate_series import Series, SeriesOfTrials, Which, series_of_these, series_of_which
+from nniweb.experiments.charts.intermediate_series import (
+    Series,
+    SeriesOfTrials,
+    Which,
+    series_of_these,
+    series_of_which,
+)
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
 from nniweb.experiments.results.other_metrics import main_metric

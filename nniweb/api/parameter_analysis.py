@@ -11,10 +11,10 @@ from rest_framework.response import Response
 from nniweb.api.errors import ErrorsSerializer
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import MetricField, Query
+from nniweb.experiments.charts.parameter_axes import Column
+from nniweb.experiments.charts.parameter_columns import BEST_DRAWN, MOST_DRAWN, Results, results_of
+from nniweb.experiments.charts.parameter_importance import FEWEST_TRIALS, MOST_TRIALS, NotWorkedOut, importance_of
 from nniweb.experiments.models import Experiment
-from nniweb.experiments.parameter_axes import Column
-from nniweb.experiments.parameter_columns import BEST_DRAWN, MOST_DRAWN, Results, results_of
-from nniweb.experiments.parameter_importance import FEWEST_TRIALS, MOST_TRIALS, NotWorkedOut, importance_of
 
 #: Significant digits of a number in a column: more than the eye sees.
 DIGITS = 6

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from nniweb.experiments.intermediate_series import thinned
+from nniweb.experiments.charts.intermediate_series import thinned
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, User
 
 Make = Callable[..., Attempt]

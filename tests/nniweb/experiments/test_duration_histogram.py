@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from django.utils import timezone
 
+from nniweb.experiments.charts.result_chart import Histogram, durations_of
 from nniweb.experiments.models import Attempt, Experiment, Trial
-from nniweb.experiments.result_chart import Histogram, durations_of
 
 Make = Callable[..., Experiment]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.utils import timezone
 
+from nniweb.experiments.charts.parameter_axes import columns_of
+from nniweb.experiments.charts.parameter_columns import BEST_DRAWN, MOST_DRAWN, results_of
 from nniweb.experiments.models import Experiment, Trial, TrialParameters
-from nniweb.experiments.parameter_axes import columns_of
-from nniweb.experiments.parameter_columns import BEST_DRAWN, MOST_DRAWN, results_of
 
 Make = Callable[..., Experiment]
 

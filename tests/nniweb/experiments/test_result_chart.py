@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from django.utils import timezone
 
+from nniweb.experiments.charts.result_chart import chart_of
 from nniweb.experiments.models import Experiment, Trial
-from nniweb.experiments.result_chart import chart_of
 from nniweb.experiments.results.best_so_far import MOST_POINTS, evenly, improvements_of
 
 Make = Callable[..., Experiment]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from nniweb.experiments.charts.timeline import Timeline, timeline_of
 from nniweb.experiments.models import Attempt, Experiment, Machine, Trial
-from nniweb.experiments.timeline import Timeline, timeline_of
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 Adder = Callable[..., Trial]

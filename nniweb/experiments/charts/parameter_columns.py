@@ -11,9 +11,9 @@ from typing import Any
 from django.db.models import Count, F, FilteredRelation, Max, Q, TextField
 from django.db.models.functions import Cast
 
+from nniweb.experiments.charts.parameter_axes import Column, columns_of
 from nniweb.experiments.models import Experiment, MetricName, Trial, TrialParameters
 from nniweb.experiments.models.trial import RESULTS
-from nniweb.experiments.parameter_axes import Column, columns_of
 from nniweb.experiments.results.best_so_far import evenly
 from nniweb.experiments.results.other_metrics import main_metric, mode_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from nniweb.experiments.parameter_columns import Results
+from nniweb.experiments.charts.parameter_columns import Results
 from nniweb.experiments.results.best_so_far import evenly
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""The data of charts, thinned to what can be seen."""
