@@ -14,9 +14,9 @@ from nniweb.api.retention_fields import DaysKeptSerializer, RetentionField, Rete
 from nniweb.api.times import time_text
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
-from nniweb.experiments.explanation import explanations_of
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.queries.explanation import explanations_of
 from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.retention import KINDS, days_kept
 from trainingservice.trial_job_status import TrialJobStatus

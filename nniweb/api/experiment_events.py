@@ -8,8 +8,8 @@ from rest_framework import generics, serializers
 
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import Query
-from nniweb.experiments.history import NOBODY, OF_NO_TRIAL, history_of
 from nniweb.experiments.models import ExperimentEvent
+from nniweb.experiments.queries.history import NOBODY, OF_NO_TRIAL, history_of
 
 
 class EventQuery(Query):

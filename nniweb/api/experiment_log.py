@@ -15,9 +15,9 @@ from nniweb.api.attachment import as_attachment
 from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import CommaListField, Query
 from nniweb.api.renderers import ExactJSONRenderer
-from nniweb.experiments.experiment_log import LEVELS, LogPart, as_text, fitting, part_of
 from nniweb.experiments.models import LogLine
 from nniweb.experiments.models.log_line import LogSource
+from nniweb.experiments.queries.experiment_log import LEVELS, LogPart, as_text, fitting, part_of
 
 MOST_LINES = 1000
 

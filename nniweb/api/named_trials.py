@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from nniweb.api.experiments import the_user
 from nniweb.api.fields import CommaListField, Query
 from nniweb.experiments.models import Trial
-from nniweb.experiments.named_trials import MOST_JOBS, trials_of_jobs
+from nniweb.experiments.queries.named_trials import MOST_JOBS, trials_of_jobs
 
 
 class NamedTrialSerializer(serializers.Serializer[Any]):

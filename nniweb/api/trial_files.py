@@ -16,8 +16,8 @@ from nniweb.api.attachment import as_attachment
 from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.api.trial_documents import TrialFileSerializer
 from nniweb.api.trials import trial_of
-from nniweb.experiments.kept_files import KeptFileDamaged, content_of
 from nniweb.experiments.models import TrialFile
+from nniweb.experiments.queries.kept_files import KeptFileDamaged, content_of
 
 
 class TrialFilesView(generics.ListAPIView[TrialFile]):

@@ -25,8 +25,8 @@ from nniweb.api.fields import Query
 from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.api.trials import attempt_of, trial_of
 from nniweb.experiments.models import Attempt, Trial
-from nniweb.experiments.output_download import archive_pieces, rest_of_file
-from nniweb.experiments.trial_output_folder import TrialOutputFolder
+from nniweb.experiments.queries.output_download import archive_pieces, rest_of_file
+from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.output_folder import NoSuchOutput
 

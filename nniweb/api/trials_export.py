@@ -17,8 +17,8 @@ from nniweb.api.experiments import experiment_of
 from nniweb.api.fields import CommaListField
 from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.api.trial_query import TrialFilters, filtered
-from nniweb.experiments.export import csv_pieces, json_pieces
 from nniweb.experiments.models import Experiment
+from nniweb.experiments.queries.export import csv_pieces, json_pieces
 
 #: Ids that an address holds; where there are more, tag them and export by tag.
 MOST_IDS = 500

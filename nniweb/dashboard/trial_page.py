@@ -9,7 +9,7 @@ from nniweb.dashboard.experiment_tabs.head import result_title
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.trial_report import TrialReport
 from nniweb.experiments.access.visibility import may_steer, visible_clusters, visible_trials
-from nniweb.experiments.trial_advice import CLUSTER, EXPERIMENT, NEW_EXPERIMENT, OUTPUT
+from nniweb.experiments.queries.trial_advice import CLUSTER, EXPERIMENT, NEW_EXPERIMENT, OUTPUT
 from trainingservice.trial_job_status import TrialJobStatus
 
 

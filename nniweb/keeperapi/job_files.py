@@ -12,10 +12,10 @@ from django.db.models import Count, Sum
 from django.utils import timezone
 
 from nniweb.experiments.ingest.reports import authenticate
-from nniweb.experiments.kept_files import hash_of_content
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.job_forms import application_form, first_parameters
 from nniweb.experiments.models import Attempt, TrialFile
+from nniweb.experiments.queries.kept_files import hash_of_content
 from trainingservice.platforms import load_platform
 from trainingservice.report_reading import RefusedReport
 from trainingservice.trial_job import KeeperAccess, job_document

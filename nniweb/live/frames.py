@@ -20,7 +20,6 @@ from nniweb.api.trial_documents import (
 )
 from nniweb.experiments.access.visibility import visible_experiments, visible_trials
 from nniweb.experiments.clusters.worker_presence import worker_is_alive
-from nniweb.experiments.history import last_event
 from nniweb.experiments.models import (
     Cluster,
     Experiment,
@@ -34,6 +33,7 @@ from nniweb.experiments.models import (
     TrialOutput,
     User,
 )
+from nniweb.experiments.queries.history import last_event
 from nniweb.experiments.sql.database_health import trouble
 
 #: A frame carries at most so many trials; a page that missed more asks for its rows anew.

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.queries.trial_advice import KEEPER_NOT_HEARD
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
-from nniweb.experiments.trial_advice import KEEPER_NOT_HEARD
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.cluster_work import ClusterWork
 from trainingservice.base import TrainingService

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from nniweb.api.experiment_events import EventQuery, found
 from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
 from nniweb.dashboard.page_query import PageQuery
-from nniweb.experiments.history import NOBODY, kinds_and_people
+from nniweb.experiments.queries.history import NOBODY, kinds_and_people
 
 EVENTS_PER_PAGE = 100
 

@@ -19,8 +19,8 @@ from nniweb.experiments.access.visibility import (
     visible_experiments,
 )
 from nniweb.experiments.commands.changes import tuners_that_can_go_on
-from nniweb.experiments.history import last_event
 from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.queries.history import last_event
 from nniweb.experiments.results.other_metrics import main_metric, names_of
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.search_space_parser import parse_search_space

@@ -9,8 +9,8 @@ from django.views.decorators.http import require_GET
 from nniweb.api.experiment_log import LogQuery, conditions, log_document
 from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
 from nniweb.dashboard.page_query import PageQuery
-from nniweb.experiments.experiment_log import LEVELS, fitting, part_of
 from nniweb.experiments.models.log_line import LogSource
+from nniweb.experiments.queries.experiment_log import LEVELS, fitting, part_of
 
 #: Lines on the page when it is opened; earlier ones are fetched when somebody asks for them.
 SHOWN_LINES = 300

@@ -32,8 +32,8 @@ from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_
 from nniweb.experiments.commands import change_and_undo, intents
 from nniweb.experiments.commands.imported_results import import_results
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.export import write_csv, write_json
 from nniweb.experiments.models import Experiment, Trial, User
+from nniweb.experiments.queries.export import write_csv, write_json
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.following import follow, front_documents, progress_document, trial_document
 from nniweb.management.served_before import require_own_database, require_served_before

@@ -14,11 +14,11 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from nniweb.api.trial_output_files import instant
-from nniweb.experiments import output_download
 from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.clusters.service_factory import state_folder
 from nniweb.experiments.models import Attempt, User
-from nniweb.experiments.trial_output_folder import TrialOutputFolder
+from nniweb.experiments.queries import output_download
+from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from tests.nniweb.api.stuck_platform import StuckTrainingService
 from trainingservice import output_folder
 from trainingservice.platforms import register, unregister

@@ -19,7 +19,7 @@ from nniweb.experiments.models import (
     Worker,
 )
 from nniweb.experiments.models.experiment import CodeArchive
-from nniweb.experiments.trial_advice import advice_for
+from nniweb.experiments.queries.trial_advice import advice_for
 
 MakeAttempt = Callable[..., Attempt]
 Page = Callable[..., str]

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from nniweb.experiments.admin.cluster_form import ClusterForm
 from nniweb.experiments.models import User
 from nniweb.experiments.models.account import OS_USERS
-from nniweb.experiments.named_trials import trials_of_jobs
+from nniweb.experiments.queries.named_trials import trials_of_jobs
 
 ROOT = Path(__file__).resolve().parents[3]
 

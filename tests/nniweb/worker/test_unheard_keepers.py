@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from nniweb.experiments.models import Attempt, Trial
-from nniweb.experiments.trial_advice import advice_for
+from nniweb.experiments.queries.trial_advice import advice_for
 from nniweb.worker import unheard_keepers
 from tests.nniweb.worker.conftest import Rig, end, report
 from trainingservice.cluster_settings import TrialOptions

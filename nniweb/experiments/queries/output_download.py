@@ -4,7 +4,7 @@ import io
 import tarfile
 from collections.abc import Iterator
 
-from nniweb.experiments.trial_output_folder import TrialOutputFolder
+from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from trainingservice.errors import TrainingServiceError
 from trainingservice.output_folder import Found, FoundFile, Piece
 

@@ -1,0 +1,1 @@
+"""What is read for a page, an answer or a file."""
