@@ -11,9 +11,9 @@ from rest_framework.views import APIView
 from nniweb.api.fields import Query
 from nniweb.api.permissions import AdminOnly
 from nniweb.api.retention_fields import DaysKeptSerializer
-from nniweb.experiments.disk_usage import installation_usage
 from nniweb.experiments.models import DiskUsage
-from nniweb.experiments.retention import days_kept
+from nniweb.experiments.retention.disk_usage import installation_usage
+from nniweb.experiments.retention.policy import days_kept
 
 ORDERS = {"total": "total_bytes", "rows": "rows", "trials": "trials", "output": "output_bytes", "files": "files_bytes",
           "checkpoints": "checkpoints_bytes", "code": "code_bytes", "name": "experiment__name",

@@ -18,7 +18,7 @@ from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.queries.explanation import explanations_of
 from nniweb.experiments.results.progress import Progress, progress_of
-from nniweb.experiments.retention import KINDS, days_kept
+from nniweb.experiments.retention.policy import KINDS, days_kept
 from trainingservice.trial_job_status import TrialJobStatus
 
 

@@ -21,7 +21,7 @@ from nniweb.experiments.charts.intermediate_series import (
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
 from nniweb.experiments.results.other_metrics import main_metric
-from nniweb.experiments.retention import removed_at
+from nniweb.experiments.retention.policy import removed_at
 
 #: Trials and points of each that one answer has at most, and unless told otherwise.
 MOST_TRIALS, USUAL_TRIALS = 100, 20

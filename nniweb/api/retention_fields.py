@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from nniweb.api.fields import StrictSerializer
-from nniweb.experiments.retention import FOREVER, LONGEST_DAYS
+from nniweb.experiments.retention.policy import FOREVER, LONGEST_DAYS
 
 _SCHEMA = {"oneOf": [{"type": "integer", "minimum": 1, "maximum": LONGEST_DAYS},
                      {"type": "string", "enum": [FOREVER]}], "nullable": True}

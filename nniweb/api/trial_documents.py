@@ -15,7 +15,7 @@ from nniweb.api.times import time_text
 from nniweb.experiments.models import Attempt, Metric, MetricNumber, Trial, TrialEvent, TrialFile, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
 from nniweb.experiments.queries.trial_advice import PLACES, advice_for
-from nniweb.experiments.retention import OF_TRIALS, removed_at
+from nniweb.experiments.retention.policy import OF_TRIALS, removed_at
 
 ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",
                    "url")

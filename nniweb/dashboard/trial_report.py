@@ -22,7 +22,7 @@ from nniweb.experiments.models import (
     TrialParameters,
 )
 from nniweb.experiments.results.best_so_far import evenly
-from nniweb.experiments.retention import removed_sentences
+from nniweb.experiments.retention.policy import removed_sentences
 from trialkeeper import contract
 
 #: Bytes of a stream that the page begins with; what is before can be downloaded.

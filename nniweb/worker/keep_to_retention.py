@@ -13,8 +13,8 @@ from nniweb.experiments.ingest.reports import TOKEN_GRACE
 from nniweb.experiments.launch.checkpoint_folders import has_checkpoints, remove_checkpoints
 from nniweb.experiments.models import Attempt, CodeArchive, Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
-from nniweb.experiments.removal import Pace, Removed, remove_of_trials
-from nniweb.experiments.retention import OF_TRIALS, days_kept, in_days
+from nniweb.experiments.retention.policy import OF_TRIALS, days_kept, in_days
+from nniweb.experiments.retention.removal import Pace, Removed, remove_of_trials
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from nniweb.experiments.models import (
     TrialParameters,
     TunerEvent,
 )
-from nniweb.experiments.removal import MOST_BYTES, Pace, remove_file, remove_rows
+from nniweb.experiments.retention.removal import MOST_BYTES, Pace, remove_file, remove_rows
 from trialkeeper import contract
 
 #: Trials whose rows are removed together, and what refers to them: first what refers to attempts, then attempts.

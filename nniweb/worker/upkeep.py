@@ -17,9 +17,9 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from nniweb.experiments.disk_usage import DATABASE, measure, measure_data_folder
 from nniweb.experiments.models import Cluster, DiskUsage, Experiment, FolderUsage
-from nniweb.experiments.removal import Pace
+from nniweb.experiments.retention.disk_usage import DATABASE, measure, measure_data_folder
+from nniweb.experiments.retention.removal import Pace
 from nniweb.experiments.sql.selected_rows import is_any
 from nniweb.observability.log_ids import log_ids
 from nniweb.worker.keep_to_retention import Retention

@@ -10,9 +10,9 @@ from django.urls import URLPattern, reverse
 from django.utils.html import format_html
 
 from nniweb.experiments.admin.access import ToLookAt
-from nniweb.experiments.disk_usage import installation_usage
 from nniweb.experiments.models import DiskUsage
-from nniweb.experiments.retention import KINDS, days_kept, in_days
+from nniweb.experiments.retention.disk_usage import installation_usage
+from nniweb.experiments.retention.policy import KINDS, days_kept, in_days
 
 #: Columns that may be large and are not in the list.
 _LEFT_OUT = ("search_space", "config", "config_text", "notes", "trial_options", "tuner", "assessor", "description")

@@ -16,7 +16,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
-from nniweb.experiments.retention import why_it_cannot_go_on
+from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.tuning.problem import InvalidInput
 from nniweb.tuning.uninterpreted_space import read_space
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nniweb.experiments import retention
 from nniweb.experiments.access.request_actor import asking
 from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.models import Experiment, ExperimentChange, User
+from nniweb.experiments.retention import policy
 from nniweb.tuning import algorithms
 from nniweb.tuning.problem import InvalidInput, Problem
 from nniweb.tuning.search_space import SearchSpace
@@ -117,8 +117,8 @@ def _lines(field: str, before: Any, after: Any) -> Iterator[ChangedValue]:
         yield from _parts(name, {"name": before.get("name"), **(before.get("class_args") or {})},
                           {"name": after.get("name"), **(after.get("class_args") or {})})
     elif field == "retention":
-        words = retention.in_words
-        for kind in retention.KINDS:
+        words = policy.in_words
+        for kind in policy.KINDS:
             if before.get(kind) != after.get(kind):
                 yield ChangedValue(f"{name}.{kind}", words(before.get(kind)), words(after.get(kind)))
     else:

@@ -24,7 +24,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.running_time import running_seconds
-from nniweb.experiments.retention import why_it_cannot_go_on
+from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.experiments.sql.exact_text import printable
 from trainingservice.trial_job_status import TrialJobStatus
 

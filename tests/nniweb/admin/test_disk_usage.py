@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.experiments.commands import intents
-from nniweb.experiments.disk_usage import measure, measure_data_folder
 from nniweb.experiments.models import (
     Attempt,
     DiskUsage,
@@ -23,6 +22,7 @@ from nniweb.experiments.models import (
     TrialFile,
     TrialOutput,
 )
+from nniweb.experiments.retention.disk_usage import measure, measure_data_folder
 from nniweb.worker.upkeep import Upkeep
 
 

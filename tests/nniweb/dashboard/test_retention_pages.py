@@ -7,7 +7,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from nniweb.experiments.models import Attempt, Experiment, Trial, User
-from nniweb.experiments.retention import NOTHING_THERE
+from nniweb.experiments.retention.policy import NOTHING_THERE
 
 
 def test_a_trials_page_says_what_was_removed_and_when_in_place_of_an_empty_box(

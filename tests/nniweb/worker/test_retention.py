@@ -13,7 +13,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments import removal
 from nniweb.experiments.commands import intents
 from nniweb.experiments.commands.change_and_undo import change, undo_change
 from nniweb.experiments.errors import Refused
@@ -29,7 +28,8 @@ from nniweb.experiments.models import (
     TrialFile,
     TrialOutput,
 )
-from nniweb.experiments.retention import NOTHING_THERE
+from nniweb.experiments.retention import removal
+from nniweb.experiments.retention.policy import NOTHING_THERE
 from nniweb.worker.keep_to_retention import due_trials
 from nniweb.worker.upkeep import Upkeep, due_experiments
 

@@ -22,7 +22,7 @@ from django.db.models import Count, F, Model, Sum, Value
 from django.db.models.functions import Length
 
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialFile, TrialOutput
-from nniweb.experiments.retention import NOTHING_THERE
+from nniweb.experiments.retention.policy import NOTHING_THERE
 from trialkeeper import contract
 
 #: What one transaction shall take, in seconds. The fewest and the most rows it removes: below the fewest it is the

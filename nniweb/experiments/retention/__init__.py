@@ -1,0 +1,1 @@
+"""What is kept for how long, how it is removed, how much room it takes."""
