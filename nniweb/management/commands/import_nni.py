@@ -9,8 +9,8 @@ from django.core.management.base import CommandError
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.nni_archive import UnreadableArchive, read_archive
-from nniweb.experiments.nni_import import import_archive
+from nniweb.experiments.nni_import.importing import import_archive
+from nniweb.experiments.nni_import.nni_archive import UnreadableArchive, read_archive
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.launch import experiment_owner
 from nniweb.management.served_before import require_served_before

@@ -15,9 +15,9 @@ from django.core.management import CommandError, call_command
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialOutput, TunerEvent
-from nniweb.experiments.nni_archive import UnreadableArchive, read_archive
-from nniweb.experiments.nni_archive_config import kept_config
-from nniweb.experiments.nni_import import import_archive
+from nniweb.experiments.nni_import.importing import import_archive
+from nniweb.experiments.nni_import.nni_archive import UnreadableArchive, read_archive
+from nniweb.experiments.nni_import.nni_archive_config import kept_config
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 START = 1_700_000_000_000

@@ -28,7 +28,7 @@ from nniweb.experiments.models import (
 )
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
-from nniweb.experiments.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, ArchivedMetric, ArchivedTrial
+from nniweb.experiments.nni_import.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, ArchivedMetric, ArchivedTrial
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.metric_number import number_in
 from nniweb.experiments.results.other_metrics import OtherMetrics

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
-from nniweb.experiments.nni_archive_config import kept_config
+from nniweb.experiments.nni_import.nni_archive_config import kept_config
 from trainingservice.trial_job_status import TrialJobStatus
 
 DATABASE = Path("db") / "nni.sqlite"

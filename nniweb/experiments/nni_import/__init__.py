@@ -1,0 +1,1 @@
+"""Experiments that NNI has kept, made into experiments of this server."""
