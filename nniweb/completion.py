@@ -6,9 +6,9 @@ import argparse
 import os
 import pkgutil
 import sys
-from pathlib import Path
 
 from nniweb.client.commands import make_parser
+from nniweb.management import commands as own_commands
 
 SHELLS = ("bash", "zsh", "fish")
 #: Commands of Django that whoever runs a server needs; it has more, for developers.
@@ -54,7 +54,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
 
 def command_names() -> list[str]:
     """Our own commands."""
-    return [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / "management" / "commands")])]
+    return [module.name for module in pkgutil.iter_modules(own_commands.__path__)]
 
 
 def _parser_of(name: str) -> argparse.ArgumentParser:

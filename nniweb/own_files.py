@@ -7,7 +7,9 @@ have the same folders: ``templates``, ``static``, ``node_modules``, ``examples``
 import os
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parent
+import nniweb
+
+_PACKAGE = Path(nniweb.__file__).resolve().parent
 _BUNDLED = _PACKAGE / "bundled"
 
 #: Whether this is an installed package (a wheel), and no checkout.

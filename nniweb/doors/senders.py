@@ -11,9 +11,9 @@ from django.urls import resolve
 from rest_framework.exceptions import AuthenticationFailed
 
 from nniweb.api.authentication import TokenAuthentication
+from nniweb.doors.nni_port import came_through_a_port
 from nniweb.doors.proxies import Scope
 from nniweb.experiments.models import User
-from nniweb.nniapi.ports import came_through_a_port
 from nniweb.outage_logs import first_line
 from nniweb.web_server.allowances import ANYBODYS_BYTES
 

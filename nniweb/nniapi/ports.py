@@ -11,6 +11,7 @@ from typing import Any
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
+from nniweb.doors.nni_port import NNI_PORT
 from nniweb.doors.origins import comes_from_own_page
 from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import Experiment, User
@@ -21,7 +22,6 @@ Application = Callable[[MutableMapping[str, Any], Callable[[], Awaitable[Any]], 
                        Awaitable[None]]
 
 NNI_ROOT = "/api/v1/nni/"
-_SCOPE_KEY = "nniweb.nni_port"
 
 _open: dict[str, "NniPort"] = {}
 
@@ -67,7 +67,7 @@ def with_nni_ports(application: Application, ports: dict[int, str]) -> Applicati
             await application(scope, receive, send)
         elif scope["type"] == "http" and not _comes_from_elsewhere(scope):
             path = f"/nni/{experiment_id}{scope['path']}"
-            await application({**scope, "path": path, "raw_path": path.encode(), _SCOPE_KEY: experiment_id},
+            await application({**scope, "path": path, "raw_path": path.encode(), NNI_PORT: experiment_id},
                               receive, send)
         elif scope["type"] == "http":
             await send({"type": "http.response.start", "status": 403,
@@ -80,11 +80,6 @@ def with_nni_ports(application: Application, ports: dict[int, str]) -> Applicati
     return routed
 
 
-def came_through_a_port(scope: MutableMapping[str, Any]) -> bool:
-    """Whether the request came through an experiment's own port, where nobody signs in."""
-    return _SCOPE_KEY in scope
-
-
 def _comes_from_elsewhere(scope: MutableMapping[str, Any]) -> bool:
     """Whether a browser says that another site's page asks."""
     return any(name.lower() == b"origin" for name, _ in scope["headers"]) and not comes_from_own_page(scope)
@@ -95,7 +90,7 @@ class PortAuthentication(BaseAuthentication):
 
     def authenticate(self, request: Request) -> tuple[User, None] | None:
         scope: dict[str, Any] = getattr(request._request, "scope", {})
-        experiment_id = scope.get(_SCOPE_KEY)
+        experiment_id = scope.get(NNI_PORT)
         if experiment_id is None:
             return None
         experiment = Experiment.objects.select_related("owner").filter(public_id=experiment_id).first()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import nniweb
 from nniweb.tuning import process_log
 
 logger = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class TunerChild:
 
 def _environment() -> dict[str, str]:
     """The child finds this package wherever the server was started from, and leaves the cores to the trials."""
-    package_root = str(Path(__file__).resolve().parents[2])
+    package_root = str(Path(nniweb.__file__).resolve().parents[1])
     environment = dict(os.environ)
     paths = [package_root, *filter(None, [environment.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)

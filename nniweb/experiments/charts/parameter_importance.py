@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import nniweb
 from nniweb.experiments.charts.parameter_columns import Results
 from nniweb.experiments.results.best_so_far import evenly
 
@@ -89,7 +90,7 @@ def _worked_out(results: Results) -> Importance:
         } for column in columns]})
     try:
         done = subprocess.run([sys.executable, "-m", "nniweb.tuning.parameter_importance"], input=asked, text=True,
-                              cwd=Path(__file__).resolve().parent.parent.parent, capture_output=True, check=True,
+                              cwd=Path(nniweb.__file__).resolve().parent.parent, capture_output=True, check=True,
                               timeout=PATIENCE)
         parameters = json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:

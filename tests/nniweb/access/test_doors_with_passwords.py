@@ -112,7 +112,7 @@ def test_no_code_looks_at_passwords_past_the_count() -> None:
              for match in past.finditer(path.read_text())}
     assert found == {
         ("experiments/models/account.py", "super().check_password"),  # inside an attempt
-        ("experiments/sign_in_attempts.py", "ModelBackend"),  # the counted one is made of it
+        ("experiments/access/sign_in_attempts.py", "ModelBackend"),  # the counted one is made of it
         ("dashboard/sign_in.py", "ModelBackend"), ("settings.py", "ModelBackend"),  # of sessions; it is not asked
     }
 

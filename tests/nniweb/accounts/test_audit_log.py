@@ -200,7 +200,8 @@ def test_every_operation_that_changes_something_has_an_action_of_its_own(browser
                   for method, operation in methods.items() if method != "get" and path.split("/")[3] in THINGS}
     assert operations - CHANGES_NOTHING == set(ACTIONS)
     nniweb = Path(__file__).parents[3] / "nniweb"
-    written = "".join(path.read_text() for path in (*nniweb.glob("experiments/*.py"), *nniweb.glob("tensorboard/*.py")))
+    written = "".join(path.read_text() for folder in ("experiments", "tensorboard")
+                      for path in (nniweb / folder).rglob("*.py"))
     assert {action for action in ACTIONS.values() if f'"{action}"' not in written} == set()
 
 
