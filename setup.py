@@ -1,7 +1,7 @@
 """What the metadata in pyproject.toml cannot say: needs are those of requirements.txt, and files that are no Python.
 
 Templates, static files, examples and the browser libraries lie at the top of a checkout; a wheel holds them in
-``nniweb/bundled`` (nniweb/own_files.py finds them in either place). The browser libraries come from npm.
+``nniweb/bundled`` (nniweb/storage/own_files.py finds them in either place). The browser libraries come from npm.
 """
 
 from pathlib import Path

@@ -44,7 +44,7 @@ SERVER_LIMIT, FLAT = 0.5, 0.05
 COUNT_LIMIT = 0.5
 #: Trials that are left out of the figures.
 FIRST = 1000
-#: Seconds of the stretches of which the least counts: more than nniweb.freed_memory.EVERY.
+#: Seconds of the stretches of which the least counts: more than nniweb.process.freed_memory.EVERY.
 STRETCH = 25.0
 #: Seconds between two looks at the processes, and between two pages that somebody looks at.
 LOOK_EVERY = PAGE_EVERY = 1.0

@@ -20,22 +20,22 @@ from django.conf import settings  # noqa: E402
 from django.db import connection  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
-from nniweb.doors.body_size import not_too_large  # noqa: E402
-from nniweb.doors.clear_text import not_in_the_clear  # noqa: E402
-from nniweb.doors.origins import own_pages_only  # noqa: E402
-from nniweb.doors.proxies import behind_proxies  # noqa: E402
-from nniweb.doors.senders import may_send  # noqa: E402
-from nniweb.doors.shortage import come_again_when_short  # noqa: E402
-from nniweb.doors.unhurried import unhurried  # noqa: E402
-from nniweb.freed_memory import give_back_regularly, use_few_arenas  # noqa: E402
-from nniweb.garbage import look_seldom  # noqa: E402
+from nniweb.http.one_thread_handler import OneThreadHandler  # noqa: E402
+from nniweb.http.proxies import behind_proxies  # noqa: E402
+from nniweb.http.shortage import come_again_when_short  # noqa: E402
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
 from nniweb.live.signed_in import signed_in_only  # noqa: E402
+from nniweb.middleware.allowances import ANYBODYS_BYTES  # noqa: E402
+from nniweb.middleware.backpressure import unhurried  # noqa: E402
+from nniweb.middleware.body_size import not_too_large  # noqa: E402
+from nniweb.middleware.origins import own_pages_only  # noqa: E402
+from nniweb.middleware.require_tls import not_in_the_clear  # noqa: E402
+from nniweb.middleware.senders import may_send  # noqa: E402
 from nniweb.observability import probes  # noqa: E402
-from nniweb.one_thread_handler import OneThreadHandler  # noqa: E402
+from nniweb.process.freed_memory import give_back_regularly, use_few_arenas  # noqa: E402
+from nniweb.process.garbage import look_seldom  # noqa: E402
 from nniweb.upgrades.refusal import too_new_or_unknown  # noqa: E402
-from nniweb.web_server.allowances import ANYBODYS_BYTES  # noqa: E402
 from nniweb.web_server.server import take_the_place_of_daphnes  # noqa: E402
 from trialkeeper import contract  # noqa: E402
 

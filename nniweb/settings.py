@@ -13,8 +13,9 @@ from typing import Any
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
-from nniweb import data_folder, mail_settings, own_files
-from nniweb.doors.proxies import read_networks
+from nniweb import mail_settings
+from nniweb.http.proxies import read_networks
+from nniweb.storage import data_folder, own_files
 
 BASE_DIR = own_files.FOLDER
 
@@ -145,7 +146,7 @@ if PUBLIC_URL:
     ALLOWED_HOSTS.append(urlsplit(PUBLIC_URL).hostname or "")
     CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 BEHIND_TLS = PUBLIC_URL.startswith("https://")
-# whether others than this machine may reach the server; nniweb.doors.clear_text says the rule
+# whether others than this machine may reach the server; nniweb.middleware.require_tls says the rule
 MAY_BE_REACHED = BEHIND_TLS or bool(TRUSTED_PROXIES) or PLAIN_HTTP
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
 # sent where the visitor came through TLS, as a trusted proxy says
@@ -172,7 +173,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "nniweb.private_answers.PrivateAnswersMiddleware",
+    "nniweb.http.private_answers.PrivateAnswersMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -190,7 +191,7 @@ CONTENT_SECURITY_POLICY = {
         "base-uri": ["'none'"], "report-uri": ["/csp-report/"],
     },
 }
-DEFAULT_EXCEPTION_REPORTER_FILTER = "nniweb.error_reports.NoValues"
+DEFAULT_EXCEPTION_REPORTER_FILTER = "nniweb.http.error_reports.NoValues"
 SECURE_REFERRER_POLICY = "same-origin"
 # what the domain's owner decides at the proxy: subdomains, browsers' own lists, sending clear text on to TLS (what of
 # it comes over a network the server refuses); docs/security.md says so
@@ -199,7 +200,7 @@ ROOT_URLCONF = "nniweb.urls"
 ASGI_APPLICATION = "nniweb.asgi.application"
 TEMPLATES: list[dict[str, Any]] = [
     {
-        "BACKEND": "nniweb.page_templates.PageTemplates",
+        "BACKEND": "nniweb.http.page_templates.PageTemplates",
         "NAME": "django",
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
@@ -238,7 +239,7 @@ STATIC_ROOT = data_folder.prepare(DATA_FOLDER / "static")
 WHITENOISE_USE_FINDERS = True
 # files kept for experiments (code archives): never served as they are
 STORAGES = {
-    "default": {"BACKEND": "nniweb.durable_storage.DurableFileSystemStorage",
+    "default": {"BACKEND": "nniweb.storage.durable_storage.DurableFileSystemStorage",
                 "OPTIONS": {"location": str(DATA_FOLDER / "files"), "directory_permissions_mode": 0o700,
                             "file_permissions_mode": 0o600}},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
@@ -264,7 +265,7 @@ if _database_url:
         for _name, _value in (("connect_timeout", 5), ("keepalives", 1), ("keepalives_idle", 5),
                               ("keepalives_interval", 3), ("keepalives_count", 3), ("tcp_user_timeout", 15_000)):
             _options.setdefault(_name, _value)
-        from nniweb.silent_postgresql import AnsweredConnection
+        from nniweb.database.silent_postgresql import AnsweredConnection
 
         _options["pool"] = {
             "connection_class": AnsweredConnection,
@@ -275,7 +276,7 @@ if _database_url:
 else:
     DATABASES = {
         "default": {
-            "ENGINE": "nniweb.sqlite",
+            "ENGINE": "nniweb.database.sqlite",
             "NAME": DATA_FOLDER / "nniweb.sqlite3",
             "OPTIONS": {
                 "timeout": 20,
@@ -327,17 +328,17 @@ TRIAL_BYTES = number("NNIWEB_TRIAL_MB", 512) * 1_000_000
 API_RATE = number("NNIWEB_API_RATE", 3000)
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "nniweb.api.authentication.TokenAuthentication",
-        "nniweb.api.authentication.SessionAuthentication",
+        "nniweb.http.authentication.TokenAuthentication",
+        "nniweb.http.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["nniweb.api.permissions.RolePermission"],
-    "DEFAULT_THROTTLE_CLASSES": ["nniweb.api.throttles.PersonThrottle"],
-    "NUM_PROXIES": 0,  # the client's address is known already: nniweb.doors.proxies
-    "DEFAULT_RENDERER_CLASSES": ["nniweb.api.renderers.ExactJSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["nniweb.api.parsers.JSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "nniweb.api.pagination.Pages",
+    "DEFAULT_PERMISSION_CLASSES": ["nniweb.http.permissions.RolePermission"],
+    "DEFAULT_THROTTLE_CLASSES": ["nniweb.http.throttles.PersonThrottle"],
+    "NUM_PROXIES": 0,  # the client's address is known already: nniweb.http.proxies
+    "DEFAULT_RENDERER_CLASSES": ["nniweb.http.renderers.ExactJSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["nniweb.http.parsers.JSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "nniweb.http.pagination.Pages",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "nniweb.api.errors.answer_error",
+    "EXCEPTION_HANDLER": "nniweb.http.error_form.answer_error",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {
@@ -378,8 +379,8 @@ LOGGING = {
                  "timestamp": "time"},
     },
     "filters": {
-        "database_away": {"()": "nniweb.outage_logs.NoTracebackWhileDatabaseIsAway"},
-        "once_a_minute": {"()": "nniweb.outage_logs.OnceAMinute"},
+        "database_away": {"()": "nniweb.database.outage_logs.NoTracebackWhileDatabaseIsAway"},
+        "once_a_minute": {"()": "nniweb.database.outage_logs.OnceAMinute"},
         "ids": {"()": "nniweb.observability.log_ids.AddIds"},
         "wanted": {"()": "nniweb.observability.console_level.AtLeast", "level": LOG_LEVEL},
     },

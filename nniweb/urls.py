@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from nniweb.doors.csp_reports import csp_report
+from nniweb.middleware.csp_reports import csp_report
 from nniweb.observability.views import metrics
 
 handler500 = "nniweb.dashboard.failure.page_failed"

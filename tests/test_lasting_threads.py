@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLAIN = {
     "nniweb/dashboard/password_reset.py": "one mail",
     "nniweb/experiments/clusters/platform_calls.py": "one call",
-    "nniweb/leaving.py": "it ends the process",
+    "nniweb/process/forced_exit.py": "it ends the process",
     "nniweb/tensorboard/launcher.py": "of a process that ends with its parent",
     "nniweb/tensorboard/runner.py": "one TensorBoard; whoever looks at it starts another",
     "nniweb/tuning/tuner_child.py": "of one process; where it fails the process is ended, and that is reported",

@@ -5,8 +5,8 @@ from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
-from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
-from nniweb.own_files import COMMAND
+from nniweb.http.authentication import SessionAuthentication, TokenAuthentication
+from nniweb.storage.own_files import COMMAND
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -6,12 +6,10 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from nniweb.api import (
-    account,
-    audit_log,
+from nniweb.api.clusters import cluster_views, platforms, workers
+from nniweb.api.clusters.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
+from nniweb.api.experiments import (
     clone,
-    clusters,
-    disk_usage,
     experiment_changes,
     experiment_chart,
     experiment_events,
@@ -19,28 +17,22 @@ from nniweb.api import (
     experiment_log,
     experiment_tensorboards,
     experiment_timeline,
-    experiments,
-    groups,
+    experiment_views,
     intermediate_series,
     launch_form,
-    many_trials,
     named_trials,
-    notifications,
     parameter_analysis,
-    platforms,
-    quotas,
-    schema,  # noqa: F401  # importing it is what makes it known
-    tokens,
+)
+from nniweb.api.people import account, audit_log, disk_usage, groups, notifications, quotas, tokens, users
+from nniweb.api.trials import (
+    many_trials,
     trial_attempts,
     trial_files,
     trial_output,
     trial_output_files,
-    trials,
+    trial_views,
     trials_export,
-    users,
-    workers,
 )
-from nniweb.api.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
 
 
 @extend_schema(exclude=True)
@@ -58,16 +50,16 @@ CLUSTER = "clusters/<slug:cluster_id>"
 RULE = "notifications/<slug:rule_id>"
 
 urlpatterns = [
-    path("experiments/", experiments.ExperimentsView.as_view()),
-    path("experiments/check/", experiments.ExperimentCheckView.as_view()),
+    path("experiments/", experiment_views.ExperimentsView.as_view()),
+    path("experiments/check/", experiment_views.ExperimentCheckView.as_view()),
     path("experiments/config-fields/", launch_form.ConfigFieldsView.as_view()),
     path("experiments/sampled-points/", launch_form.SampledPointsView.as_view()),
-    path(f"{EXPERIMENT}/", experiments.ExperimentDetailView.as_view()),
-    path(f"{EXPERIMENT}/actions/pause/", experiments.ExperimentPauseView.as_view()),
-    path(f"{EXPERIMENT}/actions/resume/", experiments.ExperimentResumeView.as_view()),
-    path(f"{EXPERIMENT}/actions/stop/", experiments.ExperimentStopView.as_view()),
-    path(f"{EXPERIMENT}/actions/rerun-failed/", experiments.ExperimentRerunFailedView.as_view()),
-    path(f"{EXPERIMENT}/actions/import-data/", experiments.ExperimentImportDataView.as_view()),
+    path(f"{EXPERIMENT}/", experiment_views.ExperimentDetailView.as_view()),
+    path(f"{EXPERIMENT}/actions/pause/", experiment_views.ExperimentPauseView.as_view()),
+    path(f"{EXPERIMENT}/actions/resume/", experiment_views.ExperimentResumeView.as_view()),
+    path(f"{EXPERIMENT}/actions/stop/", experiment_views.ExperimentStopView.as_view()),
+    path(f"{EXPERIMENT}/actions/rerun-failed/", experiment_views.ExperimentRerunFailedView.as_view()),
+    path(f"{EXPERIMENT}/actions/import-data/", experiment_views.ExperimentImportDataView.as_view()),
     path(f"{EXPERIMENT}/changes/", experiment_changes.ExperimentChangesView.as_view()),
     path(f"{EXPERIMENT}/changes/<int:number>/actions/undo/", experiment_changes.ExperimentUndoView.as_view()),
     path(f"{EXPERIMENT}/clone/", clone.ExperimentCloneView.as_view()),
@@ -80,7 +72,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/log/text/", experiment_log.ExperimentLogTextView.as_view()),
     path(f"{EXPERIMENT}/parameters/", parameter_analysis.ParameterColumnsView.as_view()),
     path(f"{EXPERIMENT}/parameters/importance/", parameter_analysis.ParameterImportanceView.as_view()),
-    path(f"{EXPERIMENT}/trials/", trials.ExperimentTrialsView.as_view()),
+    path(f"{EXPERIMENT}/trials/", trial_views.ExperimentTrialsView.as_view()),
     path(f"{EXPERIMENT}/trials/actions/stop/", many_trials.StopManyView.as_view()),
     path(f"{EXPERIMENT}/trials/actions/rerun/", many_trials.RerunManyView.as_view()),
     path(f"{EXPERIMENT}/trials/actions/tag/", many_trials.TagManyView.as_view()),
@@ -88,25 +80,25 @@ urlpatterns = [
     path(f"{EXPERIMENT}/tensorboards/<slug:board_id>/", experiment_tensorboards.TensorBoardView.as_view()),
     path(f"{EXPERIMENT}/export/", trials_export.ExperimentExportView.as_view()),
     path("trials/named/", named_trials.NamedTrialsView.as_view()),
-    path(f"{TRIAL}/", trials.TrialDetailView.as_view()),
-    path(f"{TRIAL}/actions/cancel/", trials.TrialCancelView.as_view()),
-    path(f"{TRIAL}/actions/rerun/", trials.TrialRerunView.as_view()),
-    path(f"{TRIAL}/actions/check-parameters/", trials.TrialCheckParametersView.as_view()),
+    path(f"{TRIAL}/", trial_views.TrialDetailView.as_view()),
+    path(f"{TRIAL}/actions/cancel/", trial_views.TrialCancelView.as_view()),
+    path(f"{TRIAL}/actions/rerun/", trial_views.TrialRerunView.as_view()),
+    path(f"{TRIAL}/actions/check-parameters/", trial_views.TrialCheckParametersView.as_view()),
     path(f"{TRIAL}/attempts/", trial_attempts.TrialAttemptsView.as_view()),
     path(f"{TRIAL}/resources/", trial_attempts.TrialResourcesView.as_view()),
-    path(f"{TRIAL}/metrics/", trials.TrialMetricsView.as_view()),
-    path(f"{TRIAL}/events/", trials.TrialEventsView.as_view()),
+    path(f"{TRIAL}/metrics/", trial_views.TrialMetricsView.as_view()),
+    path(f"{TRIAL}/events/", trial_views.TrialEventsView.as_view()),
     path(f"{TRIAL}/output/", trial_output.TrialOutputView.as_view()),
     path(f"{TRIAL}/output/text/", trial_output.TrialOutputTextView.as_view()),
-    path(f"{TRIAL}/parameters/", trials.TrialParametersView.as_view()),
+    path(f"{TRIAL}/parameters/", trial_views.TrialParametersView.as_view()),
     path(f"{TRIAL}/files/", trial_files.TrialFilesView.as_view()),
     path(f"{TRIAL}/files/<int:file_id>/", trial_files.TrialFileView.as_view()),
     path(f"{TRIAL}/output-files/", trial_output_files.TrialOutputFilesView.as_view()),
     path(f"{TRIAL}/output-files/content/", trial_output_files.TrialOutputFileView.as_view()),
     path(f"{TRIAL}/output-files/archive/", trial_output_files.TrialOutputArchiveView.as_view()),
-    path("clusters/", clusters.ClustersView.as_view()),
-    path(f"{CLUSTER}/", clusters.ClusterDetailView.as_view()),
-    path(f"{CLUSTER}/actions/rehearse/", clusters.ClusterRehearsalView.as_view()),
+    path("clusters/", cluster_views.ClustersView.as_view()),
+    path(f"{CLUSTER}/", cluster_views.ClusterDetailView.as_view()),
+    path(f"{CLUSTER}/actions/rehearse/", cluster_views.ClusterRehearsalView.as_view()),
     path(f"{CLUSTER}/metadata/", ClusterMetadataListView.as_view()),
     path(f"{CLUSTER}/metadata/<slug:key>/", ClusterMetadataView.as_view()),
     path("notifications/", notifications.NotificationsView.as_view()),

@@ -17,9 +17,9 @@ from django.db.migrations.loader import MigrationLoader
 from nniweb.backups import database
 from nniweb.backups.archive import plain_files, unpack
 from nniweb.backups.taking import CLUSTERS, FOLDERS, KEYS, seal_key_marks
-from nniweb.data_folder import ServerLock, prepare
 from nniweb.experiments.clusters.worker_presence import alive_hosts
 from nniweb.experiments.models import Worker
+from nniweb.storage.data_folder import ServerLock, prepare
 from trialkeeper.durable_files import flush_file, flush_folder
 
 

@@ -13,10 +13,10 @@ from django.conf import settings
 from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.archive import BackupWriter, plain_files
-from nniweb.backups.places import note_backup
 from nniweb.backups.secrets_in_words import stored_secrets
 from nniweb.experiments.secrets import sealing
 from nniweb.experiments.sql.schema_version import is_of_this_version
+from nniweb.storage.backup_places import note_backup
 
 #: What is kept of the data folder beside the database. Of a cluster's folder: not what belongs to this machine's
 #: running trials and agent, nor what is made again when it is needed.

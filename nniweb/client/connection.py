@@ -22,7 +22,7 @@ from nniweb.client.code_upload import FormBody, PreparedLaunch, Progress, prepar
 from nniweb.client.credentials import authority_file, find_token, server_address
 from nniweb.client.errors import CannotReach, ClientError, FieldError, MayBeDone, NotFound, Refused, refused
 from nniweb.client.experiment import Experiment, segment
-from nniweb.doors.clear_text import is_loopback
+from nniweb.middleware.require_tls import is_loopback
 
 #: Seconds until a connection must stand, and until an answer must come; a launch unpacks and tries things first.
 CONNECT_TIMEOUT, ANSWER_TIMEOUT, LAUNCH_TIMEOUT = 10.0, 60.0, 300.0

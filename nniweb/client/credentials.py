@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from nniweb.client.errors import TokenTrouble
-from nniweb.doors.clear_text import is_loopback
+from nniweb.middleware.require_tls import is_loopback
 
 #: Longer than any token: a file that is larger is another one.
 _LONGEST = 4096

@@ -11,10 +11,10 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from nniweb.api.cluster_documents import gpu_holders
-from nniweb.api.cluster_metadata import metadata_documents
-from nniweb.api.clusters import metadata_keys
+from nniweb.api.clusters.cluster_metadata import metadata_documents
+from nniweb.api.clusters.cluster_views import metadata_keys
 from nniweb.dashboard.page_data import the_visitor
+from nniweb.documents.clusters import gpu_holders
 from nniweb.experiments.access.visibility import may_change_cluster, visible_clusters, visible_experiments
 from nniweb.experiments.clusters.worker_presence import alive_workers, is_leased
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker

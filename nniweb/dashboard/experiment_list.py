@@ -8,17 +8,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from nniweb.api import experiments as experiment_rest
-from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
+from nniweb.api.experiments import experiment_views as experiment_rest
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.page_query import Column, PageQuery
+from nniweb.documents.experiments import NOT_IN_LISTS, summaries
 from nniweb.experiments.access.visibility import may_steer, visible_experiments
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.results.best_so_far import improvements_of
-from nniweb.first_start import launch_example
+from nniweb.serving.first_start import launch_example
 
 EXPERIMENTS_PER_PAGE = 30
 #: Experiments whose tags are offered to filter by.

@@ -6,8 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views.defaults import server_error
 
-from nniweb.doors.shortage import RETRY_AFTER, SHORT
-from nniweb.outage_logs import is_database_away
+from nniweb.database.outage_logs import is_database_away
+from nniweb.http.shortage import RETRY_AFTER, SHORT
 from trialkeeper.shortage import is_shortage
 
 

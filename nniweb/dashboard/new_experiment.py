@@ -7,12 +7,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views import View
 
-from nniweb.api.launch_check import check_document
-from nniweb.api.launch_code import CODE_FIELDS
-from nniweb.api.launch_request import checked_form, from_form
-from nniweb.api.platforms import section_fields
+from nniweb.api.clusters.platforms import section_fields
+from nniweb.api.experiments.launch_code import CODE_FIELDS
+from nniweb.api.experiments.launch_request import checked_form, from_form
 from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone
+from nniweb.documents.launch_check import check_document
 from nniweb.experiments.access.visibility import visible_clusters, visible_experiments
 from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.launch.launching import launch

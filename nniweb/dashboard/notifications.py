@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from nniweb.api.notifications import deliveries_of, rules_of
+from nniweb.api.people.notifications import deliveries_of, rules_of
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.worker_presence import worker_is_alive

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from nniweb.api.renderers import ExactJSONRenderer
 from nniweb.experiments.models import User
+from nniweb.http.renderers import ExactJSONRenderer
 
 
 def the_visitor(request: HttpRequest) -> User:

@@ -7,7 +7,7 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Model, QuerySet
 from django.http import QueryDict
 
-from nniweb.api.fields import CommaListField, Query
+from nniweb.http.fields import CommaListField, Query
 
 M = TypeVar("M", bound=Model)
 

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from nniweb.api.platforms import document
+from nniweb.api.clusters.platforms import document
 from trainingservice.platforms import broken_platforms, load_platform, platform_names
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.api.trial_attempts import readings_of
-from nniweb.api.trial_documents import TrialFileSerializer, TrialSerializer, advice_documents, with_details
-from nniweb.api.trial_output import read_part, stream_size
+from nniweb.api.trials.trial_attempts import readings_of
+from nniweb.api.trials.trial_output import read_part, stream_size
+from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.experiments.models import (
     Attempt,
     Experiment,

@@ -2,7 +2,7 @@
 
 from django import template
 
-from nniweb import own_files
+from nniweb.storage import own_files
 
 register = template.Library()
 

@@ -9,11 +9,11 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from nniweb.backups.database import damage_of_sqlite
+from nniweb.database.outage_logs import first_line
 from nniweb.doctor.findings import Finding, unknown, well, wrong
 from nniweb.experiments.secrets.key_rotation import unreadable_secrets
 from nniweb.experiments.sql.schema_version import missing_migrations, unknown_migrations
-from nniweb.outage_logs import first_line
-from nniweb.own_files import COMMAND, START
+from nniweb.storage.own_files import COMMAND, START
 
 #: Seconds that a write may wait for another process, and that the look for damage may take.
 LOCK_SECONDS, DAMAGE_SECONDS = 5.0, 60.0

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
+from nniweb.database.outage_logs import first_line
 from nniweb.doctor import database, files, network, program, work
 from nniweb.doctor.findings import Finding, Verdict, wrong
-from nniweb.outage_logs import first_line
 
 Look = Callable[[], Iterator[Finding]]
 _FIRST: tuple[Look, ...] = (

@@ -13,7 +13,7 @@ from django.core.files.storage import default_storage
 from nniweb.doctor.findings import Finding, warning, well, wrong
 from nniweb.experiments.models import CodeArchive, TrialFile
 from nniweb.experiments.sql.database_health import little_room
-from nniweb.own_files import START
+from nniweb.storage.own_files import START
 from trainingservice.keeper_bundle import bundle_name, keeper_bytes
 from trialkeeper.nni_for_trials import damaged_files
 

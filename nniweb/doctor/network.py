@@ -10,12 +10,12 @@ import requests
 from django.conf import settings
 from django.core.mail import get_connection
 
-from nniweb.data_folder import ServerLock, read_address_file
+from nniweb.database.outage_logs import first_line
 from nniweb.doctor.findings import Finding, warning, well, wrong
-from nniweb.doors.clear_text import WHAT_TO_DO, is_loopback, why_not_listen
-from nniweb.doors.free_port import why_no_port
-from nniweb.outage_logs import first_line
-from nniweb.own_files import START
+from nniweb.middleware.free_port import why_no_port
+from nniweb.middleware.require_tls import WHAT_TO_DO, is_loopback, why_not_listen
+from nniweb.storage.data_folder import ServerLock, read_address_file
+from nniweb.storage.own_files import START
 
 #: Seconds that a server is given for its answer.
 PATIENCE = 5.0

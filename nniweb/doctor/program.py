@@ -11,10 +11,10 @@ from django.core import checks
 from django.db.models import Max
 from django.utils import timezone
 
-from nniweb.database_clock import database_now
+from nniweb.database.database_clock import database_now
 from nniweb.doctor.findings import Finding, warning, well, wrong
 from nniweb.experiments.models import Worker
-from nniweb.own_files import COMMAND, IS_INSTALLED
+from nniweb.storage.own_files import COMMAND, IS_INSTALLED
 
 #: What the pages load that npm brings.
 LIBRARIES = ("echarts/echarts.min.js", "echarts/echarts.common.min.js", "swagger-ui/swagger-ui-bundle.js",

@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Warning, register
 
-from nniweb.data_folder import who_else_may_look
+from nniweb.storage.data_folder import who_else_may_look
 
 
 @register("security")

@@ -16,15 +16,15 @@ import orjson
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from nniweb.doors.body_size import declared_length
-from nniweb.doors.unhurried import unhurried
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
 from nniweb.keeperapi.report_limits import ReportLimits
+from nniweb.middleware.allowances import ANYBODYS_BYTES
+from nniweb.middleware.backpressure import unhurried
+from nniweb.middleware.body_size import declared_length
 from nniweb.observability import process_figures
-from nniweb.web_server.allowances import ANYBODYS_BYTES
 from trainingservice.report_reading import RefusedReport, refuse_by_length
 from trialkeeper import contract
 

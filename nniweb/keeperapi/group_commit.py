@@ -18,10 +18,10 @@ from datetime import datetime
 import orjson
 from django.db import DatabaseError, connection
 
+from nniweb.database.outage_logs import first_line
 from nniweb.experiments.ingest import reports, unsupported_protocol
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.observability import process_figures
-from nniweb.outage_logs import first_line
 from trainingservice.lasting_thread import LastingThread, in_short
 from trainingservice.report_reading import ReadReport, RefusedReport, UnspokenVersion, read_report
 from trialkeeper import contract

@@ -10,8 +10,8 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from nniweb.api.fields import LARGEST_REVISION
-from nniweb.api.renderers import ExactJSONRenderer
+from nniweb.http.fields import LARGEST_REVISION
+from nniweb.http.renderers import ExactJSONRenderer
 from nniweb.live import frames
 from nniweb.live.hub import hub
 

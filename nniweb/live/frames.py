@@ -7,10 +7,10 @@ from typing import Any
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from nniweb.api.experiment_documents import NOT_IN_LISTS, summaries
-from nniweb.api.experiment_log import LogLineSerializer
-from nniweb.api.trial_attempts import reading_document
-from nniweb.api.trial_documents import (
+from nniweb.api.experiments.experiment_log import LogLineSerializer
+from nniweb.api.trials.trial_attempts import reading_document
+from nniweb.documents.experiments import NOT_IN_LISTS, summaries
+from nniweb.documents.trials import (
     MetricSerializer,
     TrialEventSerializer,
     TrialFileSerializer,

@@ -6,14 +6,14 @@ from typing import Any, TextIO
 
 from django.utils import timezone
 
-from nniweb.api import experiment_documents
-from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.client import following
 from nniweb.client.arguments import INTERRUPTED
+from nniweb.documents import experiments
+from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.results.progress import progress_of
-from nniweb.own_files import COMMAND
+from nniweb.storage.own_files import COMMAND
 
 
 class OwnExperiment:
@@ -75,7 +75,7 @@ def progress_document(experiment: Experiment) -> dict[str, Any]:
     progress = progress_of([experiment], timezone.now())[experiment.pk]
     return {"status": str(experiment.status), "message": experiment.message,
             "max_trial_number": experiment.max_trial_number, "objectives": experiment.objectives,
-            "progress": experiment_documents.progress_document(progress)}
+            "progress": experiments.progress_document(progress)}
 
 
 def front_documents(experiment: Experiment) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from nniweb.experiments.sql.schema_version import missing_migrations
-from nniweb.own_files import START
+from nniweb.storage.own_files import START
 from nniweb.upgrades.refusal import too_new
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from nniweb.doors.nni_port import NNI_PORT
-from nniweb.doors.origins import comes_from_own_page
 from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
+from nniweb.middleware.nni_port import NNI_PORT
+from nniweb.middleware.origins import comes_from_own_page
 from nniweb.nniapi.stand_in import StandIn
 
 Application = Callable[[MutableMapping[str, Any], Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]],

@@ -17,20 +17,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, exception_handler
 
-from nniweb.api.attachment import SHOWN_AS_NOTHING
-from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
-from nniweb.api.errors import answer_error
-from nniweb.api.experiment_documents import ExperimentChangesSerializer
-from nniweb.api.experiments import the_user
-from nniweb.api.renderers import ExactJSONRenderer
+from nniweb.api.experiments.experiment_views import the_user
+from nniweb.documents.experiments import ExperimentChangesSerializer
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.commands import change_and_undo, intents
 from nniweb.experiments.commands.imported_results import import_results
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.config.yaml_positions import read_mapping
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
+from nniweb.http.attachment import SHOWN_AS_NOTHING
+from nniweb.http.authentication import SessionAuthentication, TokenAuthentication
+from nniweb.http.error_form import answer_error
+from nniweb.http.renderers import ExactJSONRenderer
 from nniweb.nniapi import documents, ports
-from nniweb.own_files import COMMAND
+from nniweb.storage.own_files import COMMAND
 from trainingservice.told_json import read_json
 
 #: update_type -> the names of its member in profiles of NNI 2 and 3, and of NNI 1, and the field here.

@@ -13,12 +13,12 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nniweb.database_clock import database_now
+from nniweb.database.database_clock import database_now
+from nniweb.experiments.clusters.lease import LEASE_SECONDS
 from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.models import Attempt, Cluster, Experiment, NotificationDelivery, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState
-from nniweb.worker.lease import LEASE_SECONDS
 from trainingservice.trial_job_status import TrialJobStatus
 
 

@@ -13,7 +13,7 @@ from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.schema_version import missing_migrations
-from nniweb.own_files import COMMAND
+from nniweb.storage.own_files import COMMAND
 from trainingservice.lasting_thread import parts_in_trouble
 
 logger = logging.getLogger(__name__)

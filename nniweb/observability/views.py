@@ -7,8 +7,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from nniweb.api.authentication import TokenAuthentication
 from nniweb.experiments.models import User
+from nniweb.http.authentication import TokenAuthentication
 from nniweb.observability.figures import all_figures, is_metrics_token
 
 WHO_MAY_READ = ("The figures are for administrators (a session, or Authorization: Token ...) and for whoever has "

@@ -15,7 +15,7 @@ from django.utils import timezone
 from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, TensorBoard, User
-from nniweb.own_files import IS_INSTALLED
+from nniweb.storage.own_files import IS_INSTALLED
 
 #: Trials of one TensorBoard: more are slow to load and no help to look at.
 MOST_TRIALS = 50

@@ -21,9 +21,9 @@ from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_GET, require_http_methods
 
-from nniweb import own_files
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.models import TensorBoard, User
+from nniweb.storage import own_files
 from nniweb.tensorboard import boards, runner
 from nniweb.tensorboard.tickets import board_of_ticket, make_ticket, may_see
 

@@ -12,7 +12,7 @@ from django.conf import settings
 from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.taking import DATABASE, take
-from nniweb.data_folder import prepare
+from nniweb.storage.data_folder import prepare
 
 #: How many of these backups are kept.
 KEPT = 3

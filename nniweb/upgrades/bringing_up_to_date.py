@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from nniweb import __version__
 from nniweb.backups import database
-from nniweb.data_folder import ServerLock, read_address_file
+from nniweb.database.outage_logs import first_line, is_database_away
 from nniweb.experiments.sql.schema_version import is_of_this_version, note_this_version
-from nniweb.outage_logs import first_line, is_database_away
+from nniweb.storage.data_folder import ServerLock, read_address_file
 from nniweb.upgrades import backup_before
 from nniweb.upgrades.one_at_a_time import one_at_a_time
 from nniweb.upgrades.refusal import too_new

@@ -10,7 +10,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
-from nniweb.data_folder import prepare
+from nniweb.storage.data_folder import prepare
 
 #: PostgreSQL's advisory locks are numbers; this one is ours in its database.
 _NUMBER = 4_711_002_026

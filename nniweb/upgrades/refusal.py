@@ -3,7 +3,7 @@
 from django.db import DatabaseError
 
 from nniweb.experiments.sql.schema_version import last_version, why_too_new, wording
-from nniweb.own_files import COMMAND
+from nniweb.storage.own_files import COMMAND
 from nniweb.upgrades import backup_before
 
 

@@ -9,7 +9,7 @@ import time
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 
-from nniweb.web_server.allowances import ANYBODYS_BYTES, Allowances
+from nniweb.middleware.allowances import ANYBODYS_BYTES, Allowances
 from nniweb.web_server.connections import Connections
 from nniweb.web_server.request import Request
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
-from nniweb.doors.proxies import Network, is_trusted
+from nniweb.http.proxies import Network, is_trusted
 
 #: The part of the process's descriptors that connections may take; the others are for the database and files.
 SHARE_OF_DESCRIPTORS = 0.75

@@ -10,8 +10,8 @@ import daphne.server
 from django.conf import settings
 from twisted.internet import reactor
 
-from nniweb.descriptors import ENOUGH, raise_limit
-from nniweb.web_server.allowances import ANYBODYS_BYTES, Allowances
+from nniweb.middleware.allowances import ANYBODYS_BYTES, Allowances
+from nniweb.process.descriptors import ENOUGH, raise_limit
 from nniweb.web_server.channel import Channel
 from nniweb.web_server.connections import SHARE_OF_DESCRIPTORS, Connections
 from nniweb.web_server.websocket import Message, Receive, WebSocket

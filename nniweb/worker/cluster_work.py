@@ -7,9 +7,9 @@ from datetime import datetime
 
 from django.utils import timezone
 
+from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.models import Attempt
 from nniweb.worker.fetch_code import CodeFetches
-from nniweb.worker.lease import Lease
 from nniweb.worker.service_host import ServiceHost
 from nniweb.worker.shares import Shares
 from nniweb.worker.tuner_desk import TunerDesk

@@ -20,6 +20,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from nniweb.database.outage_logs import NoTracebackWhileDatabaseIsAway, first_line
 from nniweb.experiments.models import Experiment, LogLine
 from nniweb.experiments.models.log_line import LogSource
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -27,7 +28,6 @@ from nniweb.experiments.secrets.masking import masked_wholly
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability.log_ids import AddIds
-from nniweb.outage_logs import NoTracebackWhileDatabaseIsAway, first_line
 from trainingservice.lasting_thread import LastingThread
 
 logger = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 from contextlib import suppress
 
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
+from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.sql.idle_connections import give_connection_back
-from nniweb.worker.lease import Lease, LeaseLost
 
 
 class FencedGpuBook:

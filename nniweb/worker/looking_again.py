@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from django.db import DatabaseError, connection
 
+from nniweb.database.outage_logs import first_line
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
-from nniweb.outage_logs import first_line
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,9 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
+from nniweb.database.outage_logs import first_line
 from nniweb.experiments.access.visibility import visible_experiments
+from nniweb.experiments.clusters.lease import is_dead_here
 from nniweb.experiments.models import NotificationDelivery
 from nniweb.experiments.models.notification import Channel
 from nniweb.experiments.notifications.notification_queue import (
@@ -31,9 +33,7 @@ from nniweb.experiments.notifications.webhook_address import NoWebhookAddress, r
 from nniweb.experiments.secrets.sealing import CannotOpen, unseal
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability import process_figures
-from nniweb.outage_logs import first_line
 from nniweb.worker.call_threads import CallThreads
-from nniweb.worker.lease import is_dead_here
 from nniweb.worker.looking_again import LOOK_SECONDS, look_until
 from nniweb.worker.notification_mail import send_mail
 from nniweb.worker.webhook_call import CallFailed, post

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections, connection
 
+from nniweb.database.outage_logs import takes_nothing
+from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Cluster, Experiment
@@ -21,7 +23,6 @@ from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability import process_figures
 from nniweb.observability.log_ids import log_ids
-from nniweb.outage_logs import takes_nothing
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import (
     carry_out_stops,
@@ -37,7 +38,6 @@ from nniweb.worker.alarm import Alarm
 from nniweb.worker.cluster_work import ClusterWork
 from nniweb.worker.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.fetch_code import CodeFetches, code_is_there
-from nniweb.worker.lease import Lease, LeaseLost
 from nniweb.worker.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.round_experiments import RoundExperiments
 from nniweb.worker.service_host import SLOW_CALL_SECONDS, ServiceHost

@@ -18,8 +18,9 @@ from django.db import DatabaseError, connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from nniweb.database_clock import DatabaseNow
+from nniweb.database.database_clock import DatabaseNow
 from nniweb.experiments.access.sessions import forget_sessions
+from nniweb.experiments.clusters.lease import RENEW_SECONDS, Lease, LeaseLost
 from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.launch.code_archives import remove_unused
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
@@ -28,11 +29,10 @@ from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.sql.selected_rows import select
+from nniweb.process.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.tuning.tuner_client import TunerClient
 from nniweb.worker import experiment_log
-from nniweb.worker.lease import RENEW_SECONDS, Lease, LeaseLost
 from nniweb.worker.notification_sender import NotificationSender
-from nniweb.worker.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.worker.runner import ClusterRunner
 from nniweb.worker.upkeep import Upkeep
 from trainingservice.lasting_thread import PAUSES, LastingThread, Part, in_short

@@ -22,9 +22,9 @@ from nniweb.experiments.retention.disk_usage import DATABASE, measure, measure_d
 from nniweb.experiments.retention.removal import Pace
 from nniweb.experiments.sql.selected_rows import is_any
 from nniweb.observability.log_ids import log_ids
+from nniweb.process.process_identity import host_name
 from nniweb.worker.keep_to_retention import Retention
 from nniweb.worker.looking_again import LOOK_SECONDS, look_until
-from nniweb.worker.process_identity import host_name
 from nniweb.worker.remove_rows import remove_rows_of
 from trainingservice.lasting_thread import LastingThread
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from nniweb.worker.lease import LEASE_SECONDS
+from nniweb.experiments.clusters.lease import LEASE_SECONDS
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.running_server import RunningServer, sign_in_by_link
 from trainingservice.testing.processes import processes_of

@@ -194,7 +194,7 @@ KILLED_AT_ITS_END = """
 import os, signal
 from nniweb.experiments import migrated
 migrated.note_this_version = lambda: os.kill(os.getpid(), signal.SIGKILL)
-from nniweb.command_line import main
+from nniweb.command_line.program import main
 main()
 """
 
@@ -240,7 +240,7 @@ def test_what_was_before_an_upgrade_comes_back(make_server: Callable[..., Runnin
 OF_ANOTHER_WIRE = """
 from trialkeeper import contract
 contract.PROTOCOL_VERSION = {version}
-from nniweb.command_line import main
+from nniweb.command_line.program import main
 main()
 """
 

@@ -31,7 +31,7 @@ def test_the_wheel_brings_the_command_its_needs_and_the_extras(wheel: Path) -> N
         parser = ConfigParser()
         parser.read_string(archive.read(points).decode())
         metadata = archive.read(points.replace("entry_points.txt", "METADATA")).decode().splitlines()
-    assert parser["console_scripts"]["nniweb"] == "nniweb.command_line:main"
+    assert parser["console_scripts"]["nniweb"] == "nniweb.command_line.program:main"
     assert any(line.startswith("Requires-Dist: Django==") for line in metadata)
     assert {"Provides-Extra: scale", "Provides-Extra: tuners", "Provides-Extra: azure", "Provides-Extra: oidc",
             "Provides-Extra: tensorboard"} \

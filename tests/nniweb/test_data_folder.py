@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nniweb import data_folder
 from nniweb.experiments.data_folder_check import data_folder_is_closed
+from nniweb.storage import data_folder
 
 
 def test_a_key_is_made_once_however_many_come_first_together(tmp_path: Path) -> None:

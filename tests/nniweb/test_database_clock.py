@@ -15,10 +15,10 @@ from django.db import models
 from django.utils import timezone
 
 from nniweb.dashboard.clusters import driver_of
-from nniweb.database_clock import COLUMNS, DatabaseNow, database_now
+from nniweb.database.database_clock import COLUMNS, DatabaseNow, database_now
+from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.models import Cluster, Experiment, Worker
 from nniweb.observability.database_figures import DatabaseFigures
-from nniweb.worker.lease import Lease
 
 NNIWEB = Path(__file__).parents[2] / "nniweb"
 CLOCK = {"DatabaseNow", "database_now"}
@@ -68,7 +68,7 @@ def test_both_forms_go_by_the_same_clock_and_count_microseconds() -> None:
 @pytest.mark.parametrize("wrong_by", [-3600, 3600])
 def test_a_lease_is_told_rightly_on_a_host_whose_clock_is_wrong(
         make_experiment: Callable[..., Experiment], monkeypatch: pytest.MonkeyPatch, wrong_by: int) -> None:
-    monkeypatch.setattr("nniweb.worker.lease.LEASE_SECONDS", 600.0)  # the machine may be slow
+    monkeypatch.setattr("nniweb.experiments.clusters.lease.LEASE_SECONDS", 600.0)  # the machine may be slow
     monkeypatch.setattr("nniweb.observability.database_figures.LEASE_SECONDS", 600.0)
     cluster = make_experiment().cluster
     monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + timedelta(seconds=wrong_by))

@@ -7,7 +7,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from nniweb.descriptors import raise_limit
+from nniweb.process.descriptors import raise_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 print(raise_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from nniweb import freed_memory
+from nniweb.process import freed_memory
 from tests.end_to_end.running_server import ROOT
 
 needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no glibc: its malloc is what is asked")

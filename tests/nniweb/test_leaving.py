@@ -5,7 +5,7 @@ import sys
 
 HANGS = """
 import threading
-from nniweb.leaving import leave_within
+from nniweb.process.forced_exit import leave_within
 threading.Thread(target=threading.Event().wait, name="rounds-local").start()
 leave_within(0.2)
 threading.Event().wait()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from django.db import OperationalError
 
-from nniweb.outage_logs import NoTracebackWhileDatabaseIsAway, OnceAMinute
+from nniweb.database.outage_logs import NoTracebackWhileDatabaseIsAway, OnceAMinute
 
 
 def record_of(error: Exception, message: str = "%s could not be read", *args: object) -> logging.LogRecord:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from nniweb import first_start, server_opening
-from nniweb.data_folder import ServerLock
-from nniweb.doors.gate import Gate
 from nniweb.experiments.models import Worker
-from nniweb.server_opening import Opening
+from nniweb.middleware.gate import Gate
+from nniweb.serving import first_start, server_opening
+from nniweb.serving.server_opening import Opening
+from nniweb.storage.data_folder import ServerLock
 from nniweb.upgrades.bringing_up_to_date import CannotUpgrade
 from nniweb.worker.supervisor import Supervisor
 from trainingservice.lasting_thread import parts_in_trouble

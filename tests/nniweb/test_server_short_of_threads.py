@@ -14,12 +14,12 @@ from django.http import HttpResponse
 from django.test import RequestFactory
 from rest_framework.request import Request
 
-from nniweb.api.errors import answer_error
 from nniweb.dashboard.failure import page_failed
-from nniweb.doors.shortage import come_again_when_short
 from nniweb.experiments.clusters.platform_calls import ask_platform
 from nniweb.experiments.ingest.reports import Answer
 from nniweb.experiments.pubsub.bell_between_processes import BellBetweenProcesses
+from nniweb.http.error_form import answer_error
+from nniweb.http.shortage import come_again_when_short
 from nniweb.keeperapi.group_commit import GroupCommit
 from nniweb.observability.probes import probe_application
 from nniweb.tuning.tuner_client import TunerClient, TunerProcessDied

@@ -1,6 +1,6 @@
 """Whether PostgreSQL has become silent is asked once for all threads, and never taken from a statement that is slow."""
 
-from nniweb.silent_postgresql import HEARD_SECONDS, PATIENCE, PATIENCE_IN_SILENCE, Silence
+from nniweb.database.silent_postgresql import HEARD_SECONDS, PATIENCE, PATIENCE_IN_SILENCE, Silence
 
 
 class Server:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nniweb import data_folder
-from nniweb.data_folder import ServerLock
+from nniweb.storage import data_folder
+from nniweb.storage.data_folder import ServerLock
 
 ROOT = Path(__file__).resolve().parents[2]
 

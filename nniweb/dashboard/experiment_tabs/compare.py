@@ -13,9 +13,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.dashboard.experiment_tabs.head import experiment_of, result_title, tab
 from nniweb.dashboard.experiment_tabs.overview import best_trials
+from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.queries.export import flat
 from nniweb.experiments.results.other_metrics import mode_of, names_of

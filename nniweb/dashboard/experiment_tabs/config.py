@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from nniweb.api.experiment_changes import changes_of
+from nniweb.api.experiments.experiment_changes import changes_of
 from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
 from nniweb.experiments.commands.changes import in_words
 from nniweb.experiments.retention.policy import as_seen

@@ -5,7 +5,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 from rest_framework import serializers
 
-from nniweb.api.experiment_events import EventQuery, found
+from nniweb.api.experiments.experiment_events import EventQuery, found
 from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
 from nniweb.dashboard.page_query import PageQuery
 from nniweb.experiments.queries.history import NOBODY, kinds_and_people

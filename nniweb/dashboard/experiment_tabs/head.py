@@ -7,10 +7,10 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 
-from nniweb.api.experiment_documents import NOT_IN_LISTS, document
 from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.page_query import PageQuery
+from nniweb.documents.experiments import NOT_IN_LISTS, document
 from nniweb.experiments.access.visibility import (
     groups_to_share_with,
     may_hand_over,

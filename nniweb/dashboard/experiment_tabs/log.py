@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from nniweb.api.experiment_log import LogQuery, conditions, log_document
+from nniweb.api.experiments.experiment_log import LogQuery, conditions, log_document
 from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
 from nniweb.dashboard.page_query import PageQuery
 from nniweb.experiments.models.log_line import LogSource

@@ -6,8 +6,8 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from nniweb.api.trial_documents import TrialSerializer, with_details
 from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
+from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.charts.parameter_axes import columns_of
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.trial import RESULTS

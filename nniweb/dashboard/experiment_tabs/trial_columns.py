@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nniweb.api.trial_query import LATEST, METRIC, PARAMETER
 from nniweb.dashboard.experiment_tabs.head import MOST_PARAMETER_COLUMNS, parameter_columns, result_title
 from nniweb.dashboard.page_query import Column, PageQuery
 from nniweb.dashboard.words import value_at
+from nniweb.documents.trial_query import LATEST, METRIC, PARAMETER
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.results.other_metrics import names_of
 from nniweb.experiments.trial_filter.parameter_names import parameter_names

@@ -6,16 +6,16 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 from rest_framework import serializers
 
-from nniweb.api.fields import CommaListField
-from nniweb.api.trial_documents import TrialSerializer, with_details
-from nniweb.api.trial_query import OrderField, TrialFilters, fitting, in_order
 from nniweb.dashboard.experiment_tabs import trial_columns
 from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
 from nniweb.dashboard.page_query import PageQuery
+from nniweb.documents.trial_query import OrderField, TrialFilters, fitting, in_order
+from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.models import Trial
 from nniweb.experiments.trial_filter import FilterInvalid
 from nniweb.experiments.trial_filter.conditions import FIELDS
 from nniweb.experiments.trial_filter.language import LONGEST
+from nniweb.http.fields import CommaListField
 from nniweb.tensorboard import boards
 
 #: Rows of a page that one may choose, and how many there are unless told otherwise.

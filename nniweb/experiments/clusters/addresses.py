@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from nniweb.data_folder import ServerLock, read_address_file
+from nniweb.storage.data_folder import ServerLock, read_address_file
 
 
 def address_file() -> Path:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from django.conf import settings
 
-from nniweb.data_folder import prepare
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.config.platform_section import parse_stored_section
 from nniweb.experiments.models import Cluster
 from nniweb.experiments.secrets.sealing import unseal
+from nniweb.storage.data_folder import prepare
 from trainingservice import own_authority
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.gpu_slots import GpuBook

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 from django.db.models import QuerySet
 
-from nniweb.database_clock import DatabaseNow, database_now
+from nniweb.database.database_clock import DatabaseNow, database_now
 from nniweb.experiments.models import Cluster, Worker
 from nniweb.experiments.sql.database_health import write_trouble
-from nniweb.own_files import COMMAND, START
+from nniweb.storage.own_files import COMMAND, START
 
 #: A worker heard within this time is alive; it reports every 5 s.
 ALIVE_FOR = timedelta(seconds=15)

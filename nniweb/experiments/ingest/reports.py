@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
+from nniweb.database.outage_logs import first_line, takes_nothing
 from nniweb.experiments.ingest.refused_keeper import is_sentence
 from nniweb.experiments.ingest.report_rows import Overtaken, ReportRows, corrected, corrected_times, for_database
 from nniweb.experiments.ingest.report_size_limit import KeptEntries, within_limit
@@ -34,7 +35,6 @@ from nniweb.experiments.results.other_metrics import Numbers
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.exact_text import to_bytes
 from nniweb.experiments.sql.idle_connections import drop_connection
-from nniweb.outage_logs import first_line, takes_nothing
 from trainingservice.report_reading import ReadReport, RefusedReport
 from trainingservice.trial_job import parameter_text
 from trainingservice.trial_job_status import TrialJobStatus

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from django.conf import settings
 
-from nniweb.backups.places import known_backups
 from nniweb.experiments.config.code_roots import ANYWHERE, Closed, CodeRoots
 from nniweb.experiments.launch.homes_of_others import homes_of_others
 from nniweb.experiments.models import User
+from nniweb.storage.backup_places import known_backups
 
 
 def nameable_folders(user: User, brought: Path | None = None) -> CodeRoots:

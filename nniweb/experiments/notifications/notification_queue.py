@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db.models import Min, Q
 
-from nniweb.database_clock import DatabaseNow
+from nniweb.database.database_clock import DatabaseNow
 from nniweb.experiments.models import NotificationDelivery, NotificationRule
 from nniweb.experiments.models.notification import DeliveryState
 from nniweb.experiments.sql.exact_text import printable

@@ -8,9 +8,9 @@ from django.apps import apps
 from django.conf import settings
 from django.db.models import Model
 
-from nniweb import data_folder
 from nniweb.experiments.secrets import sealing
 from nniweb.experiments.secrets.sealing import CannotOpen, SealedField, sealed_anew
+from nniweb.storage import data_folder
 
 
 @dataclass

@@ -9,7 +9,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.db import models
 
-from nniweb import data_folder
+from nniweb.storage import data_folder
 from trainingservice.secrets_in_use import learn
 
 

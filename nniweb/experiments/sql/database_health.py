@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from nniweb.outage_logs import first_line
+from nniweb.database.outage_logs import first_line
 
 #: A refusal that nobody met again for so long, in seconds, says nothing any more: a worker that lives writes each 5 s.
 REMEMBERED_SECONDS = 60.0

@@ -11,10 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from rest_framework.exceptions import ValidationError
 
-from nniweb.api.experiment_changes import ExperimentChangeSerializer, changes_of
-from nniweb.api.experiment_documents import NOT_IN_LISTS, document, summaries
-from nniweb.api.trial_documents import TrialSerializer, with_details
-from nniweb.api.trial_query import filtered
+from nniweb.api.experiments.experiment_changes import ExperimentChangeSerializer, changes_of
 from nniweb.client.arguments import EXPERIMENTS_HELP, add_experiments_arguments
 from nniweb.client.records import metric_records, value_of
 from nniweb.client.words import (
@@ -27,6 +24,9 @@ from nniweb.client.words import (
     readable_seconds,
     trials_table,
 )
+from nniweb.documents.experiments import NOT_IN_LISTS, document, summaries
+from nniweb.documents.trial_query import filtered
+from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.commands import change_and_undo, intents
@@ -37,7 +37,7 @@ from nniweb.experiments.queries.export import write_csv, write_json
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.following import follow, front_documents, progress_document, trial_document
 from nniweb.management.served_before import require_own_database, require_served_before
-from nniweb.own_files import COMMAND, example_config
+from nniweb.storage.own_files import COMMAND, example_config
 from trainingservice.trial_job_status import TrialJobStatus
 
 STEERING: dict[str, tuple[Callable[[Experiment, User | None], None], str]] = {

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
-from nniweb.api.launch_request import from_form
+from nniweb.api.experiments.launch_request import from_form
 from nniweb.client.arguments import LAUNCH_HELP, add_launch_arguments
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters import addresses
@@ -22,7 +22,7 @@ from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.config import read_config_text
 from nniweb.management.following import follow
 from nniweb.management.served_before import require_own_database, require_served_before
-from nniweb.own_files import START
+from nniweb.storage.own_files import START
 
 
 class Command(AskedHere):

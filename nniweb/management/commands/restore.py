@@ -13,8 +13,8 @@ from nniweb.backups.archive import NotABackup
 from nniweb.backups.database import CannotCopy
 from nniweb.backups.putting_back import CannotRestore, has_own_keys, opens_secrets, put_back
 from nniweb.backups.taking import KEYS
-from nniweb.data_folder import DataFolderLocked
-from nniweb.own_files import COMMAND
+from nniweb.storage.data_folder import DataFolderLocked
+from nniweb.storage.own_files import COMMAND
 
 
 class Command(BaseCommand):

@@ -7,15 +7,15 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from nniweb.data_folder import DataFolderLocked, ServerLock
-from nniweb.descriptors import raise_limit
-from nniweb.doors.clear_text import why_not_listen
-from nniweb.doors.free_port import HOW_TO_CHOOSE, why_no_port
-from nniweb.doors.gate import Gate
-from nniweb.freed_memory import use_few_arenas
-from nniweb.leaving import leave_within
-from nniweb.own_files import START
-from nniweb.server_opening import Opening
+from nniweb.middleware.free_port import HOW_TO_CHOOSE, why_no_port
+from nniweb.middleware.gate import Gate
+from nniweb.middleware.require_tls import why_not_listen
+from nniweb.process.descriptors import raise_limit
+from nniweb.process.forced_exit import leave_within
+from nniweb.process.freed_memory import use_few_arenas
+from nniweb.serving.server_opening import Opening
+from nniweb.storage.data_folder import DataFolderLocked, ServerLock
+from nniweb.storage.own_files import START
 from trialkeeper.shortage import is_shortage
 from trialkeeper.whole_number import whole_number
 

@@ -7,10 +7,10 @@ from django.core.management.base import CommandError, CommandParser
 from nniweb.experiments.access import accounts
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.errors import Refused
-from nniweb.first_start import first_user
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.token import user_named
 from nniweb.management.served_before import require_served_before
+from nniweb.serving.first_start import first_user
 
 
 class Command(AskedHere):

@@ -13,7 +13,7 @@ from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Scope
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.served_before import require_served_before
-from nniweb.own_files import START
+from nniweb.storage.own_files import START
 
 
 class Command(AskedHere):

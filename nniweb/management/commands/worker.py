@@ -7,10 +7,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from nniweb.freed_memory import give_back_regularly, use_few_arenas
-from nniweb.garbage import look_seldom
-from nniweb.leaving import leave_within
 from nniweb.observability.worker_port import WorkerPort
+from nniweb.process.forced_exit import leave_within
+from nniweb.process.freed_memory import give_back_regularly, use_few_arenas
+from nniweb.process.garbage import look_seldom
 from nniweb.upgrades.refusal import too_new_or_unknown
 from nniweb.worker.supervisor import Supervisor
 

@@ -25,7 +25,7 @@ import psycopg
 import pytest
 import requests
 
-from nniweb.worker.lease import LEASE_SECONDS
+from nniweb.experiments.clusters.lease import LEASE_SECONDS
 from tests.end_to_end.running_server import SCRIPTED_PLATFORMS, RunningServer, free_port
 from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 from tests.end_to_end.scaled_out.redis_server import RedisServer

@@ -14,8 +14,8 @@ from django.test import Client
 from django.urls import get_resolver
 
 import nniweb
-from nniweb.api.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.experiments.models import AuditEntry, SignInAttempt, User
+from nniweb.http.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.nniapi.ports import PortAuthentication
 from tests.nniweb.access.every_address import Call, of_django, walk
 from tests.nniweb.access.roles import World

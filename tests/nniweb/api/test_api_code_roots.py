@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nniweb.backups.places import note_backup
 from nniweb.experiments.launch import homes_of_others
 from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal, nameable_folders
 from nniweb.experiments.models import AuditEntry, CodeArchive
+from nniweb.storage.backup_places import note_backup
 
 
 def refusal(client: Any, **fields: Any) -> str:
@@ -95,7 +95,7 @@ def test_files_with_the_servers_secrets_its_database_and_its_backups_are_closed_
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     settings.SECRET_FILES = (tmp_path / "etc" / "seal_keys",)
-    settings.DATABASES = {"default": {"ENGINE": "nniweb.sqlite", "NAME": tmp_path / "srv" / "db.sqlite3"}}
+    settings.DATABASES = {"default": {"ENGINE": "nniweb.database.sqlite", "NAME": tmp_path / "srv" / "db.sqlite3"}}
     note_backup(tmp_path / "mnt" / "nightly" / "b.tar.gz")
     for found in (nameable_folders(admin), nameable_at_a_terminal()):
         for inside, words in (("etc", "a file with a secret"), ("srv", "database"), ("mnt", "a backup")):
@@ -185,7 +185,7 @@ def test_a_home_is_found_by_its_owner_where_the_machine_does_not_list_its_users(
 def test_a_base_directory_that_becomes_a_link_after_it_was_checked_leads_nowhere(
         api: Any, roots: Path, code_folder: Path, data_folder: Path, config: str,
         monkeypatch: pytest.MonkeyPatch) -> None:
-    from nniweb.api import launch_request
+    from nniweb.api.experiments import launch_request
 
     inside = code_folder.rename(roots / "mine")
     (data_folder / "keys").mkdir()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rest_framework import serializers
 
-from nniweb.api.experiment_documents import ExperimentSerializer, ProgressSerializer
-from nniweb.api.trial_documents import TrialSerializer
+from nniweb.documents.experiments import ExperimentSerializer, ProgressSerializer
+from nniweb.documents.trials import TrialSerializer
 from nniweb.experiments.models import Attempt, Experiment, Trial
 
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from rest_framework.test import APIClient
 
-from nniweb.api import platforms
+from nniweb.api.clusters import platforms
 
 
 def errors(answer) -> list[dict]:

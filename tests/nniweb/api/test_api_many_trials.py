@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from nniweb.api import many_trials
+from nniweb.api.trials import many_trials
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, User
 
 Make = Callable[..., Attempt]

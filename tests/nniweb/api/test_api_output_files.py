@@ -13,7 +13,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
-from nniweb.api.trial_output_files import instant
+from nniweb.api.trials.trial_output_files import instant
 from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.clusters.service_factory import state_folder
 from nniweb.experiments.models import Attempt, User

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.api import request_counts, throttles
+from nniweb.http import request_counts, throttles
 from tests.end_to_end.scaled_out.redis_server import RedisServer, redis, redis_of_this_run
 
 __all__ = ["redis", "redis_of_this_run"]

@@ -17,7 +17,6 @@ from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.archive import unpack
 from nniweb.backups.taking import DATABASE, take
-from nniweb.data_folder import new_seal_key
 from nniweb.experiments.access.sessions import SessionStore
 from nniweb.experiments.models import (
     Cluster,
@@ -31,6 +30,7 @@ from nniweb.experiments.models import (
 )
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.secrets.sealing import seal
+from nniweb.storage.data_folder import new_seal_key
 from nniweb.tensorboard.tickets import make_ticket
 from nniweb.upgrades import backup_before
 

@@ -34,7 +34,7 @@ def test_the_client_imports_nothing_of_the_server() -> None:
 
 
 def test_the_program_speaks_with_another_server_without_them() -> None:
-    done = python("from nniweb.command_line import main\n"
+    done = python("from nniweb.command_line.program import main\n"
                   "main(['nniweb', 'experiments', 'list', '--server', 'ftp://nowhere'])")
     assert done.returncode == 1
     assert done.stderr.strip() == "ftp://nowhere is no address of a server; one looks like https://nni.example.org."

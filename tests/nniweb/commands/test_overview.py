@@ -2,9 +2,9 @@
 
 import pytest
 
-from nniweb.command_line import main
-from nniweb.completion import command_names
-from nniweb.overview import COMMANDS
+from nniweb.command_line.completion import command_names
+from nniweb.command_line.overview import COMMANDS
+from nniweb.command_line.program import main
 
 
 @pytest.mark.parametrize("asked", [[], ["help"], ["--help"], ["-h"]])

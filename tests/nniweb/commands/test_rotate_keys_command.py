@@ -12,12 +12,12 @@ from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import models
 
-from nniweb import data_folder
 from nniweb.experiments.models import AuditEntry, ClusterMetadata, Experiment
 from nniweb.experiments.secrets import sealing
 from nniweb.experiments.secrets.key_rotation import sealed_columns
 from nniweb.experiments.secrets.sealing import CannotOpen, SealedField, seal, unseal
 from nniweb.experiments.sql.exact_text import ExactTextField
+from nniweb.storage import data_folder
 
 
 @pytest.fixture(autouse=True)

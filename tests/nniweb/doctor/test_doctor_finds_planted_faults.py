@@ -22,13 +22,13 @@ from django.core.files.storage import default_storage
 from django.db import connection
 from django.utils import timezone
 
-from nniweb import data_folder
-from nniweb.data_folder import ServerLock
 from nniweb.doctor import files
 from nniweb.doctor.examination import examine
 from nniweb.doctor.findings import Finding, Verdict, exit_status
 from nniweb.experiments.models import Cluster, ClusterMetadata, CodeArchive, Machine, TrialFile, Worker
 from nniweb.experiments.secrets.sealing import seal
+from nniweb.storage import data_folder
+from nniweb.storage.data_folder import ServerLock
 from trainingservice.keeper_bundle import build_keeper
 
 
@@ -62,7 +62,7 @@ def installation(settings: Any, tmp_path: Path, make_experiment: Callable[..., A
     settings.DATA_FOLDER, settings.SEAL_KEYS, settings.LOW_SPACE_BYTES = folder, [], 0
     settings.HOST, settings.PORT, settings.STATICFILES_DIRS = "127.0.0.1", 0, [str(libraries)]
     # another dictionary, as the open connection goes by the old one
-    chosen = {**settings.DATABASES["default"], "ENGINE": "nniweb.sqlite", "NAME": small_database(folder)}
+    chosen = {**settings.DATABASES["default"], "ENGINE": "nniweb.database.sqlite", "NAME": small_database(folder)}
     monkeypatch.setitem(settings.DATABASES, "default", chosen)
     with ExitStack() as opened:
         yield Installation(settings, folder, make_experiment, make_attempt, monkeypatch, chosen["NAME"], opened)

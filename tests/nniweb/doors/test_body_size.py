@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from nniweb.doors.body_size import not_too_large
-from nniweb.doors.senders import CODE_BYTES, PERSONS_BYTES, may_send
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Role
-from nniweb.web_server.allowances import ANYBODYS_BYTES
+from nniweb.middleware.allowances import ANYBODYS_BYTES
+from nniweb.middleware.body_size import not_too_large
+from nniweb.middleware.senders import CODE_BYTES, PERSONS_BYTES, may_send
 
 LIMIT = ANYBODYS_BYTES
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.doors.clear_text import not_in_the_clear, why_not_listen
+from nniweb.middleware.require_tls import not_in_the_clear, why_not_listen
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "host.invalid"])

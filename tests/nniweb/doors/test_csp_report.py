@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from nniweb.doors import csp_reports
+from nniweb.middleware import csp_reports
 from nniweb.observability import process_figures
 
 REPORT = b'{"csp-report": {"blocked-uri": "inline", "note": "\x1b[31m\nroot: all is lost"}}'

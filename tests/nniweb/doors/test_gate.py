@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.doors.gate import Gate
+from nniweb.middleware.gate import Gate
 from trainingservice.lasting_thread import Part
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.doors.origins import comes_from_own_page, own_pages_only
+from nniweb.middleware.origins import comes_from_own_page, own_pages_only
 
 
 def scope(origin: str, host: str = "localhost:8080", scheme: str = "ws", **more: Any) -> dict[str, Any]:

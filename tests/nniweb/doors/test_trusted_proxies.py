@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.doors.proxies import as_the_proxy_saw_it, read_networks
+from nniweb.http.proxies import as_the_proxy_saw_it, read_networks
 
 PROXIES = read_networks(["127.0.0.1", "10.0.0.0/8", "fd00::/8"])
 

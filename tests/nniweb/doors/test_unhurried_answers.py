@@ -5,7 +5,7 @@ from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
 
-from nniweb.doors.unhurried import unhurried
+from nniweb.middleware.backpressure import unhurried
 
 PIECE = {"type": "http.response.body", "body": b"x", "more_body": True}
 START = {"type": "http.response.start", "status": 200, "headers": []}

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.api.trial_query import in_order
+from nniweb.documents.trial_query import in_order
 from nniweb.experiments.charts.intermediate_series import series_of_these
 from nniweb.experiments.charts.result_chart import chart_of
 from nniweb.experiments.ingest import reports

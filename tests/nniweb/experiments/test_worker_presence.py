@@ -11,7 +11,7 @@ from django.utils import timezone
 from nniweb.experiments.clusters import worker_presence
 from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts, alive_workers
 from nniweb.experiments.models import Cluster, Experiment, Worker
-from nniweb.worker.process_identity import host_name
+from nniweb.process.process_identity import host_name
 from nniweb.worker.supervisor import Supervisor
 
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 from django.db import DatabaseError, connection, transaction
 
+from nniweb.database.sqlite.turnstile import Turnstile
 from nniweb.experiments.models import Cluster
-from nniweb.sqlite.turnstile import Turnstile
 
 
 def in_thread(work) -> threading.Thread:

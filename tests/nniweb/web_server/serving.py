@@ -19,8 +19,8 @@ from django.conf import settings
 
 settings.configure(TRUSTED_PROXIES=())
 
-from nniweb.doors.unhurried import unhurried  # noqa: E402
-from nniweb.web_server.allowances import Allowances  # noqa: E402
+from nniweb.middleware.allowances import Allowances  # noqa: E402
+from nniweb.middleware.backpressure import unhurried  # noqa: E402
 from nniweb.web_server.server import Server  # noqa: E402
 
 begun = given = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-from nniweb.web_server.allowances import ANYBODYS_BYTES
+from nniweb.middleware.allowances import ANYBODYS_BYTES
 from tests.nniweb.web_server.conftest import Served, all_of
 
 MIB = 2**20

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.models import Cluster, Worker
-from nniweb.worker.lease import Lease, LeaseLost
-from nniweb.worker.process_identity import own_start_time, start_time_of
+from nniweb.process.process_identity import own_start_time, start_time_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,7 +23,7 @@ def cluster(db: None) -> Cluster:
 @pytest.fixture(autouse=True)
 def no_lease_runs_out_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: ``expire`` lets them run out."""
-    monkeypatch.setattr("nniweb.worker.lease.LEASE_SECONDS", 3600.0)
+    monkeypatch.setattr("nniweb.experiments.clusters.lease.LEASE_SECONDS", 3600.0)
 
 
 def acquire(cluster: Cluster, worker_id: str) -> Lease | None:

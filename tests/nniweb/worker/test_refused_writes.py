@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
+from nniweb.experiments.clusters.lease import LEASE_SECONDS, Lease, LeaseLost
 from nniweb.experiments.clusters.worker_presence import worker_is_alive
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.experiments.queries.explanation import explanations_of
 from nniweb.experiments.results.progress import progress_of
 from nniweb.experiments.sql import database_health
-from nniweb.worker.lease import LEASE_SECONDS, Lease, LeaseLost
 from tests.nniweb.worker.conftest import Rig, report
 
 

@@ -1,0 +1,1 @@
+"""REST: clusters, platforms and workers."""

@@ -1,0 +1,137 @@
+"""Clusters: list, set up, change, delete, rehearse. Their metadata are in cluster_metadata."""
+
+import socket
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, status
+from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.experiments.experiment_views import the_user
+from nniweb.documents.clusters import (
+    FOR_ADMINISTRATORS,
+    ClusterChangesSerializer,
+    ClusterSerializer,
+    FindingSerializer,
+    NewClusterSerializer,
+    gpu_holders,
+)
+from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.clusters import editing
+from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
+from nniweb.experiments.models import Cluster, User
+from nniweb.http.error_form import Conflict, ErrorsSerializer
+from trainingservice.errors import TrainingServiceError
+from trainingservice.platforms import load_platform
+
+
+class ClusterView(generics.GenericAPIView[Cluster]):
+    """A cluster the person may see, by its public id; 404 otherwise."""
+
+    serializer_class: type[Any] = ClusterSerializer
+    lookup_field = "public_id"
+    lookup_url_kwarg = "cluster_id"
+
+    def get_queryset(self) -> QuerySet[Cluster]:
+        return visible_clusters(the_user(self.request)).select_related("owner", "group").prefetch_related(
+            "metadata", "machines").order_by("name")
+
+    def documents(self, page: list[Cluster]) -> list[dict[str, Any]]:
+        user = the_user(self.request)
+        machines = [machine for cluster in page for machine in cluster.machines.all()]
+        context = {"holders": gpu_holders(machines, user),
+                   "metadata_keys": {name: metadata_keys(name) for name in {cluster.platform for cluster in page}}}
+        return list(ClusterSerializer(page, many=True, context=context).data)
+
+    def fresh(self, cluster: Cluster) -> dict[str, Any]:
+        return self.documents([self.get_queryset().get(pk=cluster.pk)])[0]
+
+
+def metadata_keys(platform: str) -> frozenset[str]:
+    """The platform's metadata keys; none where the platform is not installed any more."""
+    try:
+        return frozenset(load_platform(platform).metadata_keys)
+    except TrainingServiceError:
+        return frozenset()
+
+
+def only_administrators(user: User, what: str) -> None:
+    if not user.is_admin:
+        raise PermissionDenied(f"Only administrators may {what}.")
+
+
+class ClustersView(ClusterView):
+    @extend_schema(operation_id="clusters_list", responses=ClusterSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """Clusters the person may see, with their machines and who holds which GPUs."""
+        page = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response(self.documents(list(page or [])))
+
+    @extend_schema(operation_id="clusters_create", request=NewClusterSerializer,
+                   responses={201: ClusterSerializer, 400: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """Set up a cluster. Secrets in the settings are sealed and never shown again."""
+        user = the_user(request)
+        only_administrators(user, "set up clusters; an experiment file may have a trainingService section of its own")
+        form = NewClusterSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        wish = form.validated_data
+        cluster = editing.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=user,
+                                          is_private=wish["is_private"], group=wish["group"],
+                                          host=socket.gethostname())
+        return Response(self.fresh(cluster), status=status.HTTP_201_CREATED)
+
+
+class ClusterDetailView(ClusterView):
+    @extend_schema(operation_id="clusters_retrieve", responses=ClusterSerializer)
+    def get(self, request: Request, cluster_id: str) -> Response:
+        """One cluster."""
+        return Response(self.documents([self.get_object()])[0])
+
+    @extend_schema(operation_id="clusters_change", request=ClusterChangesSerializer,
+                   responses={200: ClusterSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def patch(self, request: Request, cluster_id: str) -> Response:
+        """Change it. Experiments go on: the worker builds the service anew and finds their trials again."""
+        cluster, user = self.get_object(), the_user(request)
+        for field, what in FOR_ADMINISTRATORS.items():  # before any value is looked at: the answer would tell of it
+            if isinstance(request.data, dict) and field in request.data:
+                only_administrators(user, what)
+        form = ClusterChangesSerializer(data=request.data, context={"user": user})
+        form.is_valid(raise_exception=True)
+        changes = dict(form.validated_data)
+        if not user.is_admin and editing.is_made_by_a_launch(changes.get("name", "")):
+            # taken or not: it would tell who has one
+            raise ValidationError({"name": "Names that end like this are given by the server. Choose another one."})
+        with transaction.atomic():  # all of it or nothing
+            if "settings" in changes:
+                editing.change_settings(cluster, changes.pop("settings"))
+            if changes:
+                editing.change_cluster(cluster, changes)
+        return Response(self.fresh(cluster))
+
+    @extend_schema(operation_id="clusters_delete", responses={204: None, 409: ErrorsSerializer})
+    def delete(self, request: Request, cluster_id: str) -> Response:
+        """Remove it. Refused while experiments belong to it, naming them."""
+        editing.delete_cluster(self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ClusterRehearsalView(ClusterView):
+    pagination_class = None
+
+    @extend_schema(operation_id="clusters_rehearse", request=None,
+                   responses={200: FindingSerializer(many=True), 409: ErrorsSerializer})
+    def post(self, request: Request, cluster_id: str) -> Response:
+        """Try everything a trial will need, a trial that does nothing included. May take a minute."""
+        try:
+            findings = rehearse(self.get_object(), the_user(request))
+        except OnAnotherHost as error:
+            raise Conflict(str(error)) from None
+        return Response(FindingSerializer(findings, many=True).data)
+
+    def check_object_permissions(self, request: Request, obj: Any) -> None:
+        """Whoever may launch on it may rehearse: nothing is changed by it."""

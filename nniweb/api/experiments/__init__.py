@@ -1,0 +1,1 @@
+"""REST: experiments, from launch to charts."""

@@ -1,0 +1,81 @@
+"""An experiment's results for a chart: columns instead of rows, thinned where there are thousands."""
+
+from dataclasses import asdict
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.experiments.experiment_views import experiment_of
+from nniweb.experiments.charts.result_chart import MOST_POINTS, chart_of
+from nniweb.experiments.models import Experiment
+from nniweb.experiments.models.trial import TRIAL_STATUSES
+from nniweb.experiments.results.other_metrics import main_metric
+from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.fields import MetricField, Query
+from trainingservice.trial_job_status import TrialJobStatus
+
+#: ``status`` of a point is the place of its status in this list.
+STATUSES = [status.value for status in TrialJobStatus]
+
+
+class ChartQuery(Query):
+    metric = MetricField()
+
+
+class DurationsSerializer(serializers.Serializer[Any]):
+    bar_width = serializers.FloatField(help_text="Seconds; bar i counts the trials that took from i times this.")
+    counts = serializers.ListField(child=serializers.IntegerField())
+    until = serializers.FloatField(allow_null=True, help_text=(
+        "When the last trial ended, in seconds since the epoch."))
+
+
+class ExperimentChartSerializer(serializers.Serializer[Any]):
+    """One column per subject, all of the same length, in order of sequence."""
+
+    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
+    statuses = serializers.ListField(child=serializers.ChoiceField(choices=TRIAL_STATUSES),
+                                     help_text="What the numbers in `status` stand for.")
+    sequence_id = serializers.ListField(child=serializers.IntegerField())
+    id = serializers.ListField(child=serializers.CharField())
+    status = serializers.ListField(child=serializers.IntegerField())
+    value = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
+        "The final result, else the latest intermediate one; null for a trial that failed or ended without any."))
+    at = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
+        "When it ended (or began), in seconds since the epoch."))
+    final = serializers.ListField(child=serializers.IntegerField(), help_text=(
+        "1 where the value is a final result that counts for the best."))
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, allow_null=True, help_text=(
+        "null for a further metric that is no objective: there is no best."))
+    durations = DurationsSerializer(help_text="How long trials took, of all attempts that have run.")
+    left_out = serializers.IntegerField(help_text=(
+        f"Trials that are not here: at most about {MOST_POINTS} are. None of them was the best of its time."))
+
+
+class ExperimentChartView(generics.GenericAPIView[Experiment]):
+    serializer_class = ExperimentChartSerializer
+    queryset = Experiment.objects.none()
+
+    @extend_schema(operation_id="experiments_chart", parameters=[ChartQuery],
+                   responses={200: ExperimentChartSerializer, 400: ErrorsSerializer})
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """What a chart of all results needs: thinned so that the line of the best so far is exact."""
+        metric = ChartQuery.of(request).get("metric")
+        return Response(chart_document(experiment_of(request, experiment_id), metric))
+
+
+def chart_document(experiment: Experiment, metric: str | None = None) -> dict[str, Any]:
+    """The chart's columns."""
+    chart = chart_of(experiment, metric=None if metric == main_metric(experiment.objectives) else metric)
+    place = {status: number for number, status in enumerate(STATUSES)}
+    return {"revision": chart.revision, "statuses": STATUSES,
+            "sequence_id": [point.sequence_id for point in chart.points],
+            "id": [point.id for point in chart.points],
+            "status": [place[point.status] for point in chart.points],
+            "value": [point.value for point in chart.points],
+            "at": [None if point.at is None else round(point.at, 1) for point in chart.points],
+            "final": [int(point.counts) for point in chart.points],
+            "optimize_mode": chart.mode, "durations": asdict(chart.durations),
+            "left_out": chart.left_out}

@@ -1,0 +1,273 @@
+"""Experiments: list, launch, look, change, steer, delete."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.experiments.launch_request import (
+    LAUNCH_KEY,
+    LONGEST_KEY,
+    LaunchRequestSerializer,
+    UploadSerializer,
+    check_from,
+    launch_from,
+)
+from nniweb.documents.experiments import (
+    NOT_IN_LISTS,
+    ExperimentChangesSerializer,
+    ExperimentSerializer,
+    ExperimentSummarySerializer,
+    document,
+    for_a_list,
+    summaries,
+)
+from nniweb.documents.launch_check import CheckedLaunchSerializer, check_document
+from nniweb.documents.tags import with_tag
+from nniweb.experiments.access.visibility import may_hand_over, people_to_hand_to, visible_experiments
+from nniweb.experiments.commands import change_and_undo, intents
+from nniweb.experiments.commands.imported_results import import_results
+from nniweb.experiments.config.search_space_text import read_search_space_text
+from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.fields import CommaListField, OneOfField, Query
+from nniweb.http.parsers import JSONParser
+from nniweb.tuning import algorithms
+from nniweb.tuning.problem import InvalidInput
+
+#: Name of an order -> column.
+ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at", "changed": "changed_at",
+          "name": "name", "status": "status", "cluster": "cluster__name", "owner": "owner__username"}
+
+
+class ExperimentQuery(Query):
+    status = CommaListField(child=OneOfField(choices=ExperimentStatus.choices), required=False,
+                            help_text="One or several.")
+    owner = serializers.CharField(required=False, help_text="User name.")
+    cluster = serializers.CharField(required=False, help_text="Name of a cluster.")
+    tag = serializers.CharField(required=False)
+    q = serializers.CharField(required=False, help_text="Text in the name or description, or the start of the id.")
+    archived = OneOfField(choices=["false", "true", "all"], default="false")
+    order = OneOfField(choices=[*ORDERS, *(f"-{name}" for name in ORDERS)], default="-created")
+
+
+class ExperimentView(generics.GenericAPIView[Experiment]):
+    """An experiment the person may see, by its public id; 404 otherwise."""
+
+    serializer_class: type[Any] = ExperimentSerializer
+    lookup_field = "public_id"
+    lookup_url_kwarg = "experiment_id"
+
+    def get_queryset(self) -> QuerySet[Experiment]:
+        return visible_experiments(the_user(self.request)).select_related("owner", "group", "cluster", "code")
+
+    def fresh(self, experiment: Experiment) -> dict[str, Any]:
+        return document(self.get_queryset().get(pk=experiment.pk))
+
+
+def the_user(request: Request) -> User:
+    """Who asks; the permission classes have let nobody in who is not signed in."""
+    assert isinstance(request.user, User)
+    return request.user
+
+
+class ExperimentsView(generics.GenericAPIView[Experiment]):
+    takes_code = True
+    serializer_class = ExperimentSummarySerializer
+    parser_classes = [JSONParser, MultiPartParser]
+
+    @extend_schema(operation_id="experiments_list", parameters=[ExperimentQuery],
+                   responses=ExperimentSummarySerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """Experiments the person may see, newest first."""
+        wanted = ExperimentQuery.of(request)
+        experiments = filtered(visible_experiments(the_user(request)), wanted)
+        page = self.paginate_queryset(in_order(for_a_list(experiments), wanted["order"]))
+        return self.get_paginated_response(summaries(page or []))
+
+    @extend_schema(operation_id="experiments_create",
+                   parameters=[OpenApiParameter(
+                       LAUNCH_KEY, {"type": "string", "maxLength": LONGEST_KEY, "pattern": "^[ -~]*$"},
+                       OpenApiParameter.HEADER, description=(
+                           "A text that you make up for this launch. Where no answer came, send the same request "
+                           "with the same text again: it is launched once, and 200 says that it was there."))],
+                   request={"application/json": LaunchRequestSerializer, "multipart/form-data": UploadSerializer},
+                   responses={200: ExperimentSerializer, 201: ExperimentSerializer, 400: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """Launch an experiment: from a config file's text, from its fields, or from a form with the code as a file."""
+        experiment, is_new = launch_from(request, the_user(request))
+        return Response(document(experiment), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
+
+
+def filtered(experiments: QuerySet[Experiment], wanted: dict[str, Any]) -> QuerySet[Experiment]:
+    if statuses := wanted.get("status"):
+        experiments = experiments.filter(status__in=statuses)
+    if "owner" in wanted:
+        experiments = experiments.filter(owner__username=wanted["owner"])
+    if "cluster" in wanted:
+        experiments = experiments.filter(cluster__name=wanted["cluster"])
+    if "tag" in wanted:
+        experiments = with_tag(experiments, wanted["tag"])
+    if "q" in wanted:
+        text = wanted["q"]
+        experiments = experiments.filter(Q(name__icontains=text) | Q(description__icontains=text)
+                                         | Q(public_id__startswith=text))
+    if wanted["archived"] != "all":
+        experiments = experiments.filter(archived=wanted["archived"] == "true")
+    return experiments
+
+
+def in_order(experiments: QuerySet[Experiment], order: str) -> QuerySet[Experiment]:
+    column = F(ORDERS[order.removeprefix("-")])
+    falling = order.startswith("-")
+    return experiments.order_by(column.desc(nulls_last=True) if falling else column.asc(nulls_last=True),
+                                "-pk" if falling else "pk")
+
+
+class ExperimentCheckView(generics.GenericAPIView[Experiment]):
+    takes_code = True
+    serializer_class = CheckedLaunchSerializer
+    parser_classes = [JSONParser, MultiPartParser]
+
+    @extend_schema(operation_id="experiments_check",
+                   request={"application/json": LaunchRequestSerializer, "multipart/form-data": UploadSerializer},
+                   responses={200: CheckedLaunchSerializer, 400: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """What a launch would find wrong, and what it would do. Takes what a launch takes; creates nothing."""
+        return Response(check_document(*check_from(request, the_user(request))))
+
+
+def _canonical_tuner(given: dict[str, Any]) -> dict[str, Any]:
+    """As experiments have it. Raises ValidationError where there is no such tuner."""
+    try:
+        name = algorithms.find_tuner(given["name"]).name
+    except InvalidInput as invalid:
+        raise serializers.ValidationError({"tuner": [problem.message for problem in invalid.problems]}) from None
+    return {"name": name, "class_args": given.get("class_args", {})}
+
+
+class ExperimentDetailView(ExperimentView):
+    @extend_schema(operation_id="experiments_retrieve", responses=ExperimentSerializer)
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """Everything about one experiment."""
+        return Response(document(self.get_object()))
+
+    @extend_schema(operation_id="experiments_change", request=ExperimentChangesSerializer,
+                   responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def patch(self, request: Request, experiment_id: str) -> Response:
+        """Change limits, concurrency, search space (the tuner is told), words. Raising a limit takes up a DONE one."""
+        experiment, user = self.get_object(), the_user(request)
+        form = ExperimentChangesSerializer(data=request.data, context={"user": user})
+        form.is_valid(raise_exception=True)
+        changes = dict(form.validated_data)
+        if "search_space_text" in changes:
+            changes["search_space"] = read_search_space_text(changes.pop("search_space_text"),
+                                                             is_uninterpreted=experiment.has_own_tuner)
+        if "tuner" in changes:
+            changes["tuner"] = _canonical_tuner(changes["tuner"])
+        with transaction.atomic():  # all of it or nothing
+            if "group" in changes:
+                intents.share(experiment, changes.pop("group"), user)
+            if "owner" in changes:
+                intents.hand_over(experiment, heir(user, experiment, changes.pop("owner")), user)
+            archived = changes.pop("archived", None)
+            if archived is not None and archived != experiment.archived:
+                intents.set_archived(experiment, archived, user)
+            if changes:
+                change_and_undo.change(experiment, changes, user)
+        # also where it is not theirs to see any more
+        return Response(document(Experiment.objects.select_related("owner", "group", "cluster", "code").get(
+            pk=experiment.pk)))
+
+    @extend_schema(operation_id="experiments_delete", responses={204: None, 409: ErrorsSerializer})
+    def delete(self, request: Request, experiment_id: str) -> Response:
+        """Remove it with its trials and what they left on the platform. It must have ended."""
+        intents.delete(self.get_object(), the_user(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def heir(user: User, experiment: Experiment, name: str) -> User:
+    """Whom an experiment is handed over to. Raises ValidationError where this person may not, or not to that one."""
+    if not may_hand_over(user, experiment):
+        raise serializers.ValidationError({"owner": "Only its owner and administrators hand an experiment over."})
+    found = people_to_hand_to(user).filter(username=name).first()
+    if found is None:
+        raise serializers.ValidationError({"owner": f"There is nobody named {name!r} whom you may hand it to: that are "
+                                                    "the members of your groups (for administrators, everybody)."})
+    return found
+
+
+class ExperimentActionView(ExperimentView):
+    """Writes what is wanted of an experiment; the worker makes it so, and the answer may still show the old status."""
+
+    def act(self, request: Request, intent: Callable[[Experiment, User | None], None]) -> Response:
+        experiment = self.get_object()
+        intent(experiment, the_user(request))
+        return Response(self.fresh(experiment))
+
+
+class ExperimentPauseView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_pause", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Start nothing new; running trials go on to their end."""
+        return self.act(request, intents.pause)
+
+
+class ExperimentResumeView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_resume", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Go on with a paused experiment, or one that was stopped, failed, or is done but below its limits."""
+        return self.act(request, intents.resume)
+
+
+class ExperimentStopView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_stop", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """End the experiment and all its trials. Stopping twice, or what has ended, is harmless."""
+        return self.act(request, intents.stop)
+
+
+class ExperimentRerunFailedView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_rerun_failed", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Run all failed trials again that were not yet, as new trials; maxTrialNumber grows by as many."""
+        return self.act(request, intents.rerun_failed)
+
+
+class ImportedResultsSerializer(serializers.Serializer[Any]):
+    results = serializers.JSONField(help_text='As nnictl exports them: [{"parameter": {...}, "value": 0.5}, ...]')
+
+
+class ImportedSerializer(serializers.Serializer[Any]):
+    imported = serializers.IntegerField(help_text="Results that the tuner is told of.")
+
+
+class ExperimentImportDataView(ExperimentView):
+    @extend_schema(operation_id="experiments_import_data", request=ImportedResultsSerializer,
+                   responses={200: ImportedSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Tell the tuner of results from elsewhere. They are no trials of this experiment and count for no limit."""
+        experiment = self.get_object()
+        form = ImportedResultsSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        count = import_results(experiment, form.validated_data["results"], the_user(request))
+        return Response({"imported": count})
+
+
+def experiment_of(request: Request, public_id: str) -> Experiment:
+    """The experiment in the address of something that belongs to it. Raises Http404."""
+    experiments = visible_experiments(the_user(request)).defer(*NOT_IN_LISTS)
+    return get_object_or_404(experiments, public_id=public_id)
+

@@ -1,0 +1,37 @@
+"""Whose the names of jobs in messages are."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.experiments.experiment_views import the_user
+from nniweb.experiments.models import Trial
+from nniweb.experiments.queries.named_trials import MOST_JOBS, trials_of_jobs
+from nniweb.http.fields import CommaListField, Query
+
+
+class NamedTrialSerializer(serializers.Serializer[Any]):
+    job = serializers.CharField(help_text="The name that was asked for.")
+    id = serializers.CharField(help_text="Of the trial.")
+    sequence_id = serializers.IntegerField()
+    experiment = serializers.CharField(help_text="Id of its experiment.")
+    experiment_name = serializers.CharField()
+
+
+class NamedTrialsQuery(Query):
+    jobs = CommaListField(child=serializers.CharField(max_length=100), max_length=MOST_JOBS, help_text=(
+        f"Names of jobs as messages have them, with commas between; at most {MOST_JOBS}."))
+
+
+class NamedTrialsView(generics.GenericAPIView[Trial]):
+    serializer_class = NamedTrialSerializer
+    pagination_class = None
+
+    @extend_schema(operation_id="trials_named", parameters=[NamedTrialsQuery],
+                   responses=NamedTrialSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """Whose the jobs are that messages such as "GPU 0 is held by ..." name. Those you may not see are left out."""
+        return Response(trials_of_jobs(NamedTrialsQuery.of(request)["jobs"], the_user(request)))

@@ -1,0 +1,149 @@
+"""What the charts of an experiment's hyper-parameters need: columns of values, and how much each parameter matters."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.experiments.experiment_views import experiment_of
+from nniweb.experiments.charts.parameter_axes import Column
+from nniweb.experiments.charts.parameter_columns import BEST_DRAWN, MOST_DRAWN, Results, results_of
+from nniweb.experiments.charts.parameter_importance import FEWEST_TRIALS, MOST_TRIALS, NotWorkedOut, importance_of
+from nniweb.experiments.models import Experiment
+from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.fields import MetricField, Query
+
+#: Significant digits of a number in a column: more than the eye sees.
+DIGITS = 6
+
+
+class MetricQuery(Query):
+    metric = MetricField()
+    optimize_mode = serializers.ChoiceField(
+        choices=Experiment.OptimizeMode.choices, default=Experiment.OptimizeMode.MINIMIZE, help_text=(
+            "Which of its numbers are better, for a further metric that is no objective."))
+
+
+class AnyJSONField(serializers.JSONField):
+    """Any JSON value."""
+
+
+class ParameterColumnSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="Such as `lr`, or `layer.Conv.kernel` inside a nested choice.")
+    kind = serializers.ChoiceField(choices=["number", "category"])
+    logarithmic = serializers.BooleanField(help_text="The search space draws it by its logarithm.")
+    whole = serializers.BooleanField(help_text="Whole numbers only.")
+    low = serializers.FloatField(allow_null=True, help_text="Range of a number: of the search space and of the trials.")
+    high = serializers.FloatField(allow_null=True)
+    options = serializers.ListField(child=AnyJSONField(), help_text="What the values of a category stand for.")
+    choice = serializers.CharField(allow_null=True, help_text=(
+        "The nested choice that it belongs to: it is used where that one takes `option`."))
+    option = serializers.IntegerField(allow_null=True)
+    values = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
+        "One a trial: the number, or the index in `options`; null where the trial does not use it. Six digits."))
+
+
+class ParameterColumnsSerializer(serializers.Serializer[Any]):
+    """Trials with a final result, in order of sequence; all columns are of the same length."""
+
+    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
+    id = serializers.ListField(child=serializers.CharField())
+    sequence_id = serializers.ListField(child=serializers.IntegerField())
+    value = serializers.ListField(child=serializers.FloatField(), help_text=(
+        "The final result, or its number of the metric that was asked for."))
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, help_text=(
+        "Which of them are better: of the experiment, or as it was asked for."))
+    rank = serializers.ListField(child=serializers.IntegerField(), help_text=(
+        "Its place among all trials with a result, those that are left out here too: 0 is the best."))
+    columns = ParameterColumnSerializer(many=True)
+    trials = serializers.IntegerField(help_text="Trials with a final result.")
+    left_out = serializers.IntegerField(help_text=(
+        f"Of them not here: of more than {MOST_DRAWN} the {BEST_DRAWN} best and an even choice of the others are."))
+
+
+class ImportantParameterSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    importance = serializers.FloatField(allow_null=True, help_text=(
+        "Its share, 0 to 1, in what tells the best trials from the others (PED-ANOVA); null where nothing varies."))
+    correlation = serializers.FloatField(allow_null=True, help_text=(
+        "Spearman's rank correlation with the result, -1 to 1; null where its options have no order or do not vary."))
+    count = serializers.IntegerField(help_text="Trials looked at that have this parameter.")
+
+
+class ParameterImportanceSerializer(serializers.Serializer[Any]):
+    revision = serializers.IntegerField(help_text="Of the experiment when the results were read.")
+    trials = serializers.IntegerField(help_text="Trials with a final result.")
+    looked_at = serializers.IntegerField(help_text=(
+        f"How many of them it was worked out from: at most {MOST_TRIALS}, spread evenly; 0 where there are too few."))
+    needed = serializers.IntegerField(help_text="Fewer trials say nothing.")
+    parameters = ImportantParameterSerializer(many=True)
+
+
+class NotNow(APIException):
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+
+
+class ParameterColumnsView(generics.GenericAPIView[Experiment]):
+    serializer_class = ParameterColumnsSerializer
+    queryset = Experiment.objects.none()
+
+    @extend_schema(operation_id="experiments_parameter_columns", parameters=[MetricQuery],
+                   responses={200: ParameterColumnsSerializer, 400: ErrorsSerializer})
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """Every trial's result and parameters in columns, thinned to what the eye can tell apart."""
+        return Response(columns_document(_asked_for(experiment_of(request, experiment_id), request)))
+
+
+class ParameterImportanceView(generics.GenericAPIView[Experiment]):
+    serializer_class = ParameterImportanceSerializer
+    queryset = Experiment.objects.none()
+
+    @extend_schema(operation_id="experiments_parameter_importance", parameters=[MetricQuery],
+                   responses={200: ParameterImportanceSerializer, 400: ErrorsSerializer, 503: ErrorsSerializer})
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """How much each parameter matters, and how the result goes with it. May take seconds; may be 15 s old."""
+        experiment = experiment_of(request, experiment_id)
+        results = _asked_for(experiment, request)
+        try:
+            found = importance_of(experiment.pk, results)
+        except NotWorkedOut as error:
+            raise NotNow(str(error)) from error
+        names = [column.axis.name for column in results.columns]
+        return Response({
+            "revision": found.revision, "trials": found.results, "looked_at": found.looked_at,
+            "needed": FEWEST_TRIALS,
+            "parameters": [{"name": name, **parameter}
+                           for name, parameter in zip(names, found.parameters, strict=False)]})
+
+
+def _asked_for(experiment: Experiment, request: Request) -> Results:
+    wanted = MetricQuery.of(request)
+    return results_of(experiment, wanted.get("metric"), wanted["optimize_mode"])
+
+
+def columns_document(results: Results) -> dict[str, Any]:
+    drawn = results.drawn
+    rank = results.rank
+    return {
+        "revision": results.revision,
+        "id": [results.ids[place] for place in drawn],
+        "sequence_id": [results.sequence_ids[place] for place in drawn],
+        "value": [results.values[place] for place in drawn],
+        "rank": [rank[place] for place in drawn],
+        "optimize_mode": "maximize" if results.greater_is_better else "minimize",
+        "columns": [_column_document(column, drawn) for column in results.columns],
+        "trials": len(results.ids), "left_out": len(results.ids) - len(drawn)}
+
+
+def _column_document(column: Column, drawn: list[int]) -> dict[str, Any]:
+    axis = column.axis
+    return {"name": axis.name, "kind": axis.kind, "logarithmic": axis.logarithmic, "whole": axis.whole,
+            "low": axis.low, "high": axis.high, "options": list(axis.options), "choice": axis.choice,
+            "option": axis.option, "values": [_short(column.values[place]) for place in drawn]}
+
+
+def _short(value: float | int | None) -> float | int | None:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

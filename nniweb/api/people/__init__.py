@@ -1,0 +1,1 @@
+"""REST: people, their tokens, groups, quotas and notifications."""

@@ -1,0 +1,39 @@
+"""Who one is: for programs that want to know what their token may do."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from nniweb.api.experiments.experiment_views import the_user
+from nniweb.experiments.models import User
+from nniweb.experiments.models.account import Role, Scope
+
+
+class AccountSerializer(serializers.Serializer[Any]):
+    """A person, as they are signed in."""
+
+    username = serializers.CharField()
+    email = serializers.CharField()
+    role = serializers.ChoiceField(choices=Role.choices)
+    scope = serializers.ChoiceField(choices=Scope.choices, allow_null=True, help_text=(
+        "Of the token that asks; null for a session, which may do all that its person may."))
+    may_change = serializers.BooleanField(help_text="Launch and steer experiments.")
+    is_admin = serializers.BooleanField()
+    may_name_folders = serializers.BooleanField(
+        help_text="Name code folders on the server, below the configured ones, in what they launch.")
+    groups = serializers.SerializerMethodField(help_text="Their names.")
+
+    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    def get_groups(self, user: User) -> list[str]:
+        return sorted(group.name for group in user.groups.all())
+
+
+class AccountView(APIView):
+    @extend_schema(operation_id="account_retrieve", responses=AccountSerializer)
+    def get(self, request: Request) -> Response:
+        """Who you are, and what you may do with what you signed in by."""
+        return Response(AccountSerializer(the_user(request)).data)

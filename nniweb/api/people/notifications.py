@@ -1,0 +1,192 @@
+"""Who is told of what, and how: a person's own rules, and what became of the messages."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.experiments.experiment_views import the_user
+from nniweb.documents.own_group import OwnGroupField
+from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
+from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
+from nniweb.experiments.notifications import notification_rules
+from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.fields import StrictSerializer
+
+
+class NotificationSerializer(serializers.Serializer[Any]):
+    """A wish to be told. Address and secret of a webhook are never shown again."""
+
+    id = serializers.CharField(source="public_id")
+    name = serializers.CharField()
+    channel = serializers.ChoiceField(choices=Channel.choices)
+    address = serializers.SerializerMethodField(help_text="The account's mail address; of a webhook scheme and host.")
+    experiment = serializers.CharField(source="experiment.public_id", allow_null=True, default=None, help_text=(
+        "Of this one alone. Neither an experiment nor a group: of your own experiments."))
+    group = serializers.CharField(source="group.name", allow_null=True, default=None, help_text=(
+        "Of this group's experiments."))
+    on_done = serializers.BooleanField()
+    on_failed = serializers.BooleanField()
+    on_best = serializers.BooleanField()
+    enabled = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+
+    @extend_schema_field(str)
+    def get_address(self, rule: NotificationRule) -> str:
+        return rule.owner.email if rule.channel == Channel.EMAIL else rule.shown_url
+
+
+class MadeNotificationSerializer(NotificationSerializer):
+    """A new rule, with the secret that signs its messages."""
+
+    secret = serializers.CharField(help_text="Shown this once; \"\" for mail.")
+
+
+class NotificationChangesSerializer(StrictSerializer):
+    """What can be changed."""
+
+    name = serializers.CharField(max_length=100, allow_blank=True, required=False)
+    url = serializers.CharField(max_length=2000, required=False, write_only=True, help_text="Of a webhook.")
+    secret = serializers.CharField(
+        min_length=notification_rules.SHORTEST_SECRET, max_length=notification_rules.LONGEST_SECRET, required=False,
+        write_only=True, trim_whitespace=False, help_text="Signs the messages of a webhook.")
+    on_done = serializers.BooleanField(required=False, help_text="When an experiment is DONE.")
+    on_failed = serializers.BooleanField(required=False, help_text="When an experiment ends with ERROR.")
+    on_best = serializers.BooleanField(required=False, help_text=(
+        "When a trial's result is better than all before it; at most one message in ten minutes per experiment."))
+    enabled = serializers.BooleanField(required=False)
+
+
+class NewNotificationSerializer(NotificationChangesSerializer):
+    """A rule to set up. A webhook needs its url; without a secret one is made."""
+
+    channel = serializers.ChoiceField(choices=Channel.choices)
+    experiment = serializers.CharField(max_length=12, allow_null=True, default=None, help_text="Id of one experiment.")
+    group = OwnGroupField(allow_null=True, default=None)
+    name = serializers.CharField(max_length=100, allow_blank=True, default="")
+    on_done = serializers.BooleanField(default=True)
+    on_failed = serializers.BooleanField(default=True)
+    on_best = serializers.BooleanField(default=False)
+    enabled = serializers.BooleanField(default=True)
+
+
+class TrySerializer(serializers.Serializer[Any]):
+    """One try to send it."""
+
+    at = serializers.DateTimeField()
+    seconds = serializers.FloatField()
+    status = serializers.IntegerField(allow_null=True, help_text="Of HTTP; null where there was no answer.")
+    answer = serializers.CharField(help_text="The beginning of what was answered, or why it could not be sent.")
+
+
+class DeliverySerializer(serializers.Serializer[Any]):
+    """A message and what became of it."""
+
+    id = serializers.UUIDField(source="public_id", help_text="The receiver is told it, too.")
+    event = serializers.ChoiceField(source="occasion", choices=Occasion.choices)
+    experiment = serializers.CharField(source="experiment.public_id", allow_null=True, default=None)
+    state = serializers.ChoiceField(choices=DeliveryState.choices)
+    message = serializers.CharField(help_text="Why it was given up or withdrawn.")
+    created_at = serializers.DateTimeField()
+    due_at = serializers.DateTimeField(help_text="Not sent before; of one that waits.")
+    ended_at = serializers.DateTimeField(allow_null=True)
+    try_count = serializers.IntegerField()
+    tries = TrySerializer(many=True, help_text="The last ten.")
+    body = serializers.CharField(help_text="The JSON text that is sent.")
+
+
+class NotificationView(generics.GenericAPIView[NotificationRule]):
+    """A rule of the person's own, by its id; 404 otherwise."""
+
+    serializer_class: type[Any] = NotificationSerializer
+    lookup_field = "public_id"
+    lookup_url_kwarg = "rule_id"
+
+    def get_queryset(self) -> QuerySet[NotificationRule]:
+        return rules_of(the_user(self.request))
+
+
+def rules_of(user: User) -> QuerySet[NotificationRule]:
+    return NotificationRule.objects.filter(owner=user).select_related("owner", "experiment", "group").order_by("pk")
+
+
+def deliveries_of(rule: NotificationRule) -> QuerySet[NotificationDelivery]:
+    """The newest first."""
+    return rule.deliveries.select_related("experiment", "rule").order_by("-pk")
+
+
+class NotificationsView(NotificationView):
+    @extend_schema(operation_id="notifications_list", responses=NotificationSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """Your own notifications, the oldest first."""
+        page = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response(NotificationSerializer(page, many=True).data)
+
+    @extend_schema(operation_id="notifications_create", request=NewNotificationSerializer,
+                   responses={201: MadeNotificationSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """Be told of an experiment's end or of new best results, by mail or by a webhook."""
+        form = NewNotificationSerializer(data=request.data, context={"user": the_user(request)})
+        form.is_valid(raise_exception=True)
+        rule, secret = notification_rules.create_rule(the_user(request), form.validated_data)
+        document = {**NotificationSerializer(rule).data, "secret": secret}
+        return Response(document, status=status.HTTP_201_CREATED)
+
+
+class NotificationDetailView(NotificationView):
+    @extend_schema(operation_id="notifications_retrieve", responses=NotificationSerializer)
+    def get(self, request: Request, rule_id: str) -> Response:
+        """One notification."""
+        return Response(NotificationSerializer(self.get_object()).data)
+
+    @extend_schema(operation_id="notifications_change", request=NotificationChangesSerializer,
+                   responses={200: NotificationSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def patch(self, request: Request, rule_id: str) -> Response:
+        """Change it; what waits is withdrawn when it is switched off."""
+        rule = self.get_object()
+        form = NotificationChangesSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        notification_rules.change_rule(rule, form.validated_data)
+        return Response(NotificationSerializer(rule).data)
+
+    @extend_schema(operation_id="notifications_delete", responses={204: None})
+    def delete(self, request: Request, rule_id: str) -> Response:
+        """Remove it with the record of its messages; what waits is not sent."""
+        notification_rules.delete_rule(self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class NotificationTestView(NotificationView):
+    @extend_schema(operation_id="notifications_test", request=None,
+                   responses={202: DeliverySerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, rule_id: str) -> Response:
+        """Send a test. A worker does within a second or two; the list of deliveries says how it went."""
+        delivery = notification_rules.send_test(self.get_object())
+        return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
+
+
+class DeliveriesView(NotificationView):
+    serializer_class = DeliverySerializer
+
+    @extend_schema(operation_id="notifications_deliveries_list", responses=DeliverySerializer(many=True))
+    def get(self, request: Request, rule_id: str) -> Response:
+        """What was sent, or is to be, the newest first; kept for 30 days after its end."""
+        page = self.paginate_queryset(deliveries_of(self.get_object()))  # type: ignore[arg-type]  # rows of its rule
+        return self.get_paginated_response(DeliverySerializer(page, many=True).data)
+
+
+class DeliverySendAgainView(NotificationView):
+    serializer_class = DeliverySerializer
+
+    @extend_schema(operation_id="notifications_deliveries_send_again", request=None,
+                   responses={202: DeliverySerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, rule_id: str, delivery_id: str) -> Response:
+        """Try a message again that was given up, with the same delivery id."""
+        delivery = get_object_or_404(deliveries_of(self.get_object()), public_id=delivery_id)
+        notification_rules.send_again(delivery)
+        delivery.refresh_from_db()
+        return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)

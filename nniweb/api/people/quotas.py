@@ -1,0 +1,100 @@
+"""Quotas: how much people and groups may use at a time. For administrators."""
+
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.experiments.access.quota_settings import delete_quota, set_quota
+from nniweb.experiments.models import Quota, User
+from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.fields import StrictSerializer
+from nniweb.http.permissions import AdminOnly
+
+#: What a column of the database holds.
+_LARGEST = 2**31 - 1
+
+
+class QuotaSerializer(serializers.Serializer[Any]):
+    """A quota; null is no limit. Without user and group: for each person who has none of their own."""
+
+    id = serializers.IntegerField()
+    user = serializers.CharField(source="user.username", allow_null=True, default=None)
+    group = serializers.CharField(source="group.name", allow_null=True, default=None)
+    max_trials = serializers.IntegerField(allow_null=True, help_text="Trials at a time, over all experiments.")
+    max_gpus = serializers.IntegerField(allow_null=True, help_text="GPUs that these trials ask for.")
+    max_experiments = serializers.IntegerField(allow_null=True, help_text="Experiments at a time.")
+
+
+class _Limit(serializers.IntegerField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=0, max_value=_LARGEST, allow_null=True, required=False, **kwargs)
+
+
+class QuotaChangesSerializer(StrictSerializer):
+    """What can be changed of a quota; null takes a limit away."""
+
+    max_trials = _Limit()
+    max_gpus = _Limit()
+    max_experiments = _Limit()
+
+
+class NewQuotaSerializer(QuotaChangesSerializer):
+    """A quota to be: of a user, of a group, or (neither) of each person who has none of their own."""
+
+    user = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False)
+    group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, required=False)
+
+
+class QuotasBaseView(generics.GenericAPIView[Quota]):
+    """One of all quotas."""
+
+    permission_classes = [AdminOnly]
+    serializer_class: type[Any] = QuotaSerializer
+    lookup_field = "pk"
+    lookup_url_kwarg = "quota_id"
+
+    def get_queryset(self) -> QuerySet[Quota]:
+        return Quota.objects.select_related("user", "group").order_by("pk")
+
+
+class QuotasView(QuotasBaseView):
+    @extend_schema(operation_id="quotas_list", responses=QuotaSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """All quotas. For administrators."""
+        return self.get_paginated_response(
+            QuotaSerializer(self.paginate_queryset(self.get_queryset()), many=True).data)
+
+    @extend_schema(operation_id="quotas_create", request=NewQuotaSerializer,
+                   responses={201: QuotaSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """Set a quota. What runs goes on; new trials wait, and say for what. For administrators."""
+        form = NewQuotaSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        quota = set_quota(Quota(), form.validated_data)
+        return Response(QuotaSerializer(quota).data, status=status.HTTP_201_CREATED)
+
+
+class QuotaView(QuotasBaseView):
+    @extend_schema(operation_id="quotas_retrieve", responses=QuotaSerializer)
+    def get(self, request: Request, quota_id: int) -> Response:
+        """One quota. For administrators."""
+        return Response(QuotaSerializer(self.get_object()).data)
+
+    @extend_schema(operation_id="quotas_change", request=QuotaChangesSerializer,
+                   responses={200: QuotaSerializer, 400: ErrorsSerializer})
+    def patch(self, request: Request, quota_id: int) -> Response:
+        """Change its limits. For administrators."""
+        form = QuotaChangesSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        return Response(QuotaSerializer(set_quota(self.get_object(), form.validated_data)).data)
+
+    @extend_schema(operation_id="quotas_delete", responses={204: None})
+    def delete(self, request: Request, quota_id: int) -> Response:
+        """Remove it. For administrators."""
+        delete_quota(self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,0 +1,153 @@
+"""People: for administrators to list, make, change, remove, and to let in by a link."""
+
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.experiments.access import accounts
+from nniweb.experiments.clusters import addresses
+from nniweb.experiments.models import User
+from nniweb.experiments.models.account import OS_USERS, Role
+from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.fields import Query, StrictSerializer
+from nniweb.http.permissions import AdminOnly
+
+
+class UserSerializer(serializers.Serializer[Any]):
+    """A person."""
+
+    id = serializers.IntegerField()
+    username = serializers.CharField()
+    first_name = serializers.CharField()
+    last_name = serializers.CharField()
+    email = serializers.CharField()
+    role = serializers.ChoiceField(choices=Role.choices)
+    local_users = serializers.CharField(
+        help_text="Users of the server's own machine as whom their trials may run there, with commas between them; * "
+                  "for all, the server's own user included; empty for none.")
+    names_folders = serializers.BooleanField(
+        help_text="Whether they may name code folders on the server, below NNIWEB_CODE_ROOTS, in what they launch.")
+    is_active = serializers.BooleanField(help_text="Whether they can sign in, and their tokens work.")
+    has_password = serializers.BooleanField(source="has_usable_password")
+    groups = serializers.SerializerMethodField(help_text="Their names.")
+    last_login = serializers.DateTimeField(allow_null=True)
+    date_joined = serializers.DateTimeField()
+
+    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    def get_groups(self, user: User) -> list[str]:
+        return sorted(group.name for group in user.groups.all())
+
+
+class _UserFields(StrictSerializer):
+    role = serializers.ChoiceField(choices=Role.choices, required=False)
+    local_users = serializers.CharField(
+        allow_blank=True, max_length=300, required=False, validators=[OS_USERS],
+        help_text="Users of the server's own machine as whom their trials may run there, with commas between them; * "
+                  "for all, the server's own user included.")
+    names_folders = serializers.BooleanField(
+        required=False,
+        help_text="Whether they may name code folders on the server, below NNIWEB_CODE_ROOTS, in what they launch.")
+    email = serializers.EmailField(allow_blank=True, max_length=254, required=False)
+    first_name = serializers.CharField(allow_blank=True, max_length=150, required=False)
+    last_name = serializers.CharField(allow_blank=True, max_length=150, required=False)
+    groups = serializers.SlugRelatedField("name", many=True, queryset=Group.objects.all(), required=False,
+                                          help_text="Names; all of them.")
+
+
+class NewUserSerializer(_UserFields):
+    """A person to be. They have no password: send them a sign-in link."""
+
+    username = serializers.CharField(max_length=150)
+    role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER)
+
+
+class UserChangesSerializer(_UserFields):
+    """What can be changed of a person."""
+
+    is_active = serializers.BooleanField(required=False)
+
+
+class UserQuery(Query):
+    q = serializers.CharField(required=False, help_text="Text in the user name.")
+    group = serializers.CharField(required=False, help_text="Name of a group.")
+
+
+class SignInLinkSerializer(serializers.Serializer[Any]):
+    """A link that signs in once."""
+
+    url = serializers.CharField(help_text="Seen this once; it works once, within an hour.")
+
+
+class UsersBaseView(generics.GenericAPIView[User]):
+    """One of all people; for administrators."""
+
+    permission_classes = [AdminOnly]
+    serializer_class: type[Any] = UserSerializer
+    lookup_field = "pk"
+    lookup_url_kwarg = "user_id"
+
+    def get_queryset(self) -> QuerySet[User]:
+        return User.objects.prefetch_related("groups").order_by("username")
+
+    def fresh(self, user: User) -> dict[str, Any]:
+        return dict(UserSerializer(self.get_queryset().get(pk=user.pk)).data)
+
+
+class UsersView(UsersBaseView):
+    @extend_schema(operation_id="users_list", parameters=[UserQuery], responses=UserSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """All people, by name. For administrators."""
+        wanted = UserQuery.of(request)
+        found = self.get_queryset()
+        if "q" in wanted:
+            found = found.filter(username__icontains=wanted["q"])
+        if "group" in wanted:
+            found = found.filter(groups__name=wanted["group"])
+        return self.get_paginated_response(UserSerializer(self.paginate_queryset(found), many=True).data)
+
+    @extend_schema(operation_id="users_create", request=NewUserSerializer,
+                   responses={201: UserSerializer, 400: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """Make a person. For administrators."""
+        form = NewUserSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        wish = dict(form.validated_data)
+        user = accounts.create_user(wish.pop("username"), **wish)
+        return Response(self.fresh(user), status=status.HTTP_201_CREATED)
+
+
+class UserView(UsersBaseView):
+    @extend_schema(operation_id="users_retrieve", responses=UserSerializer)
+    def get(self, request: Request, user_id: int) -> Response:
+        """One person. For administrators."""
+        return Response(UserSerializer(self.get_object()).data)
+
+    @extend_schema(operation_id="users_change", request=UserChangesSerializer,
+                   responses={200: UserSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def patch(self, request: Request, user_id: int) -> Response:
+        """Change role, groups, names; let in or keep out. For administrators."""
+        form = UserChangesSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        user = self.get_object()
+        accounts.change_user(user, dict(form.validated_data))
+        return Response(self.fresh(user))
+
+    @extend_schema(operation_id="users_delete", responses={204: None, 409: ErrorsSerializer})
+    def delete(self, request: Request, user_id: int) -> Response:
+        """Remove a person and their tokens; their experiments stay, and are nobody's. For administrators."""
+        accounts.delete_user(self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class UserSignInLinkView(UsersBaseView):
+    @extend_schema(operation_id="users_sign_in_link", request=None,
+                   responses={201: SignInLinkSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, user_id: int) -> Response:
+        """A link to send to the person: it signs them in once, within an hour. For administrators."""
+        secret = accounts.make_sign_in_link(self.get_object())
+        return Response({"url": addresses.sign_in_page(secret)}, status=status.HTTP_201_CREATED)

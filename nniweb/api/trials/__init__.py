@@ -1,0 +1,1 @@
+"""REST: trials, their attempts, output and files."""

@@ -1,0 +1,140 @@
+"""What a trial wrote to stdout and stderr, by byte offset: so that a reader can go on where it stopped."""
+
+import codecs
+from typing import Any
+
+from django.db.models import QuerySet
+from django.db.models.functions import Length
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.trials.trial_views import attempt_of, trial_of
+from nniweb.experiments.models import Attempt, TrialOutput
+from nniweb.http.attachment import as_attachment
+from nniweb.http.fields import LARGEST_REVISION, Query
+from nniweb.http.renderers import ExactJSONRenderer
+from trialkeeper import contract
+
+DEFAULT_LIMIT = 64 * 1024
+LARGEST_LIMIT = 1024 * 1024
+
+
+class OutputQuery(Query):
+    stream = serializers.ChoiceField(choices=["stdout", "stderr"], default="stdout")
+    offset = serializers.IntegerField(min_value=0, max_value=LARGEST_REVISION, default=0, help_text="Bytes.")
+    limit = serializers.IntegerField(min_value=4, max_value=LARGEST_LIMIT, default=DEFAULT_LIMIT,
+                                     help_text="Bytes; 4 hold any one character.")
+    attempt = serializers.IntegerField(min_value=1, max_value=10**9, required=False,
+                                       help_text="The latest one if left out.")
+
+
+class GapSerializer(serializers.Serializer[Any]):
+    """Bytes that are not here: they stayed on the trial machine."""
+
+    offset = serializers.IntegerField(help_text="Where in the stream they begin.")
+    skipped = serializers.IntegerField(help_text="How many.")
+    position = serializers.IntegerField(help_text="Where in `text` they are missing, in characters.")
+
+
+class OutputSerializer(serializers.Serializer[Any]):
+    """A part of a stream."""
+
+    attempt = serializers.IntegerField()
+    stream = serializers.CharField()
+    offset = serializers.IntegerField()
+    next_offset = serializers.IntegerField(help_text="Where to go on.")
+    text = serializers.CharField(help_text="UTF-8; what is none is shown as U+FFFD.")
+    gaps = GapSerializer(many=True)
+    size = serializers.IntegerField(help_text="End of what has arrived, in bytes.")
+
+
+class TrialOutputView(generics.GenericAPIView[TrialOutput]):
+    serializer_class = OutputSerializer
+    queryset = TrialOutput.objects.none()
+
+    @extend_schema(operation_id="trials_output", parameters=[OutputQuery], responses=OutputSerializer)
+    def get(self, request: Request, trial_id: str) -> Response:
+        """A part of what the trial wrote. Ask again with `next_offset` for what came since."""
+        wanted = OutputQuery.of(request)
+        attempt = attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
+        if attempt is None:
+            return Response({"attempt": 0, "stream": wanted["stream"], "offset": wanted["offset"],
+                             "next_offset": wanted["offset"], "text": "", "gaps": [], "size": 0})
+        rows = TrialOutput.objects.filter(attempt=attempt, stream=wanted["stream"])
+        part = read_part(rows, wanted["offset"], wanted["limit"], may_grow=attempt.stage != Attempt.Stage.ENDED)
+        return Response({"attempt": attempt.number, "stream": wanted["stream"], "offset": wanted["offset"], **part})
+
+
+class OutputTextQuery(Query):
+    stream = serializers.ChoiceField(choices=["stdout", "stderr"], default="stdout")
+    attempt = serializers.IntegerField(min_value=1, max_value=10**9, required=False,
+                                       help_text="The latest one if left out.")
+
+
+class TrialOutputTextView(generics.GenericAPIView[TrialOutput]):
+    serializer_class = OutputSerializer
+    queryset = TrialOutput.objects.none()
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> tuple[BaseRenderer, str]:
+        """Any ``Accept`` will do: the content is what it is, and errors are JSON."""
+        return ExactJSONRenderer(), ExactJSONRenderer.media_type
+
+    @extend_schema(operation_id="trials_output_text", parameters=[OutputTextQuery],
+                   responses={(200, "text/plain"): OpenApiTypes.STR})
+    def get(self, request: Request, trial_id: str) -> HttpResponse:
+        """All of a stream that has arrived, as a file. Where bytes stayed on the trial machine a line says so."""
+        wanted = OutputTextQuery.of(request)
+        attempt = attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
+        parts: list[bytes] = []
+        rows = TrialOutput.objects.filter(attempt=attempt, stream=wanted["stream"]).order_by("offset")
+        for data, skipped in rows.values_list("data", "skipped"):  # keepers send at most some hundred KiB by default
+            if skipped:
+                parts.append(f"\n[{skipped} bytes stayed on the trial machine]\n".encode())
+            parts.append(bytes(data))
+        number = f"-{attempt.number}" if attempt and attempt.number > 1 else ""
+        name = f"{trial_id}{number}-{wanted['stream']}.txt"
+        return HttpResponse(b"".join(parts), content_type="text/plain; charset=utf-8", headers=as_attachment(name))
+
+
+def stream_size(rows: QuerySet[TrialOutput]) -> int:
+    """End of what has arrived of a stream, in bytes."""
+    last = rows.annotate(length=Length("data")).order_by("-offset").values_list("offset", "length").first()
+    return last[0] + last[1] if last else 0
+
+
+def read_part(rows: QuerySet[TrialOutput], offset: int, limit: int, *, may_grow: bool) -> dict[str, Any]:
+    """Text, gaps, next_offset and size of up to ``limit`` bytes of a stream's pieces from ``offset``.
+
+    A character that is cut at the end is left for the next part, if there will be one. Offsets that
+    pieces step over without ``skipped`` were metric lines: no output, and no gap.
+    """
+    size = stream_size(rows)
+    near = rows.filter(offset__gt=offset - contract.MAX_OUTPUT_PIECE_BYTES, offset__lt=offset + limit)
+    pieces = list(near.order_by("offset").values_list("offset", "data", "skipped"))
+    if not any(start + len(data) > offset for start, data, _ in pieces):
+        # all of it was left out, or was metrics: on to the next piece there is
+        pieces = list(rows.filter(offset__gte=offset).order_by("offset").values_list("offset", "data", "skipped")[:1])
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text, gaps, position, left = "", [], offset, limit
+    for start, data, skipped in pieces:
+        if start + len(data) <= position or left <= 0:
+            continue
+        if skipped and start > position:
+            text += decoder.decode(b"", final=True)
+            missing = min(skipped, start - position)
+            gaps.append({"offset": start - missing, "skipped": missing, "position": len(text)})
+        taken = bytes(data)[max(0, position - start):][:left]
+        text += decoder.decode(taken)
+        position = max(position, start) + len(taken)
+        left -= len(taken)
+    cut = len(decoder.getstate()[0])
+    if cut and (position < size or may_grow):
+        position -= cut
+    else:
+        text += decoder.decode(b"", final=True)
+    return {"next_offset": position, "text": text, "gaps": gaps, "size": size}

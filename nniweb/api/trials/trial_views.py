@@ -1,0 +1,196 @@
+"""Trials: list those of an experiment, submit one, look, tag, cancel, run again; their metrics and histories."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from nniweb.api.experiments.experiment_views import experiment_of, the_user
+from nniweb.documents.trial_query import TrialQuery, filtered, in_order
+from nniweb.documents.trials import (
+    MetricSerializer,
+    NewTrialSerializer,
+    ParameterNoteSerializer,
+    RerunSerializer,
+    TrialChangesSerializer,
+    TrialDetailSerializer,
+    TrialEventSerializer,
+    TrialParametersSerializer,
+    TrialSerializer,
+    advice_documents,
+    with_details,
+)
+from nniweb.experiments.access.visibility import visible_trials
+from nniweb.experiments.commands import intents
+from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
+from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.fields import CommaListField, Query, RevisionField
+from nniweb.tuning.problem import InvalidInput
+from nniweb.tuning.search_space_parser import parse_search_space
+from trialkeeper import contract
+
+
+class ExperimentTrialsView(generics.GenericAPIView[Trial]):
+    serializer_class = TrialSerializer
+
+    @extend_schema(operation_id="experiments_trials_list", parameters=[TrialQuery],
+                   responses=TrialSerializer(many=True))
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """Trials of an experiment, in order of sequence unless told otherwise."""
+        wanted = TrialQuery.of(request)
+        trials = filtered(experiment_of(request, experiment_id), wanted)
+        page = self.paginate_queryset(with_details(in_order(trials, wanted["order"])))
+        serializer = TrialSerializer(page or [], many=True, context={"now": timezone.now()})
+        return self.get_paginated_response(serializer.data)
+
+    @extend_schema(operation_id="experiments_trials_create", request=NewTrialSerializer,
+                   responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Submit a trial with hand-picked parameters. It waits for a free slot, before what the tuner suggests."""
+        experiment = experiment_of(request, experiment_id)
+        self.check_object_permissions(request, experiment)
+        form = NewTrialSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        trial = intents.submit_trial(experiment, form.validated_data["parameters"], the_user(request))
+        return Response(document(trial.pk), status=status.HTTP_201_CREATED)
+
+
+def document(trial_pk: int) -> dict[str, Any]:
+    """The document of one trial, as its rows are now."""
+    trial = with_details(Trial.objects.filter(pk=trial_pk)).get()
+    return dict(TrialSerializer(trial, context={"now": timezone.now()}).data)
+
+
+class TrialView(generics.GenericAPIView[Trial]):
+    """A trial the person may see, by its public id; 404 otherwise."""
+
+    serializer_class: type[Any] = TrialSerializer
+    lookup_field = "public_id"
+    lookup_url_kwarg = "trial_id"
+
+    def get_queryset(self) -> QuerySet[Trial]:
+        return visible_trials(the_user(self.request)).select_related("experiment")
+
+
+class TrialDetailView(TrialView):
+    @extend_schema(operation_id="trials_retrieve", responses=TrialDetailSerializer)
+    def get(self, request: Request, trial_id: str) -> Response:
+        """One trial, and what can be done where it waits or failed."""
+        pk = self.get_object().pk
+        return Response({**document(pk), "advice": advice_documents(pk)})
+
+    @extend_schema(operation_id="trials_change", request=TrialChangesSerializer,
+                   responses={200: TrialSerializer, 400: ErrorsSerializer})
+    def patch(self, request: Request, trial_id: str) -> Response:
+        """Change its tags."""
+        trial = self.get_object()
+        form = TrialChangesSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        intents.tag_trial(trial, form.validated_data["tags"])
+        return Response(document(trial.pk))
+
+
+class TrialCancelView(TrialView):
+    @extend_schema(operation_id="trials_cancel", request=None, responses=TrialSerializer)
+    def post(self, request: Request, trial_id: str) -> Response:
+        """End it. Harmless on an ended one."""
+        trial = self.get_object()
+        intents.cancel_trial(trial, the_user(request))
+        return Response(document(trial.pk))
+
+
+class TrialRerunView(TrialView):
+    @extend_schema(operation_id="trials_rerun", request=RerunSerializer,
+                   responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, trial_id: str) -> Response:
+        """Run it again: a new trial with the same parameters or with others, which counts towards the limit."""
+        trial = self.get_object()
+        form = RerunSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        again = intents.rerun_trial(trial, the_user(request), form.validated_data.get("parameters"))
+        return Response(document(again.pk), status=status.HTTP_201_CREATED)
+
+
+class TrialCheckParametersView(TrialView):
+    pagination_class = None
+
+    @extend_schema(operation_id="trials_check_parameters", request=NewTrialSerializer,
+                   responses={200: ParameterNoteSerializer(many=True), 400: ErrorsSerializer})
+    def post(self, request: Request, trial_id: str) -> Response:
+        """What of these parameters lies outside the experiment's search space. Such a trial may run all the same."""
+        experiment = self.get_object().experiment
+        form = NewTrialSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        try:
+            space = parse_search_space(experiment.search_space)
+        except InvalidInput:  # one that only a tuner of the user's own can read
+            return Response([])
+        return Response([{"field": problem.path, "message": problem.message}
+                         for problem in space.problems_with(form.validated_data["parameters"])])
+
+
+def trial_of(request: Request, public_id: str) -> Trial:
+    """The trial in the address of something that belongs to it. Raises Http404."""
+    return get_object_or_404(visible_trials(the_user(request)), public_id=public_id)
+
+
+def attempt_of(trial: Trial, number: int | None) -> Attempt | None:
+    """The attempt of this number, or the latest; None before the first. Raises NotFound for a wrong number."""
+    attempts = Attempt.objects.filter(trial=trial).order_by("-number").only("number", "stage")
+    if number is not None:
+        attempts = attempts.filter(number=number)
+    attempt = attempts.first()
+    if attempt is None and number is not None:
+        raise NotFound(f"The trial has no attempt {number}.")
+    return attempt
+
+
+class MetricQuery(Query):
+    kind = CommaListField(child=serializers.ChoiceField(choices=list(contract.METRIC_KINDS)), required=False)
+    since_revision = RevisionField(required=False, help_text="Only metrics stored after this revision.")
+
+
+@extend_schema(parameters=[MetricQuery])
+class TrialMetricsView(generics.ListAPIView[Metric]):
+    """What a trial reported, in the order in which it did. Charts take the last one of each sequence."""
+
+    serializer_class = MetricSerializer
+    queryset = Metric.objects.none()
+
+    def get_queryset(self) -> QuerySet[Metric]:
+        wanted = MetricQuery.of(self.request)
+        metrics = Metric.objects.filter(attempt__trial=trial_of(self.request, self.kwargs["trial_id"]))
+        if kinds := wanted.get("kind"):
+            metrics = metrics.filter(kind__in=kinds)
+        if "since_revision" in wanted:
+            metrics = metrics.filter(revision__gt=wanted["since_revision"])
+        return metrics.select_related("attempt").only(
+            "attempt__number", "n", "kind", "sequence", "value", "number", "parameter_id", "recorded_at", "revision"
+        ).order_by("attempt__number", "n")
+
+
+class TrialEventsView(generics.ListAPIView[TrialEvent]):
+    """What happened to a trial and why, oldest first."""
+
+    serializer_class = TrialEventSerializer
+    queryset = TrialEvent.objects.none()
+
+    def get_queryset(self) -> QuerySet[TrialEvent]:
+        trial = trial_of(self.request, self.kwargs["trial_id"])
+        return TrialEvent.objects.filter(trial=trial).select_related("actor").order_by("pk")
+
+
+class TrialParametersView(generics.ListAPIView[TrialParameters]):
+    """The parameter sets a trial was given."""
+
+    serializer_class = TrialParametersSerializer
+    queryset = TrialParameters.objects.none()
+
+    def get_queryset(self) -> QuerySet[TrialParameters]:
+        return TrialParameters.objects.filter(trial=trial_of(self.request, self.kwargs["trial_id"])).order_by("index")

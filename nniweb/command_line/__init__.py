@@ -1,0 +1,1 @@
+"""The program ``nniweb``: its commands and their completion in shells."""

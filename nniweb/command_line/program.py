@@ -1,0 +1,115 @@
+"""What the program ``nniweb`` does, which a checkout has as ``manage.py``: Django's commands and our own.
+
+``launch`` and ``experiments`` with a server's address (``--server``, NNIWEB_SERVER) need neither Django nor settings.
+"""
+
+import os
+import sys
+from typing import TextIO
+
+from nniweb import __version__
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run what the arguments (those of this process) say. Ends with SystemExit where that is no success.
+
+    Whoever reads the output may stop reading (``| head -1``): that is no failure. What failed before stays one.
+    """
+    try:
+        try:
+            _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError as error:
+        for stream in (sys.stdout, sys.stderr):
+            _let_go(stream)
+        sys.exit(error.__context__.code if isinstance(error.__context__, SystemExit) else 0)
+
+
+def _let_go(stream: TextIO) -> None:
+    """The interpreter flushes the stream when it ends: where nobody reads it, into nothing, or it would complain."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _run(arguments: list[str] | None) -> None:
+    given = sys.argv if arguments is None else arguments
+    if given[1:] == ["--version"]:
+        print(own_version())  # noqa: T201  what was asked for
+        return
+    if given[1:] in ([], ["help"], ["--help"], ["-h"]) and "_ARGCOMPLETE" not in os.environ:
+        from nniweb.command_line.overview import overview
+
+        print(overview(program_name(given)))  # noqa: T201  what was asked for
+        return
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could come next
+        from nniweb.command_line.completion import complete
+
+        complete()
+    if given[1:2] == ["completion"] or given[1:3] == ["help", "completion"]:
+        from nniweb.command_line.completion import script
+
+        sys.exit(script(given[2:] if given[1] == "completion" else ["--help"]))
+    if is_about_another_server(given[1:]):
+        from nniweb.client.commands import run
+
+        sys.exit(run(given[1:]))
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nniweb.settings")
+    try:
+        from django.core.exceptions import ImproperlyConfigured
+        from django.core.management import execute_from_command_line
+    except ModuleNotFoundError as error:
+        sys.exit(f"{' '.join(['nniweb', *given[1:2]])} needs {error.name}, which is not installed here. Install all of "
+                 "it (pip install nniweb), or name a server elsewhere with --server: that works without.")
+
+    if given[1:2] == ["doctor"]:
+        _only_look("--json" in given)
+    try:
+        execute_from_command_line(given)
+    except ImproperlyConfigured as error:  # a variable with a wrong value: the sentence names it
+        sys.exit(str(error))
+
+
+def _only_look(as_json: bool) -> None:
+    """Load the settings without making anything; what is wrong with them already is the only finding then."""
+    from django.conf import settings
+    from django.core.exceptions import ImproperlyConfigured
+
+    from nniweb.doctor import findings
+    from nniweb.storage import data_folder
+
+    data_folder.only_look()
+    try:
+        settings.INSTALLED_APPS  # noqa: B018  loads them
+    except ImproperlyConfigured as error:
+        found = findings.wrong("settings", str(error), "Correct it (docs/settings.md has them all), then ask again; "
+                                                       "nothing else can be looked at before.")
+    except OSError as error:
+        found = findings.wrong("data folder", f"{error.filename} cannot be read: {error.strerror}.",
+                               "Give this command as the user who runs the server, or give that user the file: "
+                               "chown USER FILE; then ask again.")
+    else:
+        return
+    print(findings.as_json([found]) if as_json else findings.as_text([found]))  # noqa: T201  what was asked for
+    sys.exit(findings.exit_status([found]))
+
+
+def program_name(arguments: list[str]) -> str:
+    """As people call it."""
+    name = os.path.basename(arguments[0])
+    return "python -m nniweb" if name == "__main__.py" else name
+
+
+def own_version() -> str:
+    """Such as ``nniweb 0.2.0``."""
+    return f"nniweb {__version__}"
+
+
+def is_about_another_server(arguments: list[str]) -> bool:
+    """Whether these arguments of the program are for REST: ``launch`` or ``experiments``, and a server is named."""
+    if not arguments or arguments[0] not in ("launch", "experiments"):
+        return False
+    return bool(os.environ.get("NNIWEB_SERVER")) or any(
+        argument == "--server" or argument.startswith("--server=") for argument in arguments)

@@ -1,0 +1,1 @@
+"""The database as a server: its clock, its silence, its outages, and SQLite's queue of writers."""

@@ -1,0 +1,1 @@
+"""What experiments, trials and clusters look like as JSON: the same for REST, pages, frames and commands."""

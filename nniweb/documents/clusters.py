@@ -1,0 +1,165 @@
+"""What clusters look like over REST: never with a secret."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib.auth.models import Group
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from nniweb.documents.own_group import OwnGroupField
+from nniweb.experiments.access.visibility import visible_experiments
+from nniweb.experiments.clusters.editing import NAME_PATTERN, NAME_RULE
+from nniweb.experiments.models import Attempt, Cluster, Machine, User
+from nniweb.http.fields import StrictSerializer
+
+
+class GpuHolderSerializer(serializers.Serializer[Any]):
+    """A trial that holds GPUs of a machine; whose it is only where the reader may see the experiment."""
+
+    gpu_indices = serializers.ListField(child=serializers.IntegerField())
+    trial = serializers.CharField(allow_null=True)
+    experiment = serializers.CharField(allow_null=True)
+
+
+class MachineSerializer(serializers.Serializer[Any]):
+    """A machine as the cluster's worker last saw it."""
+
+    name = serializers.CharField()
+    identity = serializers.CharField(help_text="The same for the same machine in every cluster.")
+    gpus = serializers.ListField(source="gpu_summary", child=serializers.DictField())
+    gpu_holders = serializers.SerializerMethodField()
+    healthy = serializers.BooleanField()
+    message = serializers.CharField()
+    agent_state = serializers.CharField()
+    way_home = serializers.CharField(help_text="How trials there reach this server.")
+    seen_at = serializers.DateTimeField(allow_null=True)
+
+    def get_gpu_holders(self, machine: Machine) -> list[dict[str, Any]]:
+        holders: list[dict[str, Any]] = self.context["holders"].get(machine.identity, [])
+        return holders
+
+
+class FindingSerializer(serializers.Serializer[Any]):
+    """One sentence of a rehearsal."""
+
+    check = serializers.CharField(help_text="connection, interpreter, folder, disk, gpus, way_home, trial ...")
+    ok = serializers.BooleanField()
+    message = serializers.CharField()
+    machine = serializers.CharField()
+    temporary = serializers.BooleanField(help_text="It may pass by itself.")
+
+
+class RehearsalSerializer(serializers.Serializer[Any]):
+    """A rehearsal of before."""
+
+    at = serializers.DateTimeField()
+    findings = FindingSerializer(many=True)
+
+
+class ClusterSerializer(serializers.Serializer[Any]):
+    """A platform with its settings, shared by many experiments."""
+
+    id = serializers.CharField(source="public_id")
+    name = serializers.CharField()
+    platform = serializers.CharField()
+    settings = serializers.DictField(help_text="As in a trainingService section, without secrets.")
+    secrets_set = serializers.SerializerMethodField(help_text="Paths of the secrets in the settings that are set.")
+    metadata_set = serializers.SerializerMethodField(help_text="Metadata keys that are set.")
+    owner = serializers.CharField(source="owner.username", allow_null=True, default=None)
+    group = serializers.CharField(source="group.name", allow_null=True, default=None)
+    is_private = serializers.BooleanField(help_text="For its owner alone.")
+    pinned_host = serializers.CharField(help_text="The only host whose worker drives it; \"\" for any.")
+    enabled = serializers.BooleanField()
+    max_trials = serializers.IntegerField(
+        allow_null=True, help_text="Trials at a time, of all its experiments together, which take turns; null: no "
+                                   "limit of this server's.")
+    health = serializers.ChoiceField(choices=Cluster.Health.choices)
+    message = serializers.CharField()
+    machines = MachineSerializer(many=True)
+    rehearsal = serializers.SerializerMethodField(
+        help_text="What the last full rehearsal found; null before the first.")
+    created_at = serializers.DateTimeField()
+    settings_revision = serializers.IntegerField(help_text="Grows with each change of settings or metadata.")
+
+    @extend_schema_field(RehearsalSerializer(allow_null=True))
+    def get_rehearsal(self, cluster: Cluster) -> dict[str, Any] | None:
+        if cluster.rehearsal is None:
+            return None
+        return dict(RehearsalSerializer({"at": cluster.rehearsed_at, "findings": cluster.rehearsal}).data)
+
+    def get_secrets_set(self, cluster: Cluster) -> list[str]:
+        keys = self.context["metadata_keys"].get(cluster.platform, ())
+        return sorted(row.key for row in cluster.metadata.all() if row.is_secret and row.key not in keys)
+
+    def get_metadata_set(self, cluster: Cluster) -> list[str]:
+        keys = self.context["metadata_keys"].get(cluster.platform, ())
+        return sorted(row.key for row in cluster.metadata.all() if row.key in keys)
+
+
+class ClusterNameField(serializers.RegexField):
+    """What experiment files name a cluster by."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(NAME_PATTERN, max_length=100, error_messages={"invalid": NAME_RULE}, **kwargs)
+
+
+class NewClusterSerializer(StrictSerializer):
+    """A cluster to set up."""
+
+    name = ClusterNameField()
+    platform = serializers.CharField(max_length=40)
+    settings = serializers.DictField(default=dict, help_text="As in a trainingService section, secrets included.")
+    is_private = serializers.BooleanField(default=False, help_text="For you alone.")
+    group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, default=None,
+                                         help_text="For the members of this group alone.")
+
+
+class ClusterChangesSerializer(StrictSerializer):
+    """What can be changed of a cluster. Settings are replaced as a whole; secrets left out stay."""
+
+    name = ClusterNameField(required=False)
+    settings = serializers.DictField(required=False)
+    enabled = serializers.BooleanField(required=False)
+    max_trials = serializers.IntegerField(
+        required=False, allow_null=True, min_value=0, max_value=2**31 - 1,
+        help_text="Trials at a time, of all its experiments together, which take turns; null: no limit.")
+    group = OwnGroupField(allow_null=True, required=False, help_text="One that you are in; any for administrators.")
+    owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False,
+                                         help_text="For administrators.")
+    is_private = serializers.BooleanField(required=False, help_text="For its owner alone. For administrators.")
+
+
+#: Of ClusterChangesSerializer, for administrators: what these mean -> the sentence's end.
+FOR_ADMINISTRATORS = {"settings": "change a cluster's settings, which may name the server's files",
+                      "owner": "say whose a cluster is", "is_private": "say whose a cluster is"}
+
+
+class MetadataSerializer(serializers.Serializer[Any]):
+    """One metadata key. The value of a secret is never shown again: it reads "set"."""
+
+    key = serializers.CharField()
+    meaning = serializers.CharField()
+    is_secret = serializers.BooleanField()
+    is_set = serializers.BooleanField()
+    value = serializers.CharField(help_text="\"\" where it is not set.")
+
+
+class NewMetadataSerializer(StrictSerializer):
+    value = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=1_000_000)
+
+
+def gpu_holders(machines: Iterable[Machine], reader: User) -> dict[str, list[dict[str, Any]]]:
+    """Who holds GPUs, by machine identity, over all clusters. Two queries."""
+    identities = {machine.identity for machine in machines if machine.identity}
+    holding = list(Attempt.objects.filter(
+        machine_identity__in=identities, gpu_indices__isnull=False).exclude(stage=Attempt.Stage.ENDED).order_by("pk")
+        .values_list("machine_identity", "gpu_indices", "trial__public_id", "trial__experiment__public_id"))
+    visible = set(visible_experiments(reader).filter(public_id__in={row[3] for row in holding})
+                  .values_list("public_id", flat=True)) if holding else set()
+    holders: dict[str, list[dict[str, Any]]] = {}
+    for identity, gpu_indices, trial, experiment in holding:
+        shown = experiment in visible
+        holders.setdefault(identity, []).append({"gpu_indices": gpu_indices, "trial": trial if shown else None,
+                                                 "experiment": experiment if shown else None})
+    return holders

@@ -1,0 +1,227 @@
+"""What experiments look like over REST."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from rest_framework import serializers
+
+from nniweb.documents.own_group import OwnGroupField
+from nniweb.documents.retention_fields import DaysKeptSerializer, RetentionField, RetentionSerializer
+from nniweb.experiments.config.document import LARGEST_COUNT, MOST
+from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
+from nniweb.experiments.models import Experiment
+from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.queries.explanation import explanations_of
+from nniweb.experiments.results.progress import Progress, progress_of
+from nniweb.experiments.retention.policy import KINDS, days_kept
+from nniweb.http.fields import DurationField, StrictSerializer, TagsField
+from nniweb.http.times import time_text
+from trainingservice.trial_job_status import TrialJobStatus
+
+
+class TrialCountsSerializer(serializers.Serializer[Any]):
+    """How many trials are in each status."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        return {status.value: serializers.IntegerField() for status in TrialJobStatus}
+
+
+class ProgressSerializer(serializers.Serializer[Any]):
+    """How far the experiment is."""
+
+    trials = TrialCountsSerializer()
+    total = serializers.IntegerField(help_text="Trials submitted so far.")
+    ended = serializers.IntegerField(help_text="Trials that have ended, however.")
+    fraction = serializers.FloatField(allow_null=True, help_text="0 to 1; null where there is no limit.")
+    elapsed = serializers.FloatField(help_text="Seconds spent in status RUNNING.")
+    eta = serializers.FloatField(allow_null=True, help_text="Seconds left at the pace so far.")
+    best_value = serializers.FloatField(allow_null=True)
+    best_trial_id = serializers.CharField(allow_null=True)
+    best_sequence_id = serializers.IntegerField(allow_null=True, help_text="Of that trial, in its experiment.")
+    front = serializers.IntegerField(allow_null=True, help_text=(
+        "With several objectives: how many trials are on the Pareto front; then no trial is the best."))
+
+
+class ObjectiveSerializer(serializers.Serializer[Any]):
+    """A metric that is searched by."""
+
+    metric = serializers.CharField()
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices)
+
+
+class CodeFromGitSerializer(serializers.Serializer[Any]):
+    """Code that the worker fetches."""
+
+    url = serializers.CharField()
+    ref = serializers.CharField(help_text="Branch, tag or commit; \"\" for the default branch.")
+    folder = serializers.CharField(help_text="\"\" for the whole repository.")
+    commit = serializers.CharField(default=None, allow_null=True, help_text="What it was when it was fetched.")
+
+
+class ExperimentSummarySerializer(serializers.Serializer[Any]):
+    """An experiment in a list."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    status = serializers.ChoiceField(choices=ExperimentStatus.choices)
+    target = serializers.ChoiceField(choices=ExperimentTarget.choices, help_text="What is wanted of it.")
+    message = serializers.CharField(
+        help_text="Why it is as it is, where there is something to say; also that no worker is there.")
+    owner = serializers.CharField(allow_null=True)
+    group = serializers.CharField(allow_null=True, help_text="Whose members see and steer it too.")
+    cluster = serializers.CharField()
+    platform = serializers.CharField()
+    tags = serializers.ListField(child=serializers.CharField())
+    archived = serializers.BooleanField()
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, help_text="Of the main metric.")
+    objectives = ObjectiveSerializer(many=True, help_text=(
+        "The metrics that are searched by, the main one first; empty where the config names none."))
+    trial_concurrency = serializers.IntegerField()
+    max_trial_number = serializers.IntegerField(allow_null=True)
+    max_duration = serializers.FloatField(allow_null=True, help_text="Seconds in status RUNNING.")
+    max_trial_duration = serializers.FloatField(allow_null=True, help_text="Seconds of one trial.")
+    code_git = CodeFromGitSerializer(allow_null=True, help_text="null where the code does not come from a repository.")
+    progress = ProgressSerializer()
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    changed_at = serializers.DateTimeField(allow_null=True, help_text="When the revision last grew.")
+    revision = serializers.IntegerField(help_text="Grows with each change of the experiment or its trials.")
+
+    def to_representation(self, experiment: Experiment) -> dict[str, Any]:
+        """By hand: of a thousand experiments, field by field, this would be most of what the list takes."""
+        git = experiment.code_git
+        return {
+            "id": experiment.public_id, "name": experiment.name, "status": experiment.status,
+            "target": experiment.target, "message": str(self.context["explanations"][experiment.pk]),
+            "owner": experiment.owner.username if experiment.owner else None,
+            "group": experiment.group.name if experiment.group else None, "cluster": experiment.cluster.name,
+            "platform": experiment.cluster.platform, "tags": experiment.tags, "archived": experiment.archived,
+            "optimize_mode": experiment.optimize_mode, "objectives": experiment.objectives,
+            "trial_concurrency": experiment.trial_concurrency,
+            "max_trial_number": experiment.max_trial_number, "max_duration": experiment.max_duration,
+            "max_trial_duration": experiment.max_trial_duration,
+            "code_git": None if git is None else CodeFromGitSerializer(git).data,
+            "progress": progress_document(self.context["progress"][experiment.pk]),
+            "created_at": time_text(experiment.created_at), "started_at": time_text(experiment.started_at),
+            "ended_at": time_text(experiment.ended_at), "changed_at": time_text(experiment.changed_at),
+            "revision": experiment.revision}
+
+
+def progress_document(progress: Progress) -> dict[str, Any]:
+    """What ProgressSerializer describes."""
+    return {"trials": progress.counts, "total": progress.total, "ended": progress.ended,
+            "fraction": progress.fraction, "elapsed": progress.elapsed, "eta": progress.eta,
+            "best_value": progress.best_value, "best_trial_id": progress.best_trial_id,
+            "best_sequence_id": progress.best_sequence_id, "front": progress.front}
+
+
+class ExperimentSerializer(ExperimentSummarySerializer):
+    """An experiment with everything that was said about it."""
+
+    description = serializers.CharField()
+    notes = serializers.ListField(child=serializers.CharField(), help_text="How the config file was understood.")
+    search_space = serializers.DictField()
+    tuner = serializers.DictField()
+    assessor = serializers.DictField(allow_null=True)
+    seed = serializers.IntegerField()
+    trial_command = serializers.CharField()
+    trial_gpu_number = serializers.IntegerField(allow_null=True)
+    code_folder = serializers.CharField(help_text="On the server; \"\" where the code was uploaded.")
+    code_sha256 = serializers.CharField(allow_null=True)
+    retention = RetentionSerializer(help_text="Its own; what is null is as the server has it for all.")
+    days_kept = DaysKeptSerializer(help_text="What is in force.")
+    code_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
+        "When retention removed the copy of its code; then it cannot go on, but be cloned."))
+    checkpoints_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
+        "When retention removed the checkpoints that its trials handed on; likewise."))
+    config = serializers.DictField(help_text="What the config was resolved to, in NNI's v2 spelling.")
+    config_text = serializers.CharField(help_text="The config as it was given, secrets struck out.")
+
+    def to_representation(self, experiment: Experiment) -> dict[str, Any]:
+        return {
+            **super().to_representation(experiment), "description": experiment.description, "notes": experiment.notes,
+            "search_space": experiment.search_space, "tuner": experiment.tuner, "assessor": experiment.assessor,
+            "seed": experiment.seed, "trial_command": experiment.trial_command,
+            "trial_gpu_number": experiment.trial_gpu_number, "code_folder": experiment.code_folder,
+            "code_sha256": experiment.code.sha256 if experiment.code else None,
+            "retention": {kind: experiment.retention.get(kind) for kind in KINDS},
+            "days_kept": days_kept(experiment.retention), "code_removed_at": time_text(experiment.code_removed_at),
+            "checkpoints_removed_at": time_text(experiment.checkpoints_removed_at), "config": experiment.config,
+            "config_text": experiment.config_text}
+
+
+#: Columns a list does not show: they can be large.
+NOT_IN_LISTS = ("description", "notes", "search_space", "tuner", "assessor", "config", "config_text")
+
+
+#: What ``summaries`` reads of an experiment.
+IN_LISTS = ("public_id", "name", "status", "target", "message", "owner", "group", "cluster", "tags", "archived",
+            "optimize_mode", "objectives", "trial_concurrency", "max_trial_number", "max_duration",
+            "max_trial_duration", "code_git", "created_at", "started_at", "ended_at", "changed_at", "revision",
+            "running_seconds", "running_since", "deleted_at")
+
+
+def for_a_list(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+    """What ``summaries`` needs of them and no more; people, groups and clusters, of which there are few, once each."""
+    return experiments.only(*IN_LISTS).prefetch_related("owner", "group", "cluster")
+
+
+def summaries(experiments: Iterable[Experiment], now: datetime | None = None) -> list[dict[str, Any]]:
+    """The documents of a page of experiments, whose progress is asked for at once."""
+    page = list(experiments)
+    return list(ExperimentSummarySerializer(page, many=True, context=_context(page, now or timezone.now())).data)
+
+
+def document(experiment: Experiment, now: datetime | None = None) -> dict[str, Any]:
+    """The whole document of one experiment."""
+    return dict(ExperimentSerializer(experiment, context=_context([experiment], now or timezone.now())).data)
+
+
+def _context(experiments: list[Experiment], now: datetime) -> dict[str, Any]:
+    progress = progress_of(experiments, now)
+    return {"progress": progress, "explanations": explanations_of(experiments, progress)}
+
+
+class TunerSerializer(StrictSerializer):
+    """A built-in tuner."""
+
+    name = serializers.CharField(max_length=100)
+    class_args = serializers.DictField(required=False, help_text="May be spelled `classArgs`, as in config files.")
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, dict) and "classArgs" in data and "class_args" not in data:
+            data = {("class_args" if name == "classArgs" else name): value for name, value in data.items()}
+        return super().to_internal_value(data)
+
+
+class ExperimentChangesSerializer(StrictSerializer):
+    """What can be changed, also while it runs. Trials that exist are never ended by it."""
+
+    name = serializers.CharField(max_length=200, required=False)
+    description = serializers.CharField(allow_blank=True, max_length=100_000, required=False)
+    tags = TagsField(required=False)
+    archived = serializers.BooleanField(required=False)
+    group = OwnGroupField(allow_null=True, required=False)
+    owner = serializers.CharField(max_length=150, required=False, help_text=(
+        "User name: hand it over, as its owner or an administrator."))
+    trial_concurrency = serializers.IntegerField(min_value=1, max_value=MOST, required=False)
+    max_trial_number = serializers.IntegerField(min_value=1, max_value=LARGEST_COUNT, allow_null=True, required=False)
+    max_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
+    max_trial_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
+    retention = RetentionField(required=False, help_text=(
+        "For how long what is not a result is kept; replaces the experiment's own as a whole. null or left out: as "
+        "the server has it."))
+    tuner = TunerSerializer(required=False, help_text=(
+        "Another built-in tuner, or other arguments: it goes on from all results so far."))
+    search_space = serializers.DictField(required=False)
+    search_space_text = serializers.CharField(required=False, max_length=LONGEST_TEXT, help_text=(
+        "Instead of search_space: its JSON as a person typed it. What is wrong then has its line."))
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "search_space" in attrs and "search_space_text" in attrs:
+            raise serializers.ValidationError({"search_space_text": "cannot be given beside search_space."})
+        return attrs

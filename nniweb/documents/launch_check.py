@@ -1,0 +1,50 @@
+"""What a checked launch looks like over REST."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from nniweb.documents.clusters import FindingSerializer
+from nniweb.experiments.config import ParsedConfig
+from nniweb.experiments.launch.launching import CheckedLaunch
+
+
+class CodeSizeSerializer(serializers.Serializer[Any]):
+    """Code that is packed for the trials."""
+
+    file_count = serializers.IntegerField()
+    bytes = serializers.IntegerField(help_text="Of the files, before packing.")
+
+
+class CheckedLaunchSerializer(serializers.Serializer[Any]):
+    """What a launch would do."""
+
+    name = serializers.CharField()
+    form = serializers.ChoiceField(choices=["v1", "v2"], help_text="NNI's form that the config has.")
+    platform = serializers.CharField()
+    cluster = serializers.CharField(allow_null=True, help_text="Where it would run; null for a new cluster.")
+    tuner = serializers.CharField()
+    trial_concurrency = serializers.IntegerField()
+    max_trial_number = serializers.IntegerField(allow_null=True)
+    parameters = serializers.ListField(child=serializers.CharField(), help_text="Names in the search space.")
+    search_space = serializers.DictField(help_text="As it was read, from the config or from a file that it names.")
+    code_folder = serializers.CharField(allow_null=True, help_text="On the server.")
+    code_size = CodeSizeSerializer(allow_null=True, help_text="null where trials run in the folder itself.")
+    code_from = serializers.CharField(allow_null=True, help_text="The repository that it would be fetched from, after "
+                                      "the launch.")
+    findings = FindingSerializer(many=True)
+    notes = serializers.ListField(child=serializers.CharField(), help_text="How the config is understood.")
+
+
+def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, Any]:
+    settings = parsed.settings
+    folder = settings.trial_code_directory
+    return dict(CheckedLaunchSerializer({
+        "name": settings.experiment_name or "experiment", "form": parsed.source_version,
+        "platform": checked.platform.platform, "cluster": None if checked.cluster_is_new else checked.cluster.name,
+        "tuner": settings.tuner.name or settings.tuner.class_name or "",
+        "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
+        "parameters": list(settings.search_space), "search_space": settings.search_space,
+        "code_folder": None if folder is None else str(folder),
+        "code_size": checked.code_size, "code_from": checked.code_from,
+        "findings": checked.findings, "notes": parsed.notes}).data)

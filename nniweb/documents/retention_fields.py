@@ -1,0 +1,55 @@
+"""For how long what is not a result is kept, over REST."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from nniweb.experiments.retention.policy import FOREVER, LONGEST_DAYS
+from nniweb.http.fields import StrictSerializer
+
+_SCHEMA = {"oneOf": [{"type": "integer", "minimum": 1, "maximum": LONGEST_DAYS},
+                     {"type": "string", "enum": [FOREVER]}], "nullable": True}
+
+
+@extend_schema_field(_SCHEMA)
+class DaysField(serializers.Field[Any, Any, Any, Any]):
+    """A number of days, or "forever"."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, allow_null=True, **kwargs)
+
+    def to_internal_value(self, data: Any) -> int | str:
+        if data == FOREVER or (type(data) is int and 1 <= data <= LONGEST_DAYS):
+            return data  # type: ignore[no-any-return]
+        raise serializers.ValidationError(
+            f"{self.field_name} must be a whole number of days from 1 to {LONGEST_DAYS}, or the word {FOREVER}.")
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+
+class RetentionSerializer(StrictSerializer):
+    """Days, or "forever"; null: as the server has it for all experiments."""
+
+    output = DaysField(help_text="What trials wrote, from the trial's end.")
+    readings = DaysField(help_text="Intermediate results and readings of machines, from the trial's end.")
+    files = DaysField(help_text="Kept files, from the trial's end; checkpoints, from the experiment's end.")
+    code = DaysField(help_text="The copy of the code, from the experiment's end.")
+
+
+class RetentionField(RetentionSerializer):
+    """As ``Experiment.retention`` has it."""
+
+    def to_internal_value(self, data: Any) -> dict[str, int | str]:
+        given = super().to_internal_value(data)
+        return {kind: value for kind, value in given.items() if value is not None}
+
+
+class DaysKeptSerializer(serializers.Serializer[Any]):
+    """Days; null: for ever."""
+
+    output = serializers.IntegerField(allow_null=True)
+    readings = serializers.IntegerField(allow_null=True)
+    files = serializers.IntegerField(allow_null=True)
+    code = serializers.IntegerField(allow_null=True)

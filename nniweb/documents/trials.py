@@ -1,0 +1,210 @@
+"""What trials, their metrics and their histories look like over REST."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Prefetch, QuerySet
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from nniweb.experiments.models import Attempt, Metric, MetricNumber, Trial, TrialEvent, TrialFile, TrialParameters
+from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
+from nniweb.experiments.queries.trial_advice import PLACES, advice_for
+from nniweb.experiments.retention.policy import OF_TRIALS, removed_at
+from nniweb.http.fields import StrictSerializer, TagsField
+from nniweb.http.times import time_text
+
+ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",
+                   "url")
+
+
+def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
+    """What ``TrialSerializer`` needs, in four queries however many trials there are."""
+    return trials.select_related("experiment").only(
+        *(field.attname for field in Trial._meta.concrete_fields), "experiment__public_id").prefetch_related(
+        Prefetch("parameter_sets", TrialParameters.objects.filter(index=0), to_attr="first_parameters"),
+        Prefetch("metric_numbers", MetricNumber.objects.select_related("metric"), to_attr="other_metrics"),
+        Prefetch("attempts", Attempt.objects.only(*ATTEMPT_COLUMNS).order_by("number"), to_attr="attempts_in_order"))
+
+
+def last_attempt(trial: Trial) -> Attempt | None:
+    attempts: list[Attempt] = trial.attempts_in_order  # type: ignore[attr-defined]  # of with_details
+    return attempts[-1] if attempts else None
+
+
+class MetricNumberSerializer(serializers.Serializer[Any]):
+    """A further metric of a trial."""
+
+    final = serializers.FloatField(allow_null=True, help_text="In its final result.")
+    latest = serializers.FloatField(allow_null=True, help_text="In the latest intermediate result that has one.")
+
+
+class RemovedSerializer(serializers.Serializer[Any]):
+    """When retention removed what there was of a trial; null where it has not, or nothing was there."""
+
+    output = serializers.DateTimeField(allow_null=True, help_text="What it wrote.")
+    readings = serializers.DateTimeField(allow_null=True, help_text="Intermediate results, readings of its machine.")
+    files = serializers.DateTimeField(allow_null=True, help_text="Kept files.")
+
+
+class TrialSerializer(serializers.Serializer[Any]):
+    """A trial. Needs ``with_details`` and the present time in the context as ``now``."""
+
+    id = serializers.CharField()
+    experiment = serializers.CharField()
+    sequence_id = serializers.IntegerField()
+    status = serializers.ChoiceField(choices=TRIAL_STATUSES)
+    target = serializers.ChoiceField(choices=TrialTarget.choices, help_text="What is wanted of it.")
+    source = serializers.ChoiceField(  # type: ignore[assignment]  # taken from the class before DRF's own name counts
+        choices=TrialSource.choices, help_text="Who chose its parameters.")
+    message = serializers.CharField(help_text="Why it waits, why it failed.")
+    parameters = serializers.DictField(allow_null=True)
+    final_value = serializers.CharField(allow_null=True, help_text="JSON text, as the trial reported it.")
+    final_number = serializers.FloatField(allow_null=True, help_text="The number in it that the tuner uses.")
+    latest_number = serializers.FloatField(allow_null=True, help_text="The latest intermediate result.")
+    metrics = serializers.DictField(child=MetricNumberSerializer(), help_text=(
+        "The other numbers in what it reported, by name: latency of {\"default\": 0.9, \"latency\": 12}."))
+    on_front = serializers.BooleanField(help_text=(
+        "Whether it is on the Pareto front, where the experiment has several objectives."))
+    intermediate_count = serializers.IntegerField()
+    tags = serializers.ListField(child=serializers.CharField())
+    machine = serializers.CharField()
+    gpu_indices = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+    attempt = serializers.IntegerField(help_text="Number of the latest attempt, 0 before the first.")
+    url = serializers.CharField(help_text="Its page on the platform, where it has one.")
+    created_at = serializers.DateTimeField()
+    submitted_at = serializers.DateTimeField(allow_null=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    duration = serializers.FloatField(allow_null=True, help_text="Seconds; of a running trial so far.")
+    removed = RemovedSerializer()
+    revision = serializers.IntegerField(help_text="Of the experiment, when the trial was last changed.")
+
+    def to_representation(self, trial: Trial) -> dict[str, Any]:
+        """By hand: each list, page and frame is made of these, and field by field it takes four times as long."""
+        attempt = last_attempt(trial)
+        first: list[TrialParameters] = trial.first_parameters  # type: ignore[attr-defined]  # of with_details
+        numbers: list[MetricNumber] = trial.other_metrics  # type: ignore[attr-defined]  # of with_details
+        return {
+            "id": trial.public_id, "experiment": trial.experiment.public_id, "sequence_id": trial.sequence_id,
+            "status": trial.status, "target": trial.target, "source": trial.source, "message": trial.message,
+            "parameters": first[0].value if first else None,
+            "final_value": trial.final_value, "final_number": trial.final_number,
+            "latest_number": trial.latest_number,
+            "metrics": {row.metric.name: {"final": row.final, "latest": row.latest} for row in numbers},
+            "on_front": trial.on_front, "intermediate_count": trial.intermediate_count, "tags": trial.tags,
+            "machine": attempt.machine_name if attempt else "",
+            "gpu_indices": attempt.gpu_indices if attempt else None,
+            "exit_code": attempt.exit_code if attempt else None, "attempt": attempt.number if attempt else 0,
+            "url": attempt.url if attempt else "", "created_at": time_text(trial.created_at),
+            "submitted_at": time_text(trial.submitted_at), "started_at": time_text(trial.started_at),
+            "ended_at": time_text(trial.ended_at), "duration": duration_of(trial, self.context["now"]),
+            "removed": {kind: time_text(removed_at(trial, kind)) for kind in OF_TRIALS},
+            "revision": trial.revision}
+
+
+def duration_of(trial: Trial, now: datetime) -> float | None:
+    """Seconds by the keeper's monotonic clock where it has said; until then, by the server's."""
+    attempt = last_attempt(trial)
+    if attempt is not None and attempt.duration is not None:
+        return attempt.duration
+    if trial.started_at is None:
+        return None
+    return max(0.0, ((trial.ended_at or now) - trial.started_at).total_seconds())
+
+
+class NewTrialSerializer(StrictSerializer):
+    """A trial with hand-picked parameters; they need not lie inside the search space."""
+
+    parameters = serializers.DictField()
+
+
+class RerunSerializer(StrictSerializer):
+    parameters = serializers.DictField(required=False, help_text="Those of the trial if left out.")
+
+
+class ParameterNoteSerializer(serializers.Serializer[Any]):
+    """Something about a parameter that a person should know."""
+
+    field = serializers.CharField(help_text="Path of the parameter, with points.")
+    message = serializers.CharField()
+
+
+class TrialChangesSerializer(StrictSerializer):
+    tags = TagsField()
+
+
+class AdviceSerializer(serializers.Serializer[Any]):
+    """What a person can do, or what will happen by itself."""
+
+    message = serializers.CharField()
+    look_at = serializers.ChoiceField(choices=[(place, place) for place in PLACES], allow_blank=True, help_text=(
+        "Where to do it or to find out more: the page of the experiment, of its cluster, of a new experiment like it, "
+        "what the trial wrote; \"\" for nowhere."))
+    code = serializers.CharField(allow_blank=True, help_text=(
+        "What programs tell it by, \"\" for advice to people alone. keeper_not_heard: the trial runs, and its keeper "
+        "has not called this server; arguments are addresses (a list) and last_lines (a text) of its log."))
+    arguments = serializers.DictField(help_text="What belongs to the code.")
+
+
+class TrialDetailSerializer(TrialSerializer):
+    """A trial with what can be done about it."""
+
+    advice = AdviceSerializer(many=True)
+
+
+def advice_documents(trial_pk: int) -> list[dict[str, Any]]:
+    """``trial_advice.advice_for`` as documents."""
+    return list(AdviceSerializer(advice_for(trial_pk, timezone.now()), many=True).data)
+
+
+class MetricSerializer(serializers.ModelSerializer[Metric]):
+    """One thing a trial reported."""
+
+    attempt = serializers.IntegerField(source="attempt.number")
+    value = serializers.CharField(help_text="JSON text, as the trial gave it.")
+    number = serializers.FloatField(allow_null=True, help_text="The finite number in it, where there is one.")
+    parameter_id = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Metric
+        fields = ["attempt", "kind", "sequence", "value", "number", "parameter_id", "recorded_at", "revision"]
+
+    @extend_schema_field(OpenApiTypes.ANY)
+    def get_parameter_id(self, metric: Metric) -> Any:
+        return json.loads(metric.parameter_id)
+
+
+class TrialEventSerializer(serializers.ModelSerializer[TrialEvent]):
+    """Something that happened to a trial."""
+
+    actor = serializers.CharField(source="actor.username", allow_null=True, default=None)
+
+    class Meta:
+        model = TrialEvent
+        fields = ["at", "kind", "message", "actor"]
+
+
+class TrialParametersSerializer(serializers.ModelSerializer[TrialParameters]):
+    """A set of parameters; more than one for multi-phase trials."""
+
+    parameter_id = serializers.JSONField(allow_null=True)
+    value = serializers.JSONField(allow_null=True)
+
+    class Meta:
+        model = TrialParameters
+        fields = ["index", "parameter_id", "value"]
+
+
+class TrialFileSerializer(serializers.ModelSerializer[TrialFile]):
+    """A file that was kept of a trial; ``files/<id>/`` gives its content."""
+
+    attempt = serializers.IntegerField(source="attempt.number")
+
+    class Meta:
+        model = TrialFile
+        fields = ["id", "attempt", "name", "size"]

@@ -1,0 +1,58 @@
+"""How programs and signed-in browsers prove who they are."""
+
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from django.db import OperationalError
+from django.db.models import Q
+from django.utils import timezone
+from rest_framework import authentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from nniweb.experiments.access.request_actor import known_as
+from nniweb.experiments.models import ApiToken, User
+from nniweb.experiments.models.account import Scope, hash_of
+from nniweb.storage.own_files import COMMAND
+
+#: ``last_used_at`` is written at most this often, so that reading costs no write.
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+class TokenAuthentication(authentication.BaseAuthentication):
+    """``Authorization: Token nniweb_...``, as the page of one's account or ``python manage.py token NAME`` makes one.
+
+    Its scope bounds what the request's user may do.
+    """
+
+    keyword = "Token"
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        scheme, _, secret = request.META.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
+        if scheme.lower() != self.keyword.lower():
+            return None
+        token = ApiToken.objects.select_related("user").filter(hash=hash_of(secret.strip())).first()
+        if token is None or not token.user.is_active:
+            raise AuthenticationFailed("This token is not valid. Make one on the page of your account, or with "
+                                       f"`{COMMAND} token NAME`.")
+        if token.has_expired:
+            raise AuthenticationFailed("This token has expired. Make a new one on the page of your account, or with "
+                                       f"`{COMMAND} token NAME`.")
+        self._note_use(token, timezone.now())
+        token.user.scope = Scope(token.scope)
+        known_as(token.user, f"token {token}")
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return self.keyword
+
+    @staticmethod
+    def _note_use(token: ApiToken, now: datetime) -> None:
+        if token.last_used_at is None or now - token.last_used_at >= USE_NOTED_EVERY:
+            due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
+            with suppress(OperationalError):  # on a full disk looking still works
+                ApiToken.objects.filter(due, pk=token.pk).update(last_used_at=now)
+
+
+class SessionAuthentication(authentication.SessionAuthentication):
+    """A browser that is signed in. What changes something needs the CSRF token, as in every form."""

@@ -1,0 +1,113 @@
+"""Every error has one form: ``{"errors": [{"field": "...", "message": "..."}]}``, field "" where none is at fault.
+
+Errors of a config file also have ``line`` and ``column`` where they are known.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.http import Http404
+from rest_framework import serializers, status
+from rest_framework.exceptions import APIException
+from rest_framework.response import Response
+from rest_framework.views import exception_handler, set_rollback
+
+from nniweb.database.outage_logs import first_line, is_database_away
+from nniweb.experiments.clusters.editing import ClusterBusy
+from nniweb.experiments.config.errors import ConfigInvalid
+from nniweb.experiments.errors import Refused
+from nniweb.http.shortage import RETRY_AFTER, SHORT
+from trainingservice.lasting_thread import in_short
+from trialkeeper.shortage import is_shortage
+
+logger = logging.getLogger(__name__)
+
+DATABASE_AWAY = ("The database cannot be reached, or takes nothing, at the moment. What was stored is safe and running "
+                 "trials go on; try again in a few seconds.")
+
+
+class ErrorSerializer(serializers.Serializer[Any]):
+    """One thing that is wrong."""
+
+    field = serializers.CharField(help_text="Path of the field at fault, as the caller spelt it; \"\" where none is.")
+    message = serializers.CharField(help_text="A sentence for a person.")
+    line = serializers.IntegerField(required=False, allow_null=True, help_text="In the config's text, from 1.")
+    column = serializers.IntegerField(required=False, allow_null=True)
+
+
+class ErrorsSerializer(serializers.Serializer[Any]):
+    """The body of every error."""
+
+    errors = ErrorSerializer(many=True)  # type: ignore[assignment]  # DRF's own property of this name is not needed
+
+
+class Conflict(APIException):
+    """The wish makes no sense in the present state; nothing was changed."""
+
+    status_code = status.HTTP_409_CONFLICT
+    default_detail = "This cannot be done now."
+    default_code = "conflict"
+
+
+def answer_error(error: Exception, context: dict[str, Any]) -> Response:
+    """The answer to any exception of a view. One that nobody expected is logged, and answered without its traceback."""
+    if isinstance(error, ConfigInvalid):
+        found = [{"field": e.field, "message": e.message, "line": e.line, "column": e.column} for e in error.errors]
+        return _answer(400, found)
+    if isinstance(error, Refused):
+        # without a field at fault it is the present state that forbids it
+        at_fault = any(field for field, _ in error.errors)
+        return _answer(400 if at_fault else 409, [_item(field, message) for field, message in error.errors])
+    if isinstance(error, ClusterBusy):
+        return _answer(409, [_item("", str(error))])
+    if isinstance(error, Http404):
+        return _answer(404, [_item("", "There is no such thing, or it is not yours to see.")])
+    if isinstance(error, PermissionDenied):
+        return _answer(403, [_item("", str(error) or "You may not do this.")])
+    if isinstance(error, RequestDataTooBig):
+        return _answer(413, [_item("", f"The request is too large: {error}")])
+    if isinstance(error, SuspiciousOperation):
+        return _answer(400, [_item("", f"The request cannot be read: {error}")])
+    if isinstance(error, APIException):
+        response = exception_handler(error, context)  # for its headers: WWW-Authenticate, Retry-After
+        assert response is not None  # it answers every APIException
+        response.data = {"errors": list(_items(error.detail, ""))}
+        return response
+    if is_database_away(error):
+        logger.warning("a request cannot be answered, the database says: %s", first_line(error))
+        response = _answer(503, [_item("", DATABASE_AWAY)])
+        response["Retry-After"] = "5"
+        return response
+    if is_shortage(error):
+        logger.warning("a request cannot be answered: %s", in_short(error))
+        response = _answer(503, [_item("", SHORT)])
+        response["Retry-After"] = str(RETRY_AFTER)
+        return response
+    logger.error("%s failed", context["request"].path if context.get("request") else "a request", exc_info=error)
+    return _answer(500, [_item("", "The server failed at this request. Its log has the reason; nothing you sent was "
+                                   "necessarily wrong.")])
+
+
+def _answer(code: int, errors: list[dict[str, Any]]) -> Response:
+    set_rollback()
+    return Response({"errors": errors}, status=code)
+
+
+def _item(field: str, message: str) -> dict[str, Any]:
+    return {"field": field, "message": message}
+
+
+def _items(detail: Any, field: str) -> Iterator[dict[str, Any]]:
+    """DRF's nested details as a flat list."""
+    if isinstance(detail, dict):
+        for key, item in detail.items():
+            inner = field if key == "non_field_errors" else f"{field}.{key}" if field else str(key)
+            yield from _items(item, inner)
+    elif isinstance(detail, list):
+        for index, item in enumerate(detail):
+            nested = isinstance(item, dict | list)
+            yield from _items(item, f"{field}[{index}]" if nested else field)
+    else:
+        yield _item(field, str(detail))

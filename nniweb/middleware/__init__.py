@@ -1,0 +1,1 @@
+"""ASGI middleware: what stands before every request, whoever answers it."""

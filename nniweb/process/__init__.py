@@ -1,0 +1,1 @@
+"""The process itself: descriptors, memory, garbage, its number, its end."""

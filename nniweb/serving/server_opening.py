@@ -1,0 +1,174 @@
+"""How ``serve`` comes up: each step is tried again until it is done. Meanwhile it listens and says what it waits for.
+
+A database that is locked, a disk that is full, a PostgreSQL that is away: that passes, and then the server opens by
+itself. What does not pass (a database of a newer version, a defect) ends the process with a sentence.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.db import connection
+
+from nniweb.database.outage_logs import is_database_away
+from nniweb.experiments.sql.schema_version import is_of_this_version
+from nniweb.middleware.gate import Gate
+from nniweb.storage.data_folder import ServerLock
+from nniweb.storage.own_files import COMMAND
+from trainingservice.lasting_thread import LastingThread
+from trialkeeper.shortage import is_shortage
+
+if TYPE_CHECKING:  # when running, loaded after the migration
+    from nniweb.keeperapi.application import KeeperApplication
+    from nniweb.nniapi.ports import NniPort
+    from nniweb.worker.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two tries, for each in a row.
+PAUSES = (0.5, 1.0, 2.0, 5.0)
+#: Seconds that the worker is given at the end for its rounds and leases.
+WORKER_ENDS_WITHIN = 20.0
+
+
+class Opening:
+    """Begins with ``start``, once the server listens; ``close`` when it listens no more. Both on one thread.
+
+    ``failure`` is why the server cannot be opened at all, "" as long as it may be.
+    """
+
+    def __init__(self, lock: ServerLock, gate: Gate, url: str, nni_ports: Mapping[int, str],
+                 say: Callable[[str], None], give_up: Callable[[], None]) -> None:
+        """``nni_ports``: port -> public id of its experiment. ``give_up`` is called, on another thread, where there is
+        a ``failure``; ``say`` tells whoever started the server."""
+        self._lock, self._gate, self._url, self._wanted = lock, gate, url, nni_ports
+        self._say, self._give_up = say, give_up
+        self.failure = ""
+        self._stopping = threading.Event()
+        self._thread = LastingThread("start", self._open, stopping=self._stopping, is_vital=True, pauses=PAUSES)
+        self._worker = LastingThread("worker", self._work, stopping=self._stopping, is_vital=True)
+        self._supervisor: Supervisor | None = None
+        self._keeper_application: KeeperApplication | None = None
+        self._nni_ports: list[NniPort] = []
+        self._open_ports: list[NniPort] = []
+        self._has_told = False
+
+    def start(self) -> None:
+        """Raises RuntimeError or MemoryError where the machine has no thread to spare."""
+        self._thread.part.is_in_trouble("The server is being started.")
+        self._thread.start()
+
+    def close(self) -> None:
+        """End what was begun. Trials go on."""
+        self._stopping.set()
+        for opened in self._nni_ports:
+            opened.close()
+        if self._supervisor is not None:
+            self._supervisor.stop()
+        self._worker.join(WORKER_ENDS_WITHIN)
+        if self._keeper_application is not None:
+            self._keeper_application.group_commit.close()
+
+    # --- the thread that opens -------------------------------------------------------------
+
+    def _open(self) -> None:
+        try:
+            for step in (self._bring_up_to_date, self._find_nni_ports, self._prepare_worker, self._open_gate,
+                         self._worker.start, self._tell, self._launch_demo):
+                if self._stopping.is_set():
+                    return
+                step()
+        except (CommandError, SystemExit) as error:
+            self._fail(str(error))
+        except Exception as error:
+            if is_database_away(error) or isinstance(error, OSError) or is_shortage(error):
+                raise  # it passes, or somebody makes room: the thread begins again
+            logger.exception("the server cannot be started")
+            self._fail(f"The server cannot be started: {type(error).__name__}: {error}. This is a defect; please "
+                       "report it, with what was logged above.")
+        finally:
+            connection.close()
+
+    def _fail(self, why: str) -> None:
+        self.failure = why
+        self._give_up()
+
+    def _bring_up_to_date(self) -> None:
+        if is_of_this_version():
+            return
+        from nniweb.upgrades.bringing_up_to_date import CannotUpgrade, bring_up_to_date
+
+        try:
+            bring_up_to_date(self._say, is_server=True)
+        except CannotUpgrade as error:
+            raise CommandError(str(error)) from error
+
+    def _find_nni_ports(self) -> None:
+        from nniweb.experiments.models import Experiment
+        from nniweb.nniapi.ports import NniPort
+
+        found = []
+        for port, name in self._wanted.items():
+            experiment = Experiment.objects.filter(public_id=name, deleted_at=None).first()
+            if experiment is None:
+                raise CommandError(f"--nni-port {name}={port}: there is no experiment {name}; {COMMAND} experiments "
+                                   "list shows them.")
+            found.append(NniPort(experiment, port))
+        self._nni_ports = self._nni_ports or found
+
+    def _prepare_worker(self) -> None:
+        from nniweb.worker.supervisor import Supervisor
+
+        if self._supervisor is None:
+            self._supervisor = Supervisor()
+            self._supervisor.prepare()  # it loads while this process still does
+
+    def _open_gate(self) -> None:
+        from nniweb.asgi import application, keeper_application
+        from nniweb.nniapi.ports import with_nni_ports
+
+        self._keeper_application = keeper_application
+        keeper_application.group_commit.start()
+        self._gate.open(with_nni_ports(application, dict(self._wanted)) if self._wanted else application)
+
+    def _tell(self) -> None:
+        from nniweb.serving.first_start import first_user, sign_in_address
+
+        self._lock.write_address([self._url])  # for keepers on this machine
+        for opened in self._nni_ports:
+            if opened not in self._open_ports:
+                opened.start()
+                self._open_ports.append(opened)
+        if self._has_told:
+            return
+        address = sign_in_address(self._url, first_user())
+        self._say(f"\nNNI Web is running at {self._url}\n"
+                  f"Sign in with this link (once, within an hour):\n\n    {address}\n\n"
+                  f"Data folder: {settings.DATA_FOLDER}\nCtrl-C ends the server; running trials go on.\n")
+        for opened in self._nni_ports:
+            self._say(f"NNI's clients find experiment {opened.experiment_id} at port {opened.port} of this machine, "
+                      "without a token: every local user may steer this experiment.")
+        self._has_told = True
+
+    def _launch_demo(self) -> None:
+        from nniweb.serving.first_start import first_user, launch_demo
+
+        experiment = launch_demo(first_user())
+        if experiment is not None:
+            self._say(f"The demo \"{experiment.name}\" is running: watch it at the address above.")
+
+    # --- the worker's thread ---------------------------------------------------------------
+
+    def _work(self) -> None:
+        from nniweb.worker.supervisor import Supervisor
+
+        supervisor = self._supervisor
+        if supervisor is None or supervisor.has_run:  # one that has failed is over
+            supervisor = self._supervisor = Supervisor()
+        if not self._stopping.is_set():
+            supervisor.run()
