@@ -31,10 +31,10 @@ from nniweb.experiments.sql.idle_connections import drop_connection, give_connec
 from nniweb.experiments.sql.selected_rows import select
 from nniweb.process.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.tuning.tuner_client import TunerClient
-from nniweb.worker import experiment_log
-from nniweb.worker.notification_sender import NotificationSender
-from nniweb.worker.runner import ClusterRunner
-from nniweb.worker.upkeep import Upkeep
+from nniweb.worker.cluster_host import experiment_log
+from nniweb.worker.housekeeping.upkeep import Upkeep
+from nniweb.worker.notifications.notification_sender import NotificationSender
+from nniweb.worker.rounds.runner import ClusterRunner
 from trainingservice.lasting_thread import PAUSES, LastingThread, Part, in_short
 
 logger = logging.getLogger(__name__)

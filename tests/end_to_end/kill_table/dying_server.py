@@ -23,9 +23,9 @@ POINTS = {
     "before a keeper is started": ("trainingservice.local.service", "LocalTrainingService.start_job", "before"),
     "after a keeper was started": ("trainingservice.local.service", "LocalTrainingService.start_job", "after"),
     "between commit and answer": ("nniweb.keeperapi.group_commit", "GroupCommit._answer", "before"),
-    "before a tuner is told": ("nniweb.worker.teach_tuner", "append_events", "before"),
-    "after a tuner was told": ("nniweb.worker.tuner_desk", "TunerDesk.tell", "after"),
-    "before new trials are committed": ("nniweb.worker.fill_slots", "_make_attempts", "after"),
+    "before a tuner is told": ("nniweb.worker.rounds.teach_tuner", "append_events", "before"),
+    "after a tuner was told": ("nniweb.worker.cluster_host.tuner_sessions", "TunerDesk.tell", "after"),
+    "before new trials are committed": ("nniweb.worker.rounds.fill_slots", "_make_attempts", "after"),
     "in a status write": ("nniweb.experiments.lifecycle.transitions", "move_trial", "after"),
 }
 

@@ -23,7 +23,7 @@ from nniweb.experiments.models import (
     TrialOutput,
 )
 from nniweb.experiments.retention.disk_usage import measure, measure_data_folder
-from nniweb.worker.upkeep import Upkeep
+from nniweb.worker.housekeeping.upkeep import Upkeep
 
 
 def no_rest(seconds: float) -> None:

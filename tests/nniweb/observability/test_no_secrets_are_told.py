@@ -19,7 +19,7 @@ from django.views.debug import ExceptionReporter, get_exception_reporter_filter
 from nniweb.experiments.access.request_actor import WhoAsksMiddleware
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import seal, unseal
-from nniweb.worker.call_threads import CallThreads
+from nniweb.worker.cluster_host.call_threads import CallThreads
 from tests.nniweb.configured_logs import configured_logs
 from trainingservice.secrets_in_use import ServiceThread, learn, own_secrets
 

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from nniweb.worker.alarm import Alarm
+from nniweb.worker.coalescing_event import Alarm
 
 
 def test_who_waits_is_woken_at_once() -> None:

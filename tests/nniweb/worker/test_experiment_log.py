@@ -10,7 +10,7 @@ from django.db import OperationalError
 from nniweb.experiments.models import ClusterMetadata, Experiment, LogLine
 from nniweb.experiments.secrets.sealing import seal
 from nniweb.observability.log_ids import log_ids
-from nniweb.worker import experiment_log
+from nniweb.worker.cluster_host import experiment_log
 from trainingservice.secrets_in_use import learn, own_secrets
 
 logger = logging.getLogger("nniweb.worker.test")

@@ -5,14 +5,14 @@ import threading
 import pytest
 from django.db import OperationalError
 
-from nniweb.worker import looking_again
+from nniweb.worker import poll_loop
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("error", [OperationalError("the database is away"), ValueError("a mistake")])
 def test_a_look_that_fails_is_told_and_followed_by_the_next_one(error: Exception, monkeypatch: pytest.MonkeyPatch,
                                                                 caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(looking_again, "AWAY_SECONDS", 0.01)
+    monkeypatch.setattr(poll_loop, "AWAY_SECONDS", 0.01)
     stopping, looks = threading.Event(), []
 
     def look() -> float:
@@ -22,7 +22,7 @@ def test_a_look_that_fails_is_told_and_followed_by_the_next_one(error: Exception
         stopping.set()
         return 0.0
 
-    thread = threading.Thread(target=looking_again.look_until, args=[stopping, "upkeep", look])
+    thread = threading.Thread(target=poll_loop.look_until, args=[stopping, "upkeep", look])
     thread.start()
     thread.join(30)
     assert looks == ["look", "look"]

@@ -7,7 +7,8 @@ from django.db import connection
 
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
-from nniweb.worker import runner, service_host
+from nniweb.worker.cluster_host import service_host
+from nniweb.worker.rounds import runner
 from tests.nniweb.worker.conftest import report
 from trainingservice.testing import misbehaving
 from trainingservice.trial_job_status import TrialJobStatus

@@ -28,9 +28,9 @@ from nniweb.experiments.notifications.webhook_address import read_webhook_url
 from nniweb.mail_settings import mail_settings
 from nniweb.observability.process_figures import registry
 from nniweb.process.process_identity import host_name
-from nniweb.worker import notification_sender, webhook_call
-from nniweb.worker.notification_sender import NotificationSender
-from nniweb.worker.webhook_call import CallFailed, post
+from nniweb.worker.notifications import notification_sender, webhook_call
+from nniweb.worker.notifications.notification_sender import NotificationSender
+from nniweb.worker.notifications.webhook_call import CallFailed, post
 from tests.fakes.http_double import Answer
 from tests.fakes.tls_certificate import make_certificate
 from tests.fakes.webhook_receiver import WebhookReceiver

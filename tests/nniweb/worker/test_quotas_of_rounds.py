@@ -9,7 +9,7 @@ from nniweb.experiments.access.quota_settings import set_quota
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
-from nniweb.worker.shares import Shares
+from nniweb.worker.rounds.fair_share import Shares
 from tests.nniweb.worker.conftest import Rig, report
 
 

@@ -30,8 +30,8 @@ from nniweb.experiments.models import (
 )
 from nniweb.experiments.retention import removal
 from nniweb.experiments.retention.policy import NOTHING_THERE
-from nniweb.worker.keep_to_retention import due_trials
-from nniweb.worker.upkeep import Upkeep, due_experiments
+from nniweb.worker.housekeeping.keep_to_retention import due_trials
+from nniweb.worker.housekeeping.upkeep import Upkeep, due_experiments
 
 NOW = datetime(2030, 6, 1, tzinfo=timezone.get_default_timezone())
 

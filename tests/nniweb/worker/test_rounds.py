@@ -18,10 +18,10 @@ from nniweb.experiments.commands import change_and_undo, intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, AuditEntry, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
 from nniweb.experiments.pubsub import doorbell
-from nniweb.worker import delete_experiments, fill_slots, observe_trials, teach_tuner
-from nniweb.worker import runner as runner_module
-from nniweb.worker.tally import tally
-from nniweb.worker.upkeep import Upkeep
+from nniweb.worker.housekeeping.upkeep import Upkeep
+from nniweb.worker.rounds import delete_experiments, fill_slots, observe_trials, teach_tuner
+from nniweb.worker.rounds import runner as runner_module
+from nniweb.worker.rounds.work_counts import tally
 from tests.nniweb.worker.conftest import Rig, end, report
 from trainingservice.errors import TemporaryError
 from trainingservice.testing.misbehaving import DocileTrainingService

@@ -16,7 +16,7 @@ from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Worker
 from nniweb.experiments.pubsub import doorbell
 from nniweb.observability import process_figures
-from nniweb.worker.runner import ClusterRunner
+from nniweb.worker.rounds.runner import ClusterRunner
 from nniweb.worker.supervisor import LOOK_SECONDS, Supervisor
 from trainingservice import platforms
 from trainingservice.lasting_thread import parts_in_trouble

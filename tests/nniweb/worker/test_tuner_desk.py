@@ -8,7 +8,7 @@ import pytest
 
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
-from nniweb.worker.tuner_desk import TunerDesk
+from nniweb.worker.cluster_host.tuner_sessions import TunerDesk
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from django.db import close_old_connections, connection
 
 from nniweb.observability.log_ids import log_ids, with_ids_of_now
-from nniweb.worker.call_threads import CallThreads
+from nniweb.worker.cluster_host.call_threads import CallThreads
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError, UnknownTrialJob
 from trainingservice.secrets_in_use import ServiceThread

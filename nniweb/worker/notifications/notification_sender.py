@@ -33,10 +33,10 @@ from nniweb.experiments.notifications.webhook_address import NoWebhookAddress, r
 from nniweb.experiments.secrets.sealing import CannotOpen, unseal
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability import process_figures
-from nniweb.worker.call_threads import CallThreads
-from nniweb.worker.looking_again import LOOK_SECONDS, look_until
-from nniweb.worker.notification_mail import send_mail
-from nniweb.worker.webhook_call import CallFailed, post
+from nniweb.worker.cluster_host.call_threads import CallThreads
+from nniweb.worker.notifications.notification_mail import send_mail
+from nniweb.worker.notifications.webhook_call import CallFailed, post
+from nniweb.worker.poll_loop import LOOK_SECONDS, look_until
 from trainingservice.lasting_thread import LastingThread
 from trainingservice.secrets_in_use import own_secrets
 

@@ -16,9 +16,9 @@ from nniweb.experiments.results.objectives import say_what_is_missing, take_into
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger
-from nniweb.worker.cluster_work import ClusterWork
-from nniweb.worker.failed_trials import failures_in_row, results_of, why_given_up
-from nniweb.worker.tally import UNFINISHED_TRIALS, Tally
+from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.failed_trials import failures_in_row, results_of, why_given_up
+from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS, Tally
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 

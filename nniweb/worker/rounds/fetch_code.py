@@ -22,12 +22,12 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import CannotOpen, unseal
-from nniweb.worker.call_threads import CallThreads
+from nniweb.worker.cluster_host.call_threads import CallThreads
 from trainingservice.errors import TrainingServiceError
 from trainingservice.secrets_in_use import own_secrets
 
 if TYPE_CHECKING:
-    from nniweb.worker.cluster_work import ClusterWork
+    from nniweb.worker.rounds.cluster_work import ClusterWork
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from nniweb.experiments.retention.removal import Pace
 from nniweb.experiments.sql.selected_rows import is_any
 from nniweb.observability.log_ids import log_ids
 from nniweb.process.process_identity import host_name
-from nniweb.worker.keep_to_retention import Retention
-from nniweb.worker.looking_again import LOOK_SECONDS, look_until
-from nniweb.worker.remove_rows import remove_rows_of
+from nniweb.worker.housekeeping.keep_to_retention import Retention
+from nniweb.worker.housekeeping.remove_rows import remove_rows_of
+from nniweb.worker.poll_loop import LOOK_SECONDS, look_until
 from trainingservice.lasting_thread import LastingThread
 
 logger = logging.getLogger(__name__)

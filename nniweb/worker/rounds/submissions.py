@@ -23,8 +23,8 @@ from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
-from nniweb.worker.cluster_work import ClusterWork
-from nniweb.worker.observe_trials import facts
+from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.observe_trials import facts
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail

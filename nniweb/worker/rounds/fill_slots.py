@@ -24,12 +24,12 @@ from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import ExperimentLogger
-from nniweb.worker.cluster_work import ClusterWork
-from nniweb.worker.log_words import trials_in_words
-from nniweb.worker.shares import STARTING, Shares, room_now
-from nniweb.worker.submissions import NewAttempts, submit_again
-from nniweb.worker.tally import Tally
-from nniweb.worker.teach_tuner import CHUNK as TOLD_AT_ONCE
+from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.fair_share import STARTING, Shares, room_now
+from nniweb.worker.rounds.log_words import trials_in_words
+from nniweb.worker.rounds.submissions import NewAttempts, submit_again
+from nniweb.worker.rounds.teach_tuner import CHUNK as TOLD_AT_ONCE
+from nniweb.worker.rounds.work_counts import Tally
 
 logger = ExperimentLogger(__name__)
 

@@ -18,7 +18,7 @@ from nniweb.experiments.models import CodeArchive, Experiment
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import is_any
-from nniweb.worker.cluster_work import ClusterWork
+from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
 
 logger = logging.getLogger(__name__)

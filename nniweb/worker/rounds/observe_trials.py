@@ -29,7 +29,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import places, select
-from nniweb.worker.cluster_work import ClusterWork, Drain
+from nniweb.worker.rounds.cluster_work import ClusterWork, Drain
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.trial_job import TrialJobDetail

@@ -10,8 +10,8 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.observability.log_ids import ExperimentLogger
-from nniweb.worker.cluster_work import ClusterWork
-from nniweb.worker.tally import Tally
+from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.work_counts import Tally
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
 from trainingservice.trial_job_status import TrialJobStatus
 

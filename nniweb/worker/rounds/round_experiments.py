@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.sql.selected_rows import places, select
-from nniweb.worker.tally import UNFINISHED_TRIALS
+from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS
 
 #: Columns that rounds have no use for, or seldom.
 _LEFT_OUT = ("config_text", "notes", "description", "tags", "code_git_token", "archived", "foreign_id")

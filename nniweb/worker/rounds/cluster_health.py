@@ -9,7 +9,7 @@ from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
-from nniweb.worker.cluster_work import ClusterWork
+from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.base import MachineDetail
 
 logger = ExperimentLogger(__name__)

@@ -11,7 +11,7 @@ from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
-from nniweb.worker.cluster_work import ClusterWork
+from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.base import TrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 

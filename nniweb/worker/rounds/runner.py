@@ -24,7 +24,11 @@ from nniweb.experiments.sql.idle_connections import drop_connection, give_connec
 from nniweb.observability import process_figures
 from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.tuner_client import TunerClient
-from nniweb.worker import (
+from nniweb.worker.cluster_host.fenced_gpu_book import FencedGpuBook
+from nniweb.worker.cluster_host.service_host import SLOW_CALL_SECONDS, ServiceHost
+from nniweb.worker.cluster_host.tuner_sessions import TunerDesk
+from nniweb.worker.coalescing_event import Alarm
+from nniweb.worker.rounds import (
     carry_out_stops,
     cluster_health,
     delete_experiments,
@@ -34,15 +38,11 @@ from nniweb.worker import (
     teach_tuner,
     unheard_keepers,
 )
-from nniweb.worker.alarm import Alarm
-from nniweb.worker.cluster_work import ClusterWork
-from nniweb.worker.fenced_gpu_book import FencedGpuBook
-from nniweb.worker.fetch_code import CodeFetches, code_is_there
-from nniweb.worker.resumed_jobs import resumed_jobs, submit_unseen_again
-from nniweb.worker.round_experiments import RoundExperiments
-from nniweb.worker.service_host import SLOW_CALL_SECONDS, ServiceHost
-from nniweb.worker.tally import Tally, tally
-from nniweb.worker.tuner_desk import TunerDesk
+from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.fetch_code import CodeFetches, code_is_there
+from nniweb.worker.rounds.resumed_jobs import resumed_jobs, submit_unseen_again
+from nniweb.worker.rounds.round_experiments import RoundExperiments
+from nniweb.worker.rounds.work_counts import Tally, tally
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.secrets_in_use import own_secrets

@@ -1,0 +1,1 @@
+"""What needs no platform: retention, rows of deleted experiments."""

@@ -1,0 +1,1 @@
+"""Sends what waits in the queue of messages."""

@@ -1,0 +1,1 @@
+"""The rounds over a cluster's experiments: their steps, and what the steps share."""
