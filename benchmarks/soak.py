@@ -74,7 +74,7 @@ def parts_of(worker_pid: int) -> dict[str, int]:
             with suppress(OSError):  # it has just ended
                 parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
                 command = (folder / "cmdline").read_bytes()
-                if parent == worker_pid and b"nniweb.tuning.tuner_process" in command:
+                if parent == worker_pid and b"nniweb.tuning.process.tuner_process" in command:
                     found["tuner"] = int(folder.name)
                 elif parent == worker_pid and b"/keeper-" in command:
                     found["agent"] = int(folder.name)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.reporting import Report  # noqa: E402
-from nniweb.tuning.experiment_tuning import ExperimentTuning  # noqa: E402
+from nniweb.tuning.process.experiment_tuning import ExperimentTuning  # noqa: E402
 
 #: Milliseconds of a proposal at 10,000 results.
 LIMITS = {"TPE": 100.0, "Random": 2.0}

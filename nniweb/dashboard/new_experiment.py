@@ -18,7 +18,7 @@ from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.launch.launching import launch
 from nniweb.experiments.models import Experiment, User
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS
-from nniweb.tuning.search_space_parser import ALL_TYPES
+from nniweb.tuning.search_space.parser import ALL_TYPES
 from trainingservice.code_archive import MAX_BYTES, MAX_FILES
 from trainingservice.ignore_rules import IGNORE_FILE
 from trainingservice.platforms import load_platform, platform_names

@@ -37,14 +37,14 @@ from nniweb.tuning.class_args import (
     TpeArgs,
     WilcoxonArgs,
 )
-from nniweb.tuning.parameter_list import list_problems
-from nniweb.tuning.problem import InvalidInput, Problem, did_you_mean
-from nniweb.tuning.search_space import NestedChoice, Parameter, SearchSpace
-from nniweb.tuning.search_space_parser import ALL_TYPES
+from nniweb.tuning.search_space.parameter_list import list_problems
+from nniweb.tuning.search_space.parser import ALL_TYPES
+from nniweb.tuning.search_space.problem import InvalidInput, Problem, did_you_mean
+from nniweb.tuning.search_space.space import NestedChoice, Parameter, SearchSpace
 
 if TYPE_CHECKING:
-    from nniweb.tuning.assessor import Assessor
-    from nniweb.tuning.tuner import Tuner
+    from nniweb.tuning.assessors.assessor import Assessor
+    from nniweb.tuning.tuner_base.tuner import Tuner
 
 
 @dataclass(frozen=True)
@@ -75,31 +75,31 @@ class Algorithm:
 _SKLEARN = ("sklearn",)
 
 TUNERS = (
-    Algorithm("TPE", "nniweb.tuning.tpe", TpeArgs, "minimize", aliases=("TPE_legacy",),
+    Algorithm("TPE", "nniweb.tuning.tuners.tpe", TpeArgs, "minimize", aliases=("TPE_legacy",),
               several_objectives=True),
-    Algorithm("NSGAII", "nniweb.tuning.nsga2", Nsga2Args, "minimize", aliases=("NSGA-II", "NSGA2"),
+    Algorithm("NSGAII", "nniweb.tuning.tuners.nsga2", Nsga2Args, "minimize", aliases=("NSGA-II", "NSGA2"),
               several_objectives=True),
-    Algorithm("Random", "nniweb.tuning.random_search", RandomArgs, None, several_objectives=True),
-    Algorithm("GridSearch", "nniweb.tuning.grid_search", GridSearchArgs, None, several_objectives=True),
-    Algorithm("Anneal", "nniweb.tuning.anneal", HyperoptArgs, "minimize"),
-    Algorithm("Evolution", "nniweb.tuning.evolution", EvolutionArgs, "maximize"),
-    Algorithm("BatchTuner", "nniweb.tuning.batch", BatchArgs, None, aliases=("Batch",), takes_a_list=True,
+    Algorithm("Random", "nniweb.tuning.tuners.random_search", RandomArgs, None, several_objectives=True),
+    Algorithm("GridSearch", "nniweb.tuning.tuners.grid_search", GridSearchArgs, None, several_objectives=True),
+    Algorithm("Anneal", "nniweb.tuning.tuners.anneal", HyperoptArgs, "minimize"),
+    Algorithm("Evolution", "nniweb.tuning.tuners.evolution", EvolutionArgs, "maximize"),
+    Algorithm("BatchTuner", "nniweb.tuning.tuners.batch", BatchArgs, None, aliases=("Batch",), takes_a_list=True,
               several_objectives=True),
-    Algorithm("SMAC", "nniweb.tuning.smac", SmacArgs, "maximize", needs=_SKLEARN),
-    Algorithm("GP", "nniweb.tuning.gaussian_process", GpArgs, "maximize", aliases=("GPTuner",), needs=_SKLEARN),
-    Algorithm("Metis", "nniweb.tuning.metis", MetisArgs, "maximize", aliases=("MetisTuner",), needs=_SKLEARN),
-    Algorithm("DNGO", "nniweb.tuning.dngo", DngoArgs, "maximize", aliases=("DNGOTuner",), needs=_SKLEARN),
-    Algorithm("Hyperband", "nniweb.tuning.hyperband", HyperbandArgs, "maximize", takes_results=False),
-    Algorithm("BOHB", "nniweb.tuning.bohb", BohbArgs, "maximize"),
-    Algorithm("PBT", "nniweb.tuning.population_training", PbtArgs, "maximize", aliases=("PBTTuner",),
+    Algorithm("SMAC", "nniweb.tuning.tuners.smac", SmacArgs, "maximize", needs=_SKLEARN),
+    Algorithm("GP", "nniweb.tuning.tuners.gaussian_process", GpArgs, "maximize", aliases=("GPTuner",), needs=_SKLEARN),
+    Algorithm("Metis", "nniweb.tuning.tuners.metis", MetisArgs, "maximize", aliases=("MetisTuner",), needs=_SKLEARN),
+    Algorithm("DNGO", "nniweb.tuning.tuners.dngo", DngoArgs, "maximize", aliases=("DNGOTuner",), needs=_SKLEARN),
+    Algorithm("Hyperband", "nniweb.tuning.tuners.hyperband", HyperbandArgs, "maximize", takes_results=False),
+    Algorithm("BOHB", "nniweb.tuning.tuners.bohb", BohbArgs, "maximize"),
+    Algorithm("PBT", "nniweb.tuning.tuners.population_training", PbtArgs, "maximize", aliases=("PBTTuner",),
               shares_checkpoints=True, takes_results=False),
 )
 ASSESSORS = (
-    Algorithm("Medianstop", "nniweb.tuning.medianstop", MedianstopArgs, "maximize"),
-    Algorithm("Curvefitting", "nniweb.tuning.curvefitting", CurvefittingArgs, "maximize", needs=("scipy",)),
-    Algorithm("Percentile", "nniweb.tuning.optuna_assessors", PercentileArgs, "maximize"),
-    Algorithm("SuccessiveHalving", "nniweb.tuning.optuna_assessors", SuccessiveHalvingArgs, "maximize"),
-    Algorithm("Wilcoxon", "nniweb.tuning.optuna_assessors", WilcoxonArgs, "maximize", needs=("scipy",)),
+    Algorithm("Medianstop", "nniweb.tuning.assessors.medianstop", MedianstopArgs, "maximize"),
+    Algorithm("Curvefitting", "nniweb.tuning.assessors.curvefitting", CurvefittingArgs, "maximize", needs=("scipy",)),
+    Algorithm("Percentile", "nniweb.tuning.assessors.optuna_assessors", PercentileArgs, "maximize"),
+    Algorithm("SuccessiveHalving", "nniweb.tuning.assessors.optuna_assessors", SuccessiveHalvingArgs, "maximize"),
+    Algorithm("Wilcoxon", "nniweb.tuning.assessors.optuna_assessors", WilcoxonArgs, "maximize", needs=("scipy",)),
 )
 
 # Names an NNI user may bring, so that the answer is not "unknown".

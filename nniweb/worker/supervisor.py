@@ -30,7 +30,7 @@ from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.sql.selected_rows import select
 from nniweb.process.process_identity import host_name, is_alive_here, own_start_time
-from nniweb.tuning.tuner_client import TunerClient
+from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.cluster_host import experiment_log
 from nniweb.worker.housekeeping.upkeep import Upkeep
 from nniweb.worker.notifications.notification_sender import NotificationSender

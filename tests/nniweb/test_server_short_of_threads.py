@@ -22,7 +22,7 @@ from nniweb.http.error_form import answer_error
 from nniweb.http.shortage import come_again_when_short
 from nniweb.keeperapi.group_commit import GroupCommit
 from nniweb.observability.probes import probe_application
-from nniweb.tuning.tuner_client import TunerClient, TunerProcessDied
+from nniweb.tuning.process.tuner_client import TunerClient, TunerProcessDied
 from nniweb.worker.cluster_host.call_threads import CallThreads
 from nniweb.worker.cluster_host.service_host import ServiceHost
 from trainingservice.errors import TemporaryError

@@ -41,7 +41,7 @@ from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, OneOfField, Query
 from nniweb.http.parsers import JSONParser
 from nniweb.tuning import algorithms
-from nniweb.tuning.problem import InvalidInput
+from nniweb.tuning.search_space.problem import InvalidInput
 
 #: Name of an order -> column.
 ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at", "changed": "changed_at",

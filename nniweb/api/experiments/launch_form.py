@@ -18,8 +18,8 @@ from nniweb.experiments.config.field_editing import EDITABLE, document_text, rea
 from nniweb.experiments.config.upgrade import upgraded
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import StrictSerializer
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.problem import InvalidInput
 
 MOST_POINTS = 500
 #: Points times the characters of their space: what one request may make the server draw and write.

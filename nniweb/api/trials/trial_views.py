@@ -31,8 +31,8 @@ from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, Query, RevisionField
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.problem import InvalidInput
 from trialkeeper import contract
 
 

@@ -22,8 +22,8 @@ from nniweb.experiments.commands.changes import tuners_that_can_go_on
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.queries.history import last_event
 from nniweb.experiments.results.other_metrics import main_metric, names_of
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.problem import InvalidInput
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Name of the address -> what people read, in the order of the row of tabs.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space import NAME_KEY, Choice, NestedChoice, Numeric, RandInt, SearchSpace, point_key
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.problem import InvalidInput
+from nniweb.tuning.search_space.space import NAME_KEY, Choice, NestedChoice, Numeric, RandInt, SearchSpace, point_key
 
 #: A parameter without a search space that has more values than this, not all of them numbers, gets no axis.
 MOST_CATEGORIES = 30

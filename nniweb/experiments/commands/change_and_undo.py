@@ -17,8 +17,8 @@ from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.uninterpreted_space import read_space
+from nniweb.tuning.search_space.problem import InvalidInput
+from nniweb.tuning.search_space.uninterpreted_space import read_space
 
 #: Fields whose change asks an experiment that is DONE to go on; a word about it does not.
 _TAKES_UP = frozenset({"max_trial_number", "max_duration", "search_space", "tuner"})

@@ -11,9 +11,9 @@ from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.retention import policy
 from nniweb.tuning import algorithms
-from nniweb.tuning.problem import InvalidInput, Problem
-from nniweb.tuning.search_space import SearchSpace
-from nniweb.tuning.uninterpreted_space import read_space
+from nniweb.tuning.search_space.problem import InvalidInput, Problem
+from nniweb.tuning.search_space.space import SearchSpace
+from nniweb.tuning.search_space.uninterpreted_space import read_space
 
 #: Field of a change -> its spelling in experiment files.
 CHANGEABLE = {

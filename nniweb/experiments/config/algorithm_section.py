@@ -13,8 +13,8 @@ from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.model_validation import shown
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.problem import InvalidInput
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.uninterpreted_space import read_space
+from nniweb.tuning.search_space.problem import InvalidInput
+from nniweb.tuning.search_space.uninterpreted_space import read_space
 from trainingservice.unlinked_paths import read_file
 
 

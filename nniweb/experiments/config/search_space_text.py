@@ -6,8 +6,8 @@ from typing import Any
 
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.yaml_positions import read_text
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.uninterpreted_space import read_space
+from nniweb.tuning.search_space.problem import InvalidInput
+from nniweb.tuning.search_space.uninterpreted_space import read_space
 
 
 def read_search_space_text(text: str, *, is_uninterpreted: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from nniweb.experiments.models import Experiment, MetricNumber, Trial
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.results.other_metrics import main_metric
-from nniweb.tuning.pareto_front import ParetoFront, losses_of
+from nniweb.tuning.tuner_base.pareto_front import ParetoFront, losses_of
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: By primary key of a trial, a value for each objective; None where the trial gave none.

@@ -20,7 +20,7 @@ from nniweb.experiments.lifecycle.tuner_events import assessor_history, tuner_hi
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
 from nniweb.observability.log_ids import log_ids
-from nniweb.tuning.tuner_client import TunerClient, TunerFailed, TunerProcessDied
+from nniweb.tuning.process.tuner_client import TunerClient, TunerFailed, TunerProcessDied
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability import process_figures
 from nniweb.observability.log_ids import log_ids
-from nniweb.tuning.tuner_client import TunerClient
+from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.cluster_host.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.cluster_host.service_host import SLOW_CALL_SECONDS, ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerDesk

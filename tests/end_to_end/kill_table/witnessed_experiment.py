@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from nniweb.tuning.algorithms import build_tuner
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.parser import parse_search_space
 from tests.end_to_end.running_server import RunningServer
 from trainingservice.testing.processes import processes_of
 from trialkeeper import machine

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nniweb.tuning.search_space_parser import SearchSpaceError, parse_search_space
+from nniweb.tuning.search_space.parser import SearchSpaceError, parse_search_space
 
 NUMBERS = st.sampled_from([0, 1, -1, 0.5, 1e308, -1e308, 1e-308, 10**400, 2**63, True]) | st.floats() | st.integers()
 KEYS = st.sampled_from(["_type", "_value", "_name", "x", ""])

@@ -8,9 +8,9 @@ from typing import Any
 
 from nniweb.tuning import algorithms
 from nniweb.tuning.class_args import ClassArgs, RandomArgs
-from nniweb.tuning.random_search import RandomSearch
-from nniweb.tuning.search_space import Parameters
-from nniweb.tuning.tuner_process import main
+from nniweb.tuning.process.tuner_process import main
+from nniweb.tuning.search_space.space import Parameters
+from nniweb.tuning.tuners.random_search import RandomSearch
 
 
 class Misbehaving(RandomSearch):

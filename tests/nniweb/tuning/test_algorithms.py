@@ -18,8 +18,8 @@ from nniweb.tuning.algorithms import (
     resolve_optimize_mode,
 )
 from nniweb.tuning.class_args import GridSearchArgs, TpeArgs, TpeOptions
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.problem import InvalidInput
 from tests.nniweb.tuning.test_search_space import NESTED
 
 
@@ -139,7 +139,7 @@ def test_the_seed_of_the_class_arguments_goes_before_the_experiments() -> None:
 def test_validating_loads_neither_optuna_nor_numpy() -> None:
     program = (
         "import sys, nniweb.tuning.algorithms as a;"
-        "from nniweb.tuning.search_space_parser import parse_search_space as p;"
+        "from nniweb.tuning.search_space.parser import parse_search_space as p;"
         "a.resolve_optimize_mode('TPE', {'seed': 1});"
         "p({'x': {'_type': 'uniform', '_value': [0, 1]}}).contains({'x': 0.5});"
         "print(sorted({'optuna', 'numpy', 'django'} & set(sys.modules)))"

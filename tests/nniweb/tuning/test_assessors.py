@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from nniweb.tuning.assessment import Assessment
-from nniweb.tuning.assessor import Assessor
-from nniweb.tuning.medianstop import MedianStop
+from nniweb.tuning.assessors.assessment import Assessment
+from nniweb.tuning.assessors.assessor import Assessor
+from nniweb.tuning.assessors.medianstop import MedianStop
 
 
 class Recording(Assessor):

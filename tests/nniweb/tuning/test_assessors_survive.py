@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.experiment_tuning import ExperimentTuning
+from nniweb.tuning.process.experiment_tuning import ExperimentTuning
 
 STEPS, TRIALS = 12, 14
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}

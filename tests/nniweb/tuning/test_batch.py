@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
-from nniweb.tuning.tuner import NoMoreParameters, Tuner
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.problem import InvalidInput
+from nniweb.tuning.tuner_base.tuner import NoMoreParameters, Tuner
 from tests.nniweb.tuning.test_tuners import QUADRATIC, make
 
 LIST = [{"lr": 0.1, "layers": 3}, {"lr": 0.2}, {"lr": 0.1, "layers": 3}, {"lr": 0.3, "deep": {"er": [1]}}]

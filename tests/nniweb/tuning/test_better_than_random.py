@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning import tpe
+from nniweb.tuning.tuners import tpe
 from tests.nniweb.tuning.test_tuners import MIXED, QUADRATIC, make, mixed, quadratic
 
 SEEDS = 20

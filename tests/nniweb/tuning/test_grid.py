@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from nniweb.tuning.grid import Grid
-from nniweb.tuning.search_space import point_key
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.grid import Grid
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.space import point_key
 from tests.nniweb.tuning.search_space_strategies import search_spaces
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.hyperband import BUDGET_KEY, Hyperband, Rung, brackets
-from nniweb.tuning.search_space import point_key
-from nniweb.tuning.search_space_parser import parse_search_space
-from nniweb.tuning.tuner import ResultsNeeded, Tuner
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.space import point_key
+from nniweb.tuning.tuner_base.tuner import ResultsNeeded, Tuner
+from nniweb.tuning.tuners.hyperband import BUDGET_KEY, Hyperband, Rung, brackets
 from tests.nniweb.tuning.test_tuners import MIXED, QUADRATIC, as_stored, make, quadratic
 
 SERIAL = {"R": 9, "eta": 3, "exec_mode": "serial", "optimize_mode": "minimize"}

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from nniweb.tuning.algorithms import build_assessor
-from nniweb.tuning.assessment import Assessment
-from nniweb.tuning.assessor import Assessor
-from nniweb.tuning.curvefitting import predict
+from nniweb.tuning.assessors.assessment import Assessment
+from nniweb.tuning.assessors.assessor import Assessor
+from nniweb.tuning.assessors.curvefitting import predict
 
 
 def make(name: str, mode: str = "maximize", **args: Any) -> Assessor:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.tuner_client import TunerClient, TunerFailed
+from nniweb.tuning.process.tuner_client import TunerClient, TunerFailed
 from tests.fakes.official_nni import official_python
 from tests.nniweb.tuning.test_own_classes import own, result, spec
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.tuner_client import TunerClient, TunerFailed, TunerProcessDied
+from nniweb.tuning.process.tuner_client import TunerClient, TunerFailed, TunerProcessDied
 
 WAIT = 60
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}, "n": {"_type": "randint", "_value": [0, 9]}}

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.own_classes.nni import NoMoreTrialError
-from nniweb.tuning.own_classes.nni.hpo_utils import (
+from nniweb.tuning.custom_algorithms.nni import NoMoreTrialError
+from nniweb.tuning.custom_algorithms.nni.hpo_utils import (
     Deduplicator,
     deformat_parameters,
     format_parameters,
     format_search_space,
 )
-from nniweb.tuning.own_classes.nni.utils import convert_dict2tuple, split_index
-from nniweb.tuning.tuner_client import TunerClient
+from nniweb.tuning.custom_algorithms.nni.utils import convert_dict2tuple, split_index
+from nniweb.tuning.process.tuner_client import TunerClient
 from tests.fakes.official_nni import official_python
 from tests.nniweb.tuning.test_own_classes import own, result
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.population_training import LOAD_KEY, SAVE_KEY
-from nniweb.tuning.problem import InvalidInput
-from nniweb.tuning.search_space_parser import parse_search_space
-from nniweb.tuning.tuner import ResultsNeeded, Tuner
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.problem import InvalidInput
+from nniweb.tuning.tuner_base.tuner import ResultsNeeded, Tuner
+from nniweb.tuning.tuners.population_training import LOAD_KEY, SAVE_KEY
 from tests.nniweb.tuning.test_tuners import MIXED, QUADRATIC, as_stored, make
 
 ARGS = {"all_checkpoint_dir": "/shared/run-1", "population_size": 5, "optimize_mode": "maximize"}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from nniweb.tuning.search_space import Numeric, SearchSpace, point_key
-from nniweb.tuning.search_space_parser import parse_search_space
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.space import Numeric, SearchSpace, point_key
 from tests.nniweb.tuning.search_space_strategies import search_spaces
 
 DRAWS = 4000

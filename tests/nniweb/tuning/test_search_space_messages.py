@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.search_space_parser import SearchSpaceError, parse_search_space
+from nniweb.tuning.search_space.parser import SearchSpaceError, parse_search_space
 
 NESTED_WITH_FAULT = {
     "_type": "choice",

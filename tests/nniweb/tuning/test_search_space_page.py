@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nniweb.tuning.search_space_parser import ALL_TYPES, parse_search_space
+from nniweb.tuning.search_space.parser import ALL_TYPES, parse_search_space
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "search-space.md").read_text()
 BLOCKS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)

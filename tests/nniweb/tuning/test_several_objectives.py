@@ -9,11 +9,11 @@ import pytest
 from optuna._hypervolume import compute_hypervolume
 
 from nniweb.tuning.algorithms import build_tuner
-from nniweb.tuning.experiment_tuning import ExperimentTuning
-from nniweb.tuning.pareto_front import ParetoFront, losses_of
-from nniweb.tuning.search_space_parser import parse_search_space
-from nniweb.tuning.several_objectives import ObjectivesTuner
-from nniweb.tuning.tuner import Tuner
+from nniweb.tuning.process.experiment_tuning import ExperimentTuning
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.tuner_base.pareto_front import ParetoFront, losses_of
+from nniweb.tuning.tuner_base.several_objectives import ObjectivesTuner
+from nniweb.tuning.tuner_base.tuner import Tuner
 from tests.nniweb.tuning.test_tuners import FINITE, MIXED
 
 #: ZDT1 with fewer variables: its front is second = 1 - sqrt(first), all further variables 0.

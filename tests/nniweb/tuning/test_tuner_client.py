@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.tuning.tuner_client import ExperimentNotOpen, TunerClient, TunerFailed, TunerProcessDied
+from nniweb.tuning.process.tuner_client import ExperimentNotOpen, TunerClient, TunerFailed, TunerProcessDied
 
 WAIT = 30
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -242,7 +242,7 @@ def test_shutdown_ends_a_hanging_process_fails_what_waits_and_may_be_repeated() 
 
 def test_the_process_has_a_session_of_its_own_and_ends_when_its_parent_is_killed() -> None:
     program = (
-        "import sys, time; from nniweb.tuning.tuner_client import TunerClient; from tests.nniweb.tuning import "
+        "import sys, time; from nniweb.tuning.process.tuner_client import TunerClient; from tests.nniweb.tuning import "
         "test_tuner_client as t; c = TunerClient(t.MISBEHAVING); c.open('e', t.misbehaving('hang'), []).result(30);"
         "c.ask('e', 2, 1); print(c.pid, flush=True); time.sleep(600)"
     )

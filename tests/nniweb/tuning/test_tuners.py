@@ -11,11 +11,11 @@ import pytest
 
 from nniweb.tuning.algorithms import build_tuner
 from nniweb.tuning.class_args import TpeOptions
-from nniweb.tuning.random_search import RandomSearch
-from nniweb.tuning.search_space import point_key
-from nniweb.tuning.search_space_parser import parse_search_space
-from nniweb.tuning.tpe import MODELLED_TRIALS, Tpe
-from nniweb.tuning.tuner import NoMoreParameters, Tuner
+from nniweb.tuning.search_space.parser import parse_search_space
+from nniweb.tuning.search_space.space import point_key
+from nniweb.tuning.tuner_base.tuner import NoMoreParameters, Tuner
+from nniweb.tuning.tuners.random_search import RandomSearch
+from nniweb.tuning.tuners.tpe import MODELLED_TRIALS, Tpe
 
 QUADRATIC = {"x": {"_type": "uniform", "_value": [-5, 5]}, "y": {"_type": "uniform", "_value": [-5, 5]}}
 MIXED = {

@@ -14,7 +14,7 @@ from django.utils import timezone
 from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
-from nniweb.tuning.tuner_client import TunerClient
+from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.rounds.runner import ClusterRunner
 from trainingservice import platforms
 from trainingservice.report_reading import read_report

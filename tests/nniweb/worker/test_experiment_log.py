@@ -49,7 +49,7 @@ def test_lines_are_kept_with_who_said_them_and_the_trial(experiment: Experiment)
                 raise ValueError("of a test")
             except ValueError:
                 logger.exception("it failed")
-        logging.getLogger("nniweb.tuning.tuner_child").error(
+        logging.getLogger("nniweb.tuning.process.tuner_child").error(
             "tuner process: oh", extra={"experiment": experiment.public_id})
         logger.error("of no experiment")
         with log_ids(experiment="nosuchthing1"):

@@ -1,0 +1,1 @@
+"""The assessors, and how intermediate results come to them."""

@@ -1,0 +1,157 @@
+"""A user's advisor (a subclass of NNI's ``MsgDispatcherBase``) behind our interface."""
+
+import collections
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nniweb.tuning.custom_algorithms.loading import make_own
+from nniweb.tuning.custom_algorithms.nni.common import dump, load
+from nniweb.tuning.custom_algorithms.nni.protocol import CommandType, take_said
+from nniweb.tuning.custom_algorithms.nni.utils import MetricType
+from nniweb.tuning.custom_algorithms.reported_result import reported
+from nniweb.tuning.search_space.space import Parameters, SearchSpace
+from nniweb.tuning.tuner_base.advisor import Advisor
+from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded
+
+
+class AdvisorFailed(Exception):
+    """The advisor said that it cannot go on, or said something that is no message."""
+
+
+class OwnAdvisor(Advisor):
+    """Passes on what NNI's manager would tell it, and acts on what it says. One object in a process.
+
+    A request that was not met yet stays open, as in NNI: the advisor may meet it at any later time, and is not asked
+    for the same slot again. Its parameter ids are its own (BOHB's are texts); outside of here a proposal has a number.
+    """
+
+    def __init__(self, space: SearchSpace, seed: int, document: Mapping[str, Any], advisor_class: Any) -> None:
+        super().__init__(space, seed)
+        take_said()  # of an advisor that was replaced
+        self._own = make_own(advisor_class, document, seed)
+        #: Trials it has sent that nobody has got yet.
+        self._ready: collections.deque[dict[str, Any]] = collections.deque()
+        #: Trials that were requested and not sent.
+        self._owed = 0
+        self._has_no_more = False
+        #: Number -> what it sent, of trials that have not ended.
+        self._running: dict[int, dict[str, Any]] = {}
+        self._valued: set[int] = set()
+        self._unwanted: list[str] = []
+        self._say(CommandType.Initialize, space.to_json())
+
+    def expect(self, count: int) -> None:
+        missing = count - len(self._ready) - self._owed
+        if missing > 0:
+            self._owed += missing
+            self._say(CommandType.RequestTrialJobs, missing)
+        else:
+            self._listen()  # a thread of its own may have said something
+
+    def ask(self, number: int) -> Parameters:
+        parameters = self.propose(number)
+        self._running[number] = self._ready.popleft()
+        return parameters
+
+    def propose(self, number: int) -> Parameters:
+        if not self._ready:
+            self.expect(1)
+        if not self._ready:
+            if self._has_no_more and not self._running:
+                raise NoMoreParameters("the advisor has nothing more to propose")
+            raise ResultsNeeded("the advisor waits for results")
+        return dict(self._ready[0]["parameters"])
+
+    def note_asked(self, number: int, parameters: Parameters) -> None:
+        """It is asked again; where it answers otherwise than it did, the record is what counts."""
+        if not self._ready:
+            self.expect(1)
+        sent = self._ready.popleft() if self._ready else {"parameter_id": number, "parameter_source": "algorithm"}
+        self._running[number] = {**sent, "parameters": parameters}
+
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+        self.tell_event({"number": number, "parameters": parameters, "value": value, "status": status})
+
+    def tell_event(self, event: Mapping[str, Any]) -> None:
+        number, value = event["number"], event["value"]
+        if number is None:
+            if event.get("customized"):
+                self._say_if_written(CommandType.AddCustomizedTrialJob, {
+                    "parameter_id": None, "parameter_source": "customized", "parameters": event["parameters"]})
+            elif value is not None:  # a result of an earlier life
+                self._say_if_written(CommandType.ImportData, [{"parameter": event["parameters"], "value": value}])
+            return
+        sent = self._running.get(number)
+        if sent is None:
+            return
+        trial = event.get("trial") or str(number)
+        text = event.get("result") or (None if value is None else dump(value))
+        if text is not None and _is_result(text) and number not in self._valued:
+            self._valued.add(number)
+            self._metric(MetricType.FINAL, sent, trial, 0, text)
+        del self._running[number]
+        self._say(CommandType.TrialEnd, {"trial_job_id": trial, "event": event["status"], "hyper_params": dump(sent)})
+
+    def intermediate(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        for report in reports:
+            sent = self._running.get(report["number"]) if report.get("number") is not None else None
+            if sent is not None and _is_result(report["result"]):
+                self._metric(MetricType.PERIODICAL, sent, report["trial"], report["sequence"], report["result"])
+
+    def take_unwanted(self) -> list[str]:
+        self._listen()
+        unwanted, self._unwanted = self._unwanted, []
+        return unwanted
+
+    def update_search_space(self, space: SearchSpace) -> None:
+        super().update_search_space(space)
+        self._say(CommandType.UpdateSearchSpace, space.to_json())
+
+    def _metric(self, kind: str, sent: Mapping[str, Any], trial: str, sequence: int, text: str) -> None:
+        self._say(CommandType.ReportMetricData, {
+            "parameter_id": sent["parameter_id"], "trial_job_id": trial, "type": kind, "sequence": sequence,
+            "value": text})
+
+    def _say(self, command: CommandType, data: Any) -> None:
+        self._own.process_command(command, json.loads(dump(data)))  # a copy: it is free to change what it is told
+        self._listen()
+
+    def _say_if_written(self, command: CommandType, data: Any) -> None:
+        """For what many advisors do not care about."""
+        try:
+            self._say(command, data)
+        except NotImplementedError:
+            self._listen()
+
+    def _listen(self) -> None:
+        for command, data in take_said():
+            if command is CommandType.NewTrialJob:
+                self._ready.append(_new_trial(data))
+                self._owed = max(0, self._owed - 1)
+                self._has_no_more = False
+            elif command is CommandType.NoMoreTrialJobs:
+                self._has_no_more = True
+            elif command is CommandType.KillTrialJob:
+                self._unwanted.append(str(load(data)))
+            elif command is CommandType.Error:
+                raise AdvisorFailed(data)
+            elif command is not CommandType.Initialized:
+                raise AdvisorFailed(f"the advisor sent {command.name}, which is not possible here: a trial has one set "
+                                    "of parameters")
+
+
+def _new_trial(data: Any) -> dict[str, Any]:
+    try:
+        found = load(data)
+        if isinstance(found["parameters"], dict):
+            return {"parameter_source": "algorithm", "parameter_id": found["parameter_id"], **found}
+    except (ValueError, TypeError, KeyError):
+        found = data
+    raise AdvisorFailed("NewTrialJob must be sent with the JSON text of an object that has parameter_id and parameters "
+                        f"(an object), not {str(found):.200}")
+
+
+def _is_result(text: str) -> bool:
+    """Whether an advisor can be told: all but NaN, the infinities and null, which NNI's own advisors cannot bear."""
+    return reported(text) is not None

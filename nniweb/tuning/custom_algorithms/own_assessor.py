@@ -1,0 +1,27 @@
+"""A user's assessor behind our interface."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nniweb.tuning.assessors.assessor import Assessor
+from nniweb.tuning.custom_algorithms.loading import load_own, make_own
+from nniweb.tuning.custom_algorithms.reported_result import reported
+
+
+class OwnAssessor(Assessor):
+    """Calls the methods of NNI's ``Assessor`` with the results as the trials reported them."""
+
+    def __init__(self, document: Mapping[str, Any], seed: int) -> None:
+        self._own = make_own(load_own("assessor", document, ["assess_trial"]), document, seed)
+
+    def value_in(self, report: Mapping[str, Any]) -> Any:
+        return report["value"] if report.get("result") is None else reported(report["result"])
+
+    def should_stop(self, trial: str, values: list[Any]) -> bool:
+        verdict = self._own.assess_trial(trial, list(values))
+        if not isinstance(getattr(verdict, "value", None), bool):
+            raise TypeError(f"assess_trial must return AssessResult.Good or AssessResult.Bad, not {verdict!r}")
+        return not verdict.value
+
+    def trial_end(self, trial: str, values: list[Any], succeeded: bool) -> None:
+        self._own.trial_end(trial, succeeded)

@@ -1,0 +1,1 @@
+"""The process that hosts tuners, and the worker's side of it."""

@@ -1,0 +1,141 @@
+"""One experiment's tuner and assessor, as the tuner process hosts them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nniweb.tuning.algorithms import build_assessor, build_tuner
+from nniweb.tuning.assessors.assessment import Assessment
+from nniweb.tuning.assessors.assessor import Assessor
+from nniweb.tuning.search_space.space import SearchSpace
+from nniweb.tuning.search_space.uninterpreted_space import read_space
+from nniweb.tuning.tuner_base.advisor import Advisor
+from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tuner
+
+Message = Mapping[str, Any]
+
+
+class ExperimentTuning:
+    """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
+    "objective_modes" (where there are several), "seed"}``; an algorithm of the user's own has ``class_name`` and
+    ``code_directory`` instead of ``name``. Raises InvalidInput where one of them cannot be used, and whatever an
+    algorithm raises. An advisor of the user's own judges running trials itself: with one, an assessor is not asked, as
+    in NNI.
+    """
+
+    def __init__(self, spec: Message) -> None:
+        tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
+        self._is_own = bool(tuner.get("class_name"))
+        self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec.get("objective_modes", ()),
+                             spec["seed"])
+        # Proposals that were not told yet, by number.
+        self._proposed: dict[int, dict[str, Any]] = {}
+        self._advisor = self._tuner if isinstance(self._tuner, Advisor) else None
+        self._assessment: Assessment | None = None
+        if assessor is not None and self._advisor is None:
+            self._assessment = Assessment(_assessor(assessor, mode, spec["seed"]))
+
+    def restore(self, history: Iterable[Message]) -> dict[str, Any]:
+        """Replay what was recorded, oldest first. Returns the running trials that the assessor wants stopped: whether
+        that was carried out before the interruption is not known here.
+        """
+        if self._advisor is not None:
+            return self._restore_advisor(history)
+        self._tuner.restore(self._assess_and_pass_on(history))
+        return {"stop": self._assessment.stopped() if self._assessment is not None else []}
+
+    def ask(self, first_number: int, count: int) -> dict[str, Any]:
+        """Up to ``count`` proposals; fewer when the tuner needs results first, and ``exhausted`` when there is
+        nothing left.
+
+        A number asked for again gets the same proposal again: an answer that was never used (the experiment was paused
+        meanwhile) is not lost, and the tuner does not believe in a trial that never ran.
+        """
+        parameters: list[dict[str, Any]] = []
+        self._tuner.expect(sum(number not in self._proposed for number in range(first_number, first_number + count)))
+        try:
+            for number in range(first_number, first_number + count):
+                if number not in self._proposed:
+                    self._proposed[number] = self._tuner.ask(number)
+                parameters.append(self._proposed[number])
+        except NoMoreParameters:
+            return {"parameters": parameters, "exhausted": True, **self._unwanted()}
+        except ResultsNeeded:
+            pass  # it is asked again after the next end
+        return {"parameters": parameters, "exhausted": False, **self._unwanted()}
+
+    def tell(self, **event: Any) -> dict[str, Any]:
+        """An end, as it is recorded."""
+        self._tuner.tell_event(event)
+        if event["number"] is not None:
+            self._proposed.pop(event["number"], None)
+        return self._unwanted()
+
+    def update_search_space(self, search_space: object) -> dict[str, Any]:
+        self._tuner.update_search_space(self._read_space(search_space))
+        return self._unwanted()
+
+    def intermediate(self, reports: list[Message]) -> dict[str, Any]:
+        if self._advisor is not None:
+            self._advisor.intermediate(reports)
+            return self._unwanted()
+        return {"stop": self._assessment.intermediate(reports) if self._assessment is not None else []}
+
+    def trial_end(self, trial: str, succeeded: bool) -> dict[str, Any]:
+        if self._assessment is not None:
+            self._assessment.trial_end(trial, succeeded)
+        return {}
+
+    def _read_space(self, raw: object) -> SearchSpace:
+        return read_space(raw, is_uninterpreted=self._is_own)
+
+    def _unwanted(self) -> dict[str, Any]:
+        """The trials that an advisor wants stopped."""
+        unwanted = self._advisor.take_unwanted() if self._advisor is not None else []
+        return {"stop": unwanted} if unwanted else {}
+
+    def _restore_advisor(self, history: Iterable[Message]) -> dict[str, Any]:
+        """The record has the intermediate results after everything else: each goes before the end of its trial."""
+        reports: dict[Any, list[Message]] = {}
+        events = []
+        for event in history:
+            if event["event"] == "intermediate":
+                reports.setdefault(event["number"], []).append(event)
+            elif event["event"] != "trial_end":
+                events.append(event)
+        assert self._advisor is not None
+        for event in events:
+            if event["event"] == "tell":
+                self._advisor.intermediate(reports.pop(event["number"], []))
+            self._advisor.restore(self._assess_and_pass_on([event]))
+        for running in reports.values():
+            self._advisor.intermediate(running)
+        return {"stop": [], **self._unwanted()}
+
+    def _assess_and_pass_on(self, history: Iterable[Message]) -> Iterator[Message]:
+        """The tuner's part of the history; the assessor's part is replayed on the way."""
+        for event in history:
+            if event["event"] == "intermediate":
+                self.intermediate(event.get("reports", [event]))
+            elif event["event"] == "trial_end":
+                self.trial_end(event["trial"], event["succeeded"])
+            elif event["event"] == "search_space":
+                yield {**event, "search_space": self._read_space(event["search_space"])}
+            else:
+                yield event
+
+
+def _tuner(document: Message, space: SearchSpace, mode: str, modes: Sequence[str], seed: int) -> Tuner:
+    if not document.get("class_name"):
+        return build_tuner(document["name"], document.get("class_args"), space, mode, seed, modes)
+    # not at the top: the base classes are loaded only in the process of such an algorithm
+    from nniweb.tuning.custom_algorithms.own_tuner import make_own_tuner
+
+    return make_own_tuner(space, seed, document)
+
+
+def _assessor(document: Message, mode: str, seed: int) -> Assessor:
+    if not document.get("class_name"):
+        return build_assessor(document["name"], document.get("class_args"), mode)
+    from nniweb.tuning.custom_algorithms.own_assessor import OwnAssessor
+
+    return OwnAssessor(document, seed)

@@ -1,0 +1,221 @@
+"""One run of the tuner process and the threads that talk to it."""
+
+import collections
+import errno
+import itertools
+import json
+import logging
+import os
+import queue
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import nniweb
+from nniweb.tuning.process import process_log
+
+logger = logging.getLogger(__name__)
+
+Reply = dict[str, Any]
+_LAST_LINES = 20
+_END_WAIT = 5.0
+
+
+class TunerFailed(Exception):
+    """The algorithm of one experiment raised; that experiment's calls fail with this until it is opened again."""
+
+    def __init__(self, experiment_id: str, message: str, traceback: str) -> None:
+        super().__init__(message)
+        self.experiment_id = experiment_id
+        self.message = message
+        self.traceback = traceback
+
+
+class TunerProcessDied(Exception):
+    """The tuner process ended. Open the experiments again, with their history: a new process starts by itself.
+
+    ``suspect`` is the experiment whose request was being answered, None when there was none: where it is the same
+    again and again, that experiment's algorithm is what kills the process.
+    """
+
+    def __init__(self, message: str, suspect: str | None = None) -> None:
+        super().__init__(message)
+        self.suspect = suspect
+
+
+@dataclass
+class _Pending:
+    experiment_id: str
+    future: "Future[Reply]"
+
+
+class TunerChild:
+    """Starts the process and owns it until it ends. Thread-safe; no method waits for the process, except ``end``.
+
+    ``on_end`` is called once, by a thread of this object, just before the waiting futures fail. ``owner`` is the
+    experiment that has the process to itself; what a shared one says is told apart by its own marks.
+    """
+
+    def __init__(self, command: Sequence[str], on_end: Callable[["TunerChild", TunerProcessDied], None],
+                 owner: str | None = None) -> None:
+        """Raises OSError when the command cannot be started."""
+        self._on_end = on_end
+        self._owner = owner
+        self._lock = threading.Lock()
+        self._ids = itertools.count()
+        self._pending: dict[int, _Pending] = {}
+        self._ended: TunerProcessDied | None = None
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+        # A session of its own: Ctrl-C on the server goes to the server, which ends this process when it is done.
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env=_environment(),
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._threads: list[threading.Thread] = []
+        try:
+            self._stderr_thread = self._start(self._read_log, self._process.stderr)
+            self._start(self._write, self._process.stdin)
+            self._start(self._read, self._process.stdout)
+        except (RuntimeError, MemoryError) as error:
+            self._outbox.put(None)
+            self._kill()
+            raise OSError(errno.EAGAIN, "no thread can be started to speak with it") from error
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def request(self, op: str, experiment_id: str, args: Mapping[str, Any]) -> "Future[Reply]":
+        """Send a request. The future fails with TunerFailed or TunerProcessDied; ``args`` is read before returning."""
+        future: Future[Reply] = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            ended = self._ended
+            if ended is None:
+                number = next(self._ids)
+                request = {"id": number, "op": op, "experiment": experiment_id, "args": args}
+                self._outbox.put(json.dumps(request).encode() + b"\n")
+                self._pending[number] = _Pending(experiment_id, future)
+        if ended is not None:
+            future.set_exception(ended)
+        return future
+
+    def end_soon(self) -> None:
+        """Close the process's input: it ends by itself, even in the middle of a computation. Does not wait."""
+        self._outbox.put(None)
+
+    def end(self) -> None:
+        """Close the process's input, wait for its end, and kill it after 5 s. Waiting futures fail."""
+        self._outbox.put(None)
+        try:
+            self._process.wait(_END_WAIT)
+        except subprocess.TimeoutExpired:
+            self._kill()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(_END_WAIT)
+
+    def _start(self, target: Callable[[IO[bytes]], None], pipe: IO[bytes]) -> threading.Thread:
+        thread = threading.Thread(target=target, args=(pipe,), name=f"tuner {target.__name__.strip('_')}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return thread
+
+    def _write(self, pipe: IO[bytes]) -> None:
+        try:
+            with pipe:
+                while (line := self._outbox.get()) is not None:
+                    pipe.write(line)
+                    pipe.flush()
+        except OSError:
+            logger.debug("the tuner process closed its input", exc_info=True)  # the reading thread reports the end
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        try:
+            self._read_replies(pipe)
+        except BaseException:  # its end is reported all the same, so that nobody waits for an answer for ever
+            logger.exception("the tuner process is heard no more, and is ended")
+            self._kill()
+        self._report_end()
+
+    def _read_replies(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            for line in pipe:
+                try:
+                    reply = json.loads(line)
+                    with self._lock:
+                        pending = self._pending.pop(reply["id"])
+                except (ValueError, TypeError, KeyError):
+                    logger.warning("the tuner process sent a line that is no reply: %.200r", line)
+                    continue
+                if "ok" in reply:
+                    pending.future.set_result(reply["ok"])
+                else:
+                    failure = TunerFailed(pending.experiment_id, reply["error"], reply["traceback"])
+                    pending.future.set_exception(failure)
+
+    def _read_log(self, pipe: IO[bytes]) -> None:
+        """What algorithms print and log goes to our log; the last lines explain a death."""
+        with pipe:
+            for said in process_log.read(pipe):
+                self._last_lines.extend(said.text.splitlines())
+                experiment = self._owner or said.experiment
+                logger.log(said.level, "tuner process: %s", said.text,
+                           extra={"experiment": experiment} if experiment else None)
+
+    def _report_end(self) -> None:
+        try:
+            code = self._process.wait(_END_WAIT)
+        except subprocess.TimeoutExpired:
+            code = self._kill()  # it closed its output, so nobody can hear it any more
+        self._stderr_thread.join(_END_WAIT)
+        with self._lock:
+            pending = [self._pending[number] for number in sorted(self._pending)]
+            self._pending.clear()
+            suspect = pending[0].experiment_id if pending else None
+            said = "; its last words:\n" + "\n".join(self._last_lines) if self._last_lines else ""
+            self._ended = TunerProcessDied(f"the tuner process ended ({_how(code)}){said}", suspect)
+        self._outbox.put(None)
+        # First the owner lets go of this process: whoever learns of the end from a future may start the next at once.
+        self._on_end(self, self._ended)
+        for waiting in pending:
+            waiting.future.set_exception(self._ended)
+
+    def _kill(self) -> int:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            logger.debug("the tuner process had just ended")
+        return self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The child finds this package wherever the server was started from, and leaves the cores to the trials."""
+    package_root = str(Path(nniweb.__file__).resolve().parents[1])
+    environment = dict(os.environ)
+    paths = [package_root, *filter(None, [environment.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    return environment
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

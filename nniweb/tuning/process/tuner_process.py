@@ -1,0 +1,140 @@
+"""The tuner process: hosts the tuners of many experiments, so that none of them can stall or take down the worker.
+
+Started by ``TunerClient`` as ``python -m nniweb.tuning.process.tuner_process``. One JSON object per line:
+
+    in    {"id": 7, "op": "ask", "experiment": "e1", "args": {"first_number": 3, "count": 2}}
+    out   {"id": 7, "ok": {...}}   or   {"id": 7, "error": "a sentence", "traceback": "..."}
+
+Requests are answered one after another, in order. An experiment whose algorithm raised answers every later request with
+the same error until it is opened again; the others are not touched. The process ends when its input does, that is, also
+when its parent dies however suddenly.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from nniweb.tuning.process import process_log
+from nniweb.tuning.process.experiment_tuning import ExperimentTuning
+from nniweb.tuning.search_space.problem import InvalidInput
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Stands for an experiment whose algorithm raised."""
+
+    message: str
+    traceback: str
+
+
+class TunerHost:
+    """Answers requests. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._experiments: dict[str, ExperimentTuning | Broken] = {}
+
+    def answer(self, request: Mapping[str, Any]) -> bytes:
+        """The reply line to one request. Never raises, whatever an algorithm does or returns."""
+        experiment_id, op = request["experiment"], request["op"]
+        try:
+            hosted = self._experiments.get(experiment_id)
+            if op == "close":
+                self._experiments.pop(experiment_id, None)
+                result: dict[str, Any] = {}
+            elif op == "open":
+                result = self._open(experiment_id, **request["args"])
+            elif isinstance(hosted, Broken):
+                return _error(request, hosted)
+            elif hosted is None:
+                return _error(request, Broken("this experiment is not open in the tuner process", ""))
+            else:
+                result = _OPERATIONS[op](hosted, **request["args"])
+            return _line({"id": request["id"], "ok": result})
+        except BaseException as error:  # an algorithm may also call sys.exit
+            broken = Broken(_sentence(error), traceback.format_exc())
+            # A search space that cannot be used changes nothing: the tuner goes on with the one it has.
+            if not (op == "update_search_space" and isinstance(error, InvalidInput)):
+                self._experiments[experiment_id] = broken
+            return _error(request, broken)
+
+    def _open(
+        self, experiment_id: str, spec: Mapping[str, Any], history: Iterable[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        self._experiments.pop(experiment_id, None)
+        experiment = ExperimentTuning(spec)
+        result = experiment.restore(history)
+        self._experiments[experiment_id] = experiment
+        return result
+
+
+_OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
+    "ask": ExperimentTuning.ask,
+    "tell": ExperimentTuning.tell,
+    "update_search_space": ExperimentTuning.update_search_space,
+    "intermediate": ExperimentTuning.intermediate,
+    "trial_end": ExperimentTuning.trial_end,
+}
+
+
+def _error(request: Mapping[str, Any], broken: Broken) -> bytes:
+    return _line({"id": request["id"], "error": broken.message, "traceback": broken.traceback})
+
+
+def _line(reply: Mapping[str, Any]) -> bytes:
+    return json.dumps(reply).encode() + b"\n"
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, InvalidInput):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _take_over_wire() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the wire on descriptors of its own; what an algorithm prints goes to stderr, what it reads is empty."""
+    incoming, outgoing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return os.fdopen(incoming, "rb"), os.fdopen(outgoing, "wb")
+
+
+def _read_requests(incoming: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> None:
+    """Thread: keeps the pipe empty, so that the parent never blocks, and ends the process with its input, even while an
+    algorithm is computing: nothing in this process is worth saving.
+    """
+    for line in incoming:
+        requests.put(line)
+    os._exit(0)
+
+
+def main() -> None:
+    incoming, outgoing = _take_over_wire()
+    process_log.write_logs_to_stderr()
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read_requests, args=(incoming, requests), name="requests", daemon=True).start()
+    host = TunerHost()
+    speaking = None
+    while True:
+        request = json.loads(requests.get())
+        if request["experiment"] != speaking:
+            speaking = request["experiment"]
+            process_log.mark_experiment(speaking)
+        reply = host.answer(request)
+        sys.stdout.flush()
+        try:
+            outgoing.write(reply)
+            outgoing.flush()
+        except BrokenPipeError:  # the parent has gone
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Search spaces: their language, points of them, and how algorithms see them."""

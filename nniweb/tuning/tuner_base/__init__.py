@@ -1,0 +1,1 @@
+"""What tuners are, and the parts that several of them share."""

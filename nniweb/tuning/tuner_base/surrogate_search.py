@@ -1,0 +1,104 @@
+"""Search with a model of the results: random points first, then those that the model expects the most of.
+
+The tuners GP, SMAC, DNGO and Metis are this search with different models.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from nniweb.tuning.search_space.coordinate_table import CoordinateTable, Table
+from nniweb.tuning.search_space.space import Parameters, SearchSpace
+from nniweb.tuning.tuner_base.learning_tuner import LearningTuner
+
+# Where the model's first choices were all tried (in small spaces), so many more of its choices are looked at.
+_CHOICES = 50
+# Of how many of the best results the surroundings are looked at, and how closely.
+_CENTRES = 5
+_NEIGHBOURS = 60
+
+
+class Surrogate(Protocol):
+    """Predicts losses of points that were not tried."""
+
+    def fit(self, features: Table, losses: Table, seed: int) -> None:
+        """Learn from results; the losses have mean 0 and deviation 1."""
+
+    def predict(self, features: Table) -> tuple[Table, Table]:
+        """Means and standard deviations."""
+
+
+#: Of means, deviations and the best loss so far: how much each point promises, more is better.
+Acquisition = Callable[[Table, Table, float], Table]
+
+
+class SurrogateSearch(LearningTuner):
+    """``cold_start`` results come from random points. Then ``samples`` random points and points around the best are
+    rated by ``acquisition``, and the best rated that was not tried is proposed. At most ``most`` results (the best and
+    the newest) are modelled; running trials are assumed to have the mean, so that concurrent proposals spread out.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        seed: int,
+        optimize_mode: str,
+        *,
+        surrogate: Callable[[], Surrogate],
+        acquisition: Acquisition,
+        cold_start: int,
+        samples: int,
+        most: int = 300,
+    ) -> None:
+        super().__init__(space, seed, optimize_mode)
+        self._surrogate = surrogate
+        self._acquisition = acquisition
+        self._cold_start = max(cold_start, 2)
+        self._samples = samples
+        self._most = most
+        self._table = CoordinateTable(space)
+
+    def update_search_space(self, space: SearchSpace) -> None:
+        super().update_search_space(space)
+        self._table = CoordinateTable(space)
+
+    def propose(self, number: int) -> Parameters:
+        rng = self.rng(number)
+        chosen = self._rated(rng) if self.told >= self._cold_start else []
+        return self.points.first_of(chosen, rng)
+
+    def _rated(self, rng: np.random.Generator) -> list[Parameters]:
+        model, best = self.fitted(rng)
+        candidates = self.candidates(rng)
+        means, deviations = model.predict(self._table.features(candidates))
+        promise = self._acquisition(means, deviations, best)
+        order = np.argsort(-promise, kind="stable")[:_CHOICES]
+        return [self._table.parameters(candidates[row]) for row in order]
+
+    def fitted(self, rng: np.random.Generator) -> tuple[Surrogate, float]:
+        """A model of the results so far, and the best of them on the model's scale."""
+        observed = self.observations(self._most // 4, self._most, "mean")
+        rows = self._table.rows(coordinates for coordinates, _ in observed)
+        losses = scaled(np.array([loss for _, loss in observed]))
+        model = self._surrogate()
+        model.fit(self._table.features(rows), losses, int(rng.integers(2**31)))
+        return model, float(losses.min())
+
+    def candidates(self, rng: np.random.Generator) -> Table:
+        centres = self._table.rows(record.coordinates for record in self.best(_CENTRES))
+        around = [self._table.near(row, _NEIGHBOURS, rng) for row in centres]
+        return np.vstack([self._table.random(self._samples, rng), *around])
+
+
+def scaled(losses: Table) -> Table:
+    """The losses with mean 0 and deviation 1. Very large ones are cut off, where they would hide all differences."""
+    median = float(np.median(losses))
+    with np.errstate(over="ignore"):
+        spread = float(np.median(np.abs(losses - median))) or float(np.std(losses / 1e3)) * 1e3
+    if not 0 < spread < 1e300:
+        spread = 1.0
+    cut: Table = np.clip(losses, median - 20 * spread, median + 20 * spread)
+    deviation = float(cut.std())
+    result: Table = (cut - cut.mean()) / (deviation if 0 < deviation < 1e300 else 1.0)
+    return result

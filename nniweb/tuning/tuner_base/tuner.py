@@ -1,0 +1,89 @@
+"""What a tuner is: it proposes parameters and is told how they did."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nniweb.tuning.search_space.space import Parameters, SearchSpace
+
+
+class NoMoreParameters(Exception):
+    """The tuner has nothing left to propose: every point of the space was tried. Not an error."""
+
+
+class ResultsNeeded(Exception):
+    """The tuner has nothing to propose until a running trial ends. Not an error: it is asked again."""
+
+
+class Tuner(ABC):
+    """Proposes parameters for one experiment.
+
+    Called by one thread at a time. A tuner keeps all its state in memory and is a pure function of what it was told:
+    after ``restore`` with the recorded events it proposes exactly what it would have proposed without the interruption.
+    Therefore each proposal takes its randomness from ``rng(number)`` and from nothing else. Whatever a tuner raises
+    breaks its own experiment only.
+    """
+
+    def __init__(self, space: SearchSpace, seed: int) -> None:
+        self.space = space
+        self.seed = seed
+
+    def ask(self, number: int) -> Parameters:
+        """Propose parameters. ``number`` counts the proposals of the experiment from 0 and names this one in ``tell``.
+
+        Raises NoMoreParameters and ResultsNeeded.
+        """
+        parameters = self.propose(number)
+        self.note_asked(number, parameters)
+        return parameters
+
+    @abstractmethod
+    def propose(self, number: int) -> Parameters:
+        """The parameters for ``ask``, without remembering them. Raises NoMoreParameters and ResultsNeeded."""
+
+    @abstractmethod
+    def note_asked(self, number: int, parameters: Parameters) -> None:
+        """Remember a proposal, made just now or recorded before a restart, as running until it is told."""
+
+    @abstractmethod
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+        """How a trial ended.
+
+        ``value`` is its final number, None when it was stopped, gave no finite number, or failed (unless the
+        experiment's ``failedTrials`` says what a failure is worth). ``status`` is the
+        trial's status (``SUCCEEDED``, ``FAILED`` ...). ``number`` is None for parameters that a person picked. A second
+        tell for one number only counts where the first had no value.
+        """
+
+    def expect(self, count: int) -> None:
+        """So many proposals are asked for next. Only an advisor of the user's own wants to know."""
+
+    def tell_event(self, event: Mapping[str, Any]) -> None:
+        """The same as ``tell``, from an event as it is recorded. One of an algorithm of the user's own has more:
+        ``trial`` (its id), ``result`` (what it reported, JSON text) and ``customized`` where a person ran it.
+        """
+        self.tell(event["number"], event["parameters"], event["value"], event["status"])
+
+    def update_search_space(self, space: SearchSpace) -> None:
+        """Propose from this space from now on; what was told stays known as far as it fits."""
+        self.space = space
+
+    def restore(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Replay recorded events, oldest first, each as one of
+
+        ``{"event": "ask", "number", "parameters"}``, ``{"event": "tell", "number", "parameters", "value", "status"}``,
+        ``{"event": "search_space", "search_space": SearchSpace}``.
+        """
+        for event in events:
+            if event["event"] == "ask":
+                self.note_asked(event["number"], event["parameters"])
+            elif event["event"] == "tell":
+                self.tell_event(event)
+            elif event["event"] == "search_space":
+                self.update_search_space(event["search_space"])
+
+    def rng(self, number: int) -> np.random.Generator:
+        """The randomness of proposal ``number``: the same at each call, independent between numbers and seeds."""
+        return np.random.default_rng(np.random.SeedSequence([self.seed, number]))

@@ -1,0 +1,1 @@
+"""The tuners, a file each."""
