@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 #: Where plain threads are made, and why one that fails leaves nothing undone for good.
 PLAIN = {
-    "nniweb/dashboard/password_reset.py": "one mail",
+    "nniweb/dashboard/account/password_reset.py": "one mail",
     "nniweb/experiments/clusters/platform_calls.py": "one call",
     "nniweb/process/forced_exit.py": "it ends the process",
     "nniweb/tensorboard/launcher.py": "of a process that ends with its parent",

@@ -2,20 +2,9 @@
 
 from django.urls import path
 
-from nniweb.dashboard import (
-    account,
-    api_pages,
-    clusters,
-    experiment_list,
-    new_experiment,
-    notifications,
-    own_email,
-    password_reset,
-    platforms,
-    sign_in,
-    single_sign_on,
-    trial_page,
-)
+from nniweb.dashboard import api_pages, clusters, experiment_list, new_experiment, notifications, platforms, trial_page
+from nniweb.dashboard import tensorboard_pages as tensorboard_pages
+from nniweb.dashboard.account import own_email, pages, password_reset, sign_in, single_sign_on
 from nniweb.dashboard.experiment_tabs import (
     compare,
     config,
@@ -27,7 +16,6 @@ from nniweb.dashboard.experiment_tabs import (
     timeline,
     trials,
 )
-from nniweb.tensorboard import pages as tensorboard_pages
 
 EXPERIMENT = "experiments/<slug:public_id>"
 
@@ -56,8 +44,8 @@ urlpatterns = [
     path("password-reset/", password_reset.AskForLink.as_view(), name="password-reset"),
     path("password-reset/asked/", password_reset.LinkAsked.as_view(), name="password_reset_done"),
     path("password-reset/<uidb64>/<token>/", password_reset.ChooseAnew.as_view(), name="password_reset_confirm"),
-    path("account/", account.account, name="account"),
-    path("account/password/", account.ChangePassword.as_view(), name="change-password"),
+    path("account/", pages.account, name="account"),
+    path("account/password/", pages.ChangePassword.as_view(), name="change-password"),
     path("account/email/", own_email.AskForAnother.as_view(), name="change-email"),
     path("account/email/<str:word>/", own_email.confirm, name="confirm-email"),
     path("new/", new_experiment.NewExperiment.as_view(), name="new-experiment"),

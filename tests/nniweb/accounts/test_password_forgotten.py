@@ -10,7 +10,7 @@ from django.core.mail import EmailMessage
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from nniweb.dashboard import password_reset
+from nniweb.dashboard.account import password_reset
 from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, SignInLink, User
 

@@ -23,9 +23,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from nniweb.dashboard import account
+from nniweb.dashboard.account import pages
+from nniweb.dashboard.account.password_reset import mail_is_set_up
 from nniweb.dashboard.page_data import the_visitor
-from nniweb.dashboard.password_reset import mail_is_set_up
 from nniweb.experiments.access import audit
 from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, User
@@ -69,13 +69,13 @@ class AskForAnother(View):
         user = the_visitor(request)
         form = EmailForm(user, request.POST)
         if not mail_is_set_up():
-            return account.page(request, user, status=409, form=account.TokenForm())
-        if not account.is_valid(form):
-            return account.page(request, user, status=400, form=account.TokenForm(), email_form=form)
+            return pages.page(request, user, status=409, form=pages.TokenForm())
+        if not pages.is_valid(form):
+            return pages.page(request, user, status=400, form=pages.TokenForm(), email_form=form)
         asked = AuditEntry.objects.filter(action=ASKED, target=str(user.pk), at__gt=timezone.now() - PERIOD).count()
         if asked >= MOST:
             form.add_error("email", "Enough mails were sent for now; try again in an hour.")
-            return account.page(request, user, status=429, form=account.TokenForm(), email_form=form)
+            return pages.page(request, user, status=429, form=pages.TokenForm(), email_form=form)
         address = form.cleaned_data["email"]
         audit.record(ASKED, user)
         try:
@@ -83,7 +83,7 @@ class AskForAnother(View):
         except (smtplib.SMTPException, OSError, ValueError):
             form.add_error("email", "The mail server does not take a mail to this address now. Try again later, or ask "
                                     "an administrator.")
-            return account.page(request, user, status=503, form=account.TokenForm(), email_form=form)
+            return pages.page(request, user, status=503, form=pages.TokenForm(), email_form=form)
         messages.success(request, f"A link was sent to {address}. Open it within an hour, in this browser: then it is "
                                   "the address of your account.")
         return redirect("account")

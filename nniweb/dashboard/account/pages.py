@@ -18,8 +18,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from nniweb.dashboard.account.password_reset import mail_is_set_up
 from nniweb.dashboard.page_data import the_visitor
-from nniweb.dashboard.password_reset import mail_is_set_up
 from nniweb.experiments.access import accounts, audit, sign_in_attempts
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, User
@@ -66,7 +66,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) -> HttpResponse:
-    from nniweb.dashboard import own_email  # it shows this page
+    from nniweb.dashboard.account import own_email  # it shows this page
 
     now = timezone.now()
     tokens = list(ApiToken.objects.filter(user=user).order_by("-created_at", "-pk"))

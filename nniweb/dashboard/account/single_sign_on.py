@@ -20,7 +20,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from nniweb.dashboard.sign_in import MODEL_BACKEND
+from nniweb.dashboard.account.sign_in import MODEL_BACKEND
 from nniweb.experiments.access import accounts, sign_in_attempts
 from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.errors import Refused
