@@ -9,9 +9,9 @@ from tests.fakes.kubernetes_api import KubernetesApiDouble
 from trainingservice.frameworkcontroller.config import (
     FrameworkControllerClusterSettings,
     FrameworkControllerTrialOptions,
-    TaskRoleSettings,
 )
 from trainingservice.frameworkcontroller.service import FrameworkControllerTrainingService
+from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings
 from trainingservice.kubeflow.config import KubeflowClusterSettings, KubeflowTrialOptions
 from trainingservice.kubeflow.service import KubeflowTrainingService
 from trainingservice.kubernetes.config import JobClusterSettings, JobTrialOptions

@@ -24,7 +24,8 @@ from typing import Any
 
 import pytest
 
-from trainingservice.remote.config import RemoteMachineSettings, SshLoginSettings
+from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.login_settings import SshLoginSettings
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 NO_SSHD = "no OpenSSH server: apt-get install openssh-server"

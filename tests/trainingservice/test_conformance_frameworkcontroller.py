@@ -8,7 +8,7 @@ from tests import real_kubernetes
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes_under_test import FrameworksUnderTest
-from trainingservice.frameworkcontroller.config import TaskRoleSettings
+from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 

@@ -23,7 +23,8 @@ from trainingservice.polling import MustWait, Observation
 from trainingservice.shared_folder import SharedFolder
 from trainingservice.shared_folder_service import SharedFolderTrainingService
 from trainingservice.submit_host.disk import LocalDisk
-from trainingservice.submit_host.host import Unanswered, open_host
+from trainingservice.submit_host.host import Unanswered
+from trainingservice.submit_host.opening import open_host
 from trainingservice.told_json import read_json
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus

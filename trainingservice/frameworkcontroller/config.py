@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from trainingservice.cluster_settings import SettingsModel
+from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings, with_fitting_names
+from trainingservice.frameworkcontroller.template import read_template, roles_of_template
 from trainingservice.kubernetes_base.config import (
     KubernetesClusterSettings,
     KubernetesTrialOptions,
     RoleSettings,
-    longest_role_name,
 )
 
 #: The first role of these names reports; else the first one whose success ends the Framework; else the first.
@@ -39,64 +39,6 @@ class FrameworkControllerClusterSettings(KubernetesClusterSettings):
         "frameworkcontrollerConfig.uploadRetryCount": "has no effect; what cannot be delivered is tried again until "
                                                       "it can"}
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {"frameworkcontrollerConfig.uploadRetryCount": int}
-
-
-class CompletionPolicy(SettingsModel):
-    """When a role ends the whole Framework: so many failed or succeeded tasks; -1 switches a limit off."""
-
-    min_failed_task_count: int = Field(default=1, ge=-1, description="The trial fails when so many tasks failed.")
-    min_succeed_task_count: int = Field(
-        default=-1, ge=-1, validation_alias=AliasChoices("minSucceedTaskCount", "minSucceededTaskCount"),
-        description="The trial succeeds when so many tasks succeeded.")
-
-
-class TaskRoleSettings(RoleSettings):
-    """A task role."""
-
-    name: str = Field(pattern=r"^[a-z0-9]{1,63}$", description="Small letters and digits.")
-    replicas: int = Field(default=1, ge=1, le=10_000, alias="taskNumber", description="Number of tasks.")
-    framework_attempt_completion_policy: CompletionPolicy | None = Field(
-        default=None, description="When this role ends the trial. Default: when one task failed, or one of the "
-                                  "reporting role succeeded.")
-    attempt_completion_min_failed_tasks: int | None = Field(
-        default=None, ge=-1, description="What NNI 2.0 to 2.4 called "
-                                         "frameworkAttemptCompletionPolicy.minFailedTaskCount.")
-    attempt_completion_min_succeeded_tasks: int | None = Field(
-        default=None, ge=-1, validation_alias=AliasChoices("attemptCompletionMinSucceededTasks",
-                                                           "attemptCompletionMinSucceedTasks"),
-        description="What NNI 2.0 to 2.4 called frameworkAttemptCompletionPolicy.minSucceedTaskCount.")
-
-    @model_validator(mode="after")
-    def _has_one_policy(self) -> TaskRoleSettings:
-        if self._flat_policy and self.framework_attempt_completion_policy is not None:
-            raise ValueError("give frameworkAttemptCompletionPolicy, or attemptCompletionMinFailedTasks and "
-                             "attemptCompletionMinSucceededTasks as NNI 2.0 to 2.4 had them, not both")
-        return self
-
-    @property
-    def _flat_policy(self) -> dict[str, int]:
-        flat = {"min_failed_task_count": self.attempt_completion_min_failed_tasks,
-                "min_succeed_task_count": self.attempt_completion_min_succeeded_tasks}
-        return {name: count for name, count in flat.items() if count is not None}
-
-    @property
-    def completion_policy(self) -> CompletionPolicy | None:
-        """When this role ends the trial, however the file spells it; None where it does not say."""
-        return CompletionPolicy(**self._flat_policy) if self._flat_policy else self.framework_attempt_completion_policy
-
-
-def with_fitting_names(roles: tuple[TaskRoleSettings, ...]) -> tuple[TaskRoleSettings, ...]:
-    """The roles, if their pods can be named by them. Raises ValueError with the name of the role that does not fit."""
-    seen: set[str] = set()
-    for role in roles:
-        longest = longest_role_name(role.replicas)
-        if len(role.name) > longest:
-            raise ValueError(f"role {role.name}: its name may have {longest} characters at most, because pods are "
-                             "called by trial, role and number, and a host name has 63")
-        if role.name in seen:
-            raise ValueError(f"role {role.name} is named twice")
-        seen.add(role.name)
-    return roles
 
 
 class FrameworkControllerTrialOptions(KubernetesTrialOptions):
@@ -132,14 +74,10 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
 
     def template(self) -> dict[str, Any] | None:
         """The Framework of configPath. Raises ValueError with a sentence."""
-        from trainingservice.frameworkcontroller.template import read_template
-
         return None if self.config_path is None else read_template(self.config_path)
 
     def task_roles_in_use(self) -> tuple[TaskRoleSettings, ...]:
         """The roles of the file, else those of the template. Raises ValueError."""
-        from trainingservice.frameworkcontroller.template import roles_of_template
-
         template = None if self.task_roles else self.template()
         return self.task_roles if template is None else roles_of_template(template)
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from trainingservice.frameworkcontroller.config import FrameworkControllerTrialOptions, TaskRoleSettings
+from trainingservice.frameworkcontroller.config import FrameworkControllerTrialOptions
+from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings
 from trainingservice.frameworkcontroller.template import says_gpus
 from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainingservice.frameworkcontroller.config import TaskRoleSettings, with_fitting_names
+from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings, with_fitting_names
 from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trialkeeper.whole_number import whole_number
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
@@ -19,6 +18,7 @@ from trainingservice.kubernetes_base.api import (
     error_of,
 )
 from trainingservice.kubernetes_base.belongings import MOST_OF_A_LOGIN
+from trainingservice.kubernetes_base.cluster_access import ClusterAccess
 from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.quotas import limits_of
@@ -28,14 +28,11 @@ from trainingservice.unlinked_paths import read_file
 from trialkeeper.whole_number import whole_number
 from trialkeeper.wildcards import shell_wildcards
 
-if TYPE_CHECKING:
-    from trainingservice.kubernetes_base.service import KubernetesService
-
 #: Seconds that one question may take before a launch, and otherwise.
 QUICK, PATIENT = (1.5, 2.0), (5.0, 20.0)
 
 
-def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions | None, *,
+def rehearse_cluster(service: ClusterAccess, options: KubernetesTrialOptions | None, *,
                      quick: bool) -> list[RehearsalFinding]:
     """All findings, good ones too. ``quick`` leaves the test pod out. Without options, what needs none is looked at."""
     timeout = QUICK if quick else PATIENT
@@ -68,7 +65,7 @@ def rehearse_cluster(service: KubernetesService, options: KubernetesTrialOptions
     return findings
 
 
-def _namespace(service: KubernetesService, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
+def _namespace(service: ClusterAccess, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     try:
         service.api.call("GET", f"/api/v1/namespaces/{service.namespace}", timeout=timeout)
     except ApiRefusal as refusal:
@@ -81,7 +78,7 @@ def _namespace(service: KubernetesService, timeout: tuple[float, float]) -> Iter
     yield RehearsalFinding("namespace", True, f"Trials run in namespace {service.namespace}.")
 
 
-def _kind(service: KubernetesService, options: KubernetesTrialOptions | None,
+def _kind(service: ClusterAccess, options: KubernetesTrialOptions | None,
           timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     try:
         resource = service.kind.resource
@@ -98,7 +95,7 @@ def _kind(service: KubernetesService, options: KubernetesTrialOptions | None,
         yield RehearsalFinding("operator", True, f"The cluster knows {resource.plural} of {resource.api_version}.")
 
 
-def api_resources(service: KubernetesService, group: str, version: str,
+def api_resources(service: ClusterAccess, group: str, version: str,
                   timeout: tuple[float, float] = PATIENT) -> list[str]:
     """The plurals that a group has at this version; [] where the cluster does not have it at all."""
     try:
@@ -120,7 +117,7 @@ def rights_used(trial: Resource, reads_logs: bool, makes_config_maps: bool = Tru
             *([(CONFIG_MAPS, "", ("create",))] if makes_config_maps else [])]
 
 
-def _rights(service: KubernetesService, options: KubernetesTrialOptions | None,
+def _rights(service: ClusterAccess, options: KubernetesTrialOptions | None,
             timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     comes_otherwise = service.storage is not None or options is not None and options.keeper_image is not None
     lacking = [f"{verb} {resource.plural}{'/' + sub if sub else ''}" for resource, sub, verbs in rights_used(
@@ -140,7 +137,7 @@ def _rights(service: KubernetesService, options: KubernetesTrialOptions | None,
         yield RehearsalFinding("rights", True, "Our account has all the rights it needs.")
 
 
-def _may(service: KubernetesService, verb: str, resource: Resource, sub: str, timeout: tuple[float, float]) -> bool:
+def _may(service: ClusterAccess, verb: str, resource: Resource, sub: str, timeout: tuple[float, float]) -> bool:
     asked = {"namespace": service.namespace, "verb": verb, "group": resource.group,
              "resource": resource.plural, **({"subresource": sub} if sub else {})}
     answer = service.api.call(
@@ -150,7 +147,7 @@ def _may(service: KubernetesService, verb: str, resource: Resource, sub: str, ti
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-def _quota(service: KubernetesService, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
+def _quota(service: ClusterAccess, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     try:
         limits = limits_of(service.api, service.namespace, timeout)
     except ApiRefusal as refusal:
@@ -167,7 +164,7 @@ def _quota(service: KubernetesService, timeout: tuple[float, float]) -> Iterator
             yield RehearsalFinding("quota", True, f"The namespace's quota {name} has room; used are {told}.")
 
 
-def _gpus(service: KubernetesService, options: KubernetesTrialOptions | None,
+def _gpus(service: ClusterAccess, options: KubernetesTrialOptions | None,
           timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     wanted = {name: role for name, role in (options.roles() if options else {}).items() if role.gpu_number}
     if not wanted:
@@ -238,7 +235,7 @@ def _is_for(login: str, registry: str) -> bool:
                                             for part, name in zip(theirs, ours, strict=True))
 
 
-def _storage(service: KubernetesService) -> Iterator[RehearsalFinding]:
+def _storage(service: ClusterAccess) -> Iterator[RehearsalFinding]:
     if service.storage is None:
         return
     try:

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from trainingservice.base import RehearsalFinding
@@ -15,14 +14,12 @@ from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.kubernetes_base import names, pods
 from trainingservice.kubernetes_base.api import MERGE_PATCH, PODS, SECRETS, ApiRefusal, Object, error_of
 from trainingservice.kubernetes_base.belongings import login_of, remove
+from trainingservice.kubernetes_base.cluster_access import ClusterAccess
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
 from trainingservice.kubernetes_base.kind import Role
 from trainingservice.kubernetes_base.pod_template import resources_of
 from trainingservice.reach_probe import probe_arguments
 from trainingservice.secrets_in_use import with_secrets_of_now
-
-if TYPE_CHECKING:
-    from trainingservice.kubernetes_base.service import KubernetesService
 
 #: How long the test pod may take, image included, in seconds.
 POD_DEADLINE = 60.0
@@ -32,7 +29,7 @@ LEFT_OVER = 600.0
 MOST_AT_ONCE = 4
 
 
-def try_pods(service: KubernetesService, options: KubernetesTrialOptions | None) -> list[RehearsalFinding]:
+def try_pods(service: ClusterAccess, options: KubernetesTrialOptions | None) -> list[RehearsalFinding]:
     """Run the probe as a pod of each role that has an image (or login, or Python) of its own, side by side, and remove
     them. The reporting role's pod also tries the way home. Never raises.
 
@@ -57,11 +54,11 @@ def try_pods(service: KubernetesService, options: KubernetesTrialOptions | None)
         return [finding for of_role in found for finding in of_role]
 
 
-def _urls(service: KubernetesService) -> Sequence[str]:
+def _urls(service: ClusterAccess) -> Sequence[str]:
     return service.context.public_urls() if service.settings.keepers_call_home() else ()
 
 
-def _try(service: KubernetesService, role: RoleSettings, options: KubernetesTrialOptions | None,
+def _try(service: ClusterAccess, role: RoleSettings, options: KubernetesTrialOptions | None,
          urls: Sequence[str], runs_keeper: bool = True) -> list[RehearsalFinding]:
     try:
         return list(_findings(service, role, options, urls, runs_keeper))
@@ -71,7 +68,7 @@ def _try(service: KubernetesService, role: RoleSettings, options: KubernetesTria
         return [RehearsalFinding("trial", False, str(error), temporary=isinstance(error, TemporaryError))]
 
 
-def _findings(service: KubernetesService, role: RoleSettings, options: KubernetesTrialOptions | None,
+def _findings(service: ClusterAccess, role: RoleSettings, options: KubernetesTrialOptions | None,
               urls: Sequence[str], runs_keeper: bool) -> Iterator[RehearsalFinding]:
     _remove_left_over(service)
     name = f"nniweb-rehearsal-{uuid.uuid4().hex[:8]}"
@@ -101,7 +98,7 @@ def _findings(service: KubernetesService, role: RoleSettings, options: Kubernete
             remove(service.api, SECRETS, service.namespace, secret)
 
 
-def _metadata(service: KubernetesService, name: str) -> Object:
+def _metadata(service: ClusterAccess, name: str) -> Object:
     return {"name": name, "labels": {names.REHEARSAL: service.cluster}}
 
 
@@ -123,12 +120,12 @@ def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, probe: lis
     return spec
 
 
-def _make_pull_secret(service: KubernetesService, name: str, role: RoleSettings) -> None:
+def _make_pull_secret(service: ClusterAccess, name: str, role: RoleSettings) -> None:
     service.api.call("POST", SECRETS.path(service.namespace), body={
         "apiVersion": "v1", "kind": "Secret", "metadata": _metadata(service, name), **login_of("probe", role)})
 
 
-def _remove_left_over(service: KubernetesService) -> None:
+def _remove_left_over(service: ClusterAccess) -> None:
     """What a check left that was killed: a pod ends by its deadline, but stays."""
     selector = f"{names.REHEARSAL}={service.cluster}"
     for resource in (PODS, SECRETS):
@@ -152,7 +149,7 @@ def _refused(refusal: ApiRefusal) -> RehearsalFinding:
     return RehearsalFinding("trial", False, str(error_of(refusal, "create a test pod")), temporary=refusal.code >= 429)
 
 
-def _outcome(service: KubernetesService, name: str, role: RoleSettings, urls: Sequence[str],
+def _outcome(service: ClusterAccess, name: str, role: RoleSettings, urls: Sequence[str],
              runs_keeper: bool) -> Iterator[RehearsalFinding]:
     deadline = time.monotonic() + POD_DEADLINE
     pause = 0.1

@@ -35,6 +35,7 @@ from trainingservice.kubernetes_base.mirror import Mirror
 from trainingservice.kubernetes_base.observing import CAUSE, observation, pods_that_run, reporting_pod
 from trainingservice.kubernetes_base.pod_index import PodIndex
 from trainingservice.kubernetes_base.pod_template import resources_of
+from trainingservice.kubernetes_base.rehearsal import rehearse_cluster
 from trainingservice.kubernetes_base.room import Room
 from trainingservice.kubernetes_base.storage import SharedStorage
 from trainingservice.kubernetes_base.submission import Submission
@@ -144,8 +145,6 @@ class KubernetesService(PollingTrainingService):
             return self._trials, self._pods
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        from trainingservice.kubernetes_base.rehearsal import rehearse_cluster
-
         try:
             return rehearse_cluster(self, self.options_of(options) if options is not None else None, quick=quick)
         finally:

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from trainingservice.code_archive import require_archive
 from trainingservice.errors import PermanentError
 from trainingservice.kubernetes_base import names, pod_logs
 from trainingservice.kubernetes_base.api import SECRETS, ApiRefusal, Object, error_of
 from trainingservice.kubernetes_base.belongings import WasCanceled, remove
+from trainingservice.kubernetes_base.cluster_access import ClusterAccess
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Role
 from trainingservice.kubernetes_base.pod_template import Delivery, job_key, plain_template, pod_template
 from trainingservice.trial_job import TrialJobDetail, job_document
 from trialkeeper import contract
 
-if TYPE_CHECKING:
-    from trainingservice.kubernetes_base.service import KubernetesService
-
 
 class Submission:
     """Makes trials' objects for one service. May be called from several threads."""
 
-    def __init__(self, service: KubernetesService) -> None:
+    def __init__(self, service: ClusterAccess) -> None:
         self._service = service
 
     def delivery(self, options: KubernetesTrialOptions) -> Delivery:

@@ -13,8 +13,8 @@ from typing import Any
 
 import paramiko
 
-from trainingservice.remote.config import SshLoginSettings
 from trainingservice.remote.host_keys import HostKeyStore
+from trainingservice.remote.login_settings import SshLoginSettings
 from trainingservice.remote.problems import MachineProblem, SessionBroke
 from trainingservice.remote.proxy_command import CommandSocket
 from trainingservice.remote.ssh_way import Hop, way_to

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainingservice.remote.config import SshLoginSettings
 from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.host_keys import HostKeyStore
-from trainingservice.remote.machines import RECONNECT, RECONNECT_AFTER_REFUSAL, growing_pause
+from trainingservice.remote.login_settings import SshLoginSettings
 from trainingservice.remote.problems import MachineProblem, SessionBroke, as_problem
+from trainingservice.remote.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL, growing_pause
 from trainingservice.remote.sftp_disk import SftpDisk
 from trainingservice.submit_host.disk import Disk
 from trainingservice.submit_host.host import TIMEOUT, Finished, NotRun, Unanswered

@@ -33,6 +33,7 @@ from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.journal_collector import JournalCollector
 from trainingservice.remote.machine_host import MachineHost
 from trainingservice.remote.problems import MachineProblem, NotConnected, as_problem
+from trainingservice.remote.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL, growing_pause
 from trainingservice.remote.set_aside import SetAside
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trialkeeper import contract
@@ -43,8 +44,6 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY = 10.0
 #: Seconds the agent may take to answer one; after that the connection counts as broken.
 ANSWER_TIMEOUT = 20.0
-#: First and longest pause before the next attempt to connect, in seconds; for faults that only a person can mend.
-RECONNECT, RECONNECT_AFTER_REFUSAL = (0.5, 60.0), (30.0, 600.0)
 #: An agent that lived for less than so many seconds is started again after pauses that grow.
 EARLY_DEATH = 10.0
 #: Seconds after which a stop that the agent refused is tried again.
@@ -80,15 +79,6 @@ class Look:
 class _Wants:
     starts: dict[str, _Start] = field(default_factory=dict)
     stops: dict[str, str] = field(default_factory=dict)  # job name -> folder relative to the cluster's
-
-
-def growing_pause(failures: int, limits: tuple[float, float], chance: float) -> float:
-    """Seconds to wait after so many failures before this one, within ``limits``: first and longest pause.
-
-    ``chance``, from 0 to 1, takes away up to a half, so that many machines do not all come back at one moment.
-    """
-    first, longest = limits
-    return min(longest, first * 2.0 ** min(failures, 16)) * (0.5 + 0.5 * chance)
 
 
 class RemoteMachine:

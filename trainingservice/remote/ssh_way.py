@@ -12,8 +12,8 @@ from pathlib import Path
 
 import paramiko
 
-from trainingservice.remote.config import SshLoginSettings
 from trainingservice.remote.host_keys import host_name
+from trainingservice.remote.login_settings import SshLoginSettings
 from trainingservice.remote.problems import MachineProblem
 from trialkeeper.whole_number import whole_number
 

@@ -23,7 +23,8 @@ from trainingservice.slurm.job_script import AGAIN_FILE, OUTPUT_FILE, job_option
 from trainingservice.slurm.queue_rows import JobRow
 from trainingservice.slurm.rehearsal import rehearse_cluster
 from trainingservice.slurm.states import observed, with_last_word
-from trainingservice.submit_host.host import Unanswered, open_host
+from trainingservice.submit_host.host import Unanswered
+from trainingservice.submit_host.opening import open_host
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

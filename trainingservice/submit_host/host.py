@@ -8,15 +8,11 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from trainingservice.errors import TemporaryError
 from trainingservice.local.environment import allowed_environment
 from trainingservice.submit_host.disk import Disk, LocalDisk
-
-if TYPE_CHECKING:
-    from trainingservice.remote.config import SshLoginSettings
 
 #: Seconds one command may take.
 TIMEOUT = 30.0
@@ -96,15 +92,6 @@ class ThisMachine:
 
     def close(self) -> None:
         """There is nothing to end."""
-
-
-def open_host(login_node: SshLoginSettings | None, host_keys: Path) -> SubmitHost:
-    """The login node where one is given, else this machine. ``host_keys``: file for keys seen at first contact."""
-    if login_node is None:
-        return ThisMachine()
-    from trainingservice.remote.login_node import LoginNode  # here: where nobody logs in, no SSH library is needed
-
-    return LoginNode(login_node, host_keys)
 
 
 def _named(command: str | Sequence[str]) -> str:

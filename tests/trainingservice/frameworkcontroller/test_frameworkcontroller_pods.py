@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainingservice.frameworkcontroller.config import TaskRoleSettings
+from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings
 from trainingservice.kubernetes_base import complaints
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -8,11 +8,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from trainingservice.frameworkcontroller.config import (
-    CompletionPolicy,
-    FrameworkControllerTrialOptions,
-    TaskRoleSettings,
-)
+from trainingservice.frameworkcontroller.config import FrameworkControllerTrialOptions
+from trainingservice.frameworkcontroller.task_roles import CompletionPolicy, TaskRoleSettings
 from trainingservice.trial_job_status import TrialJobStatus
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from trainingservice.remote.config import SshLoginSettings
+from trainingservice.remote.login_settings import SshLoginSettings
 from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
 from trainingservice.slurm.job_script import job_options, job_script, sbatch_options
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess

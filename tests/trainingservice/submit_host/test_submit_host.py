@@ -9,7 +9,8 @@ from tests.fakes.ssh_machine import SshMachine
 from trainingservice.remote import sftp_disk
 from trainingservice.remote.login_node import LoginNode
 from trainingservice.submit_host.disk import MOST_AT_ONCE
-from trainingservice.submit_host.host import NotRun, ThisMachine, Unanswered, open_host
+from trainingservice.submit_host.host import NotRun, ThisMachine, Unanswered
+from trainingservice.submit_host.opening import open_host
 
 
 @pytest.fixture(scope="module")
