@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.reporting import Report  # noqa: E402
 from tests.fakes.ssh_machine import SshMachine  # noqa: E402
 from trainingservice.base import ServiceContext  # noqa: E402
-from trainingservice.keeper_receiver import KeeperReceiver  # noqa: E402
+from trainingservice.receiver.keeper_receiver import KeeperReceiver  # noqa: E402
 from trainingservice.remote.config import RemoteClusterSettings  # noqa: E402
 from trainingservice.remote.service import RemoteTrainingService  # noqa: E402
 from trainingservice.testing.bench import new_id  # noqa: E402

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest, OnKubernetes
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubernetes_base.api import PODS, SECRETS, ApiAccess, KubernetesApi
 from trainingservice.kubernetes_base.config import RoleSettings
 from trainingservice.kubernetes_base.service import KubernetesService
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 IS_GIVEN = bool(os.environ.get("NNIWEB_TEST_KUBECONFIG"))

@@ -17,10 +17,10 @@ PLAIN = {
     "nniweb/worker/rounds/runner.py": "the supervisor begins the cluster's rounds anew",
     "nniweb/worker/cluster_host/service_host.py": "the service is built anew",
     "nniweb/worker/notifications/webhook_call.py": "one call",
-    "trainingservice/agent_client.py": "of one agent; where it fails the agent is ended, and another one started",
+    "trainingservice/keeper/agent_client.py": "of one agent; where it fails the agent is ended, and another started",
     "trainingservice/kubernetes_base/service.py": "one question",
     "trainingservice/lasting_thread.py": "the one that begins again",
-    "trainingservice/remote/proxy_command.py": "of one connection, which is made anew",
+    "trainingservice/ssh/proxy_command.py": "of one connection, which is made anew",
     "trainingservice/remote/service.py": "one look, and the end of machines",
     "trainingservice/secrets_in_use.py": "the class of threads that know the secrets of their work",
 }

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import Unsupported
-from trainingservice.gpu_slots import GpuBook, MemoryGpuBook
-from trainingservice.output_folder import OutputFolder
+from trainingservice.files.output_folder import OutputFolder
+from trainingservice.gpus.gpu_slots import GpuBook, MemoryGpuBook
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail, TrialJobMetric
 from trialkeeper import contract
 

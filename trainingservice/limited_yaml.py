@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from trainingservice.unlinked_paths import read_file
+from trainingservice.files.unlinked_paths import read_file
 
 #: Keys and list indices from the top of the document.
 Path = tuple[str | int, ...]

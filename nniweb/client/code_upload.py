@@ -15,7 +15,7 @@ from typing import IO, Any
 import yaml
 
 from nniweb.client.errors import ClientError
-from trainingservice.code_archive import CodeEntry, CodeRefused, code_entries, write_archive
+from trainingservice.code.code_archive import CodeEntry, CodeRefused, code_entries, write_archive
 from trainingservice.limited_yaml import YamlReading, YamlRefused
 
 #: Called with the bytes that were sent and those there are.

@@ -19,8 +19,8 @@ from nniweb.experiments.launch.launching import launch
 from nniweb.experiments.models import Experiment, User
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS
 from nniweb.tuning.search_space.parser import ALL_TYPES
-from trainingservice.code_archive import MAX_BYTES, MAX_FILES
-from trainingservice.ignore_rules import IGNORE_FILE
+from trainingservice.code.code_archive import MAX_BYTES, MAX_FILES
+from trainingservice.code.ignore_rules import IGNORE_FILE
 from trainingservice.platforms import load_platform, platform_names
 
 #: Fields of the form besides the config's text, and what people call them.

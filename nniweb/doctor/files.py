@@ -14,7 +14,7 @@ from nniweb.doctor.findings import Finding, warning, well, wrong
 from nniweb.experiments.models import CodeArchive, TrialFile
 from nniweb.experiments.sql.database_health import little_room
 from nniweb.storage.own_files import START
-from trainingservice.keeper_bundle import bundle_name, keeper_bytes
+from trainingservice.keeper.keeper_bundle import bundle_name, keeper_bytes
 from trialkeeper.nni_for_trials import damaged_files
 
 #: With fewer free entries in the file system's table of files, soon none can be made, whatever room there is.

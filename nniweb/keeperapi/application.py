@@ -25,7 +25,7 @@ from nniweb.middleware.allowances import ANYBODYS_BYTES
 from nniweb.middleware.backpressure import unhurried
 from nniweb.middleware.body_size import declared_length
 from nniweb.observability import process_figures
-from trainingservice.report_reading import RefusedReport, refuse_by_length
+from trainingservice.receiver.report_reading import RefusedReport, refuse_by_length
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)

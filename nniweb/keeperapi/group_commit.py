@@ -23,7 +23,7 @@ from nniweb.experiments.ingest import reports, unsupported_protocol
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.observability import process_figures
 from trainingservice.lasting_thread import LastingThread, in_short
-from trainingservice.report_reading import ReadReport, RefusedReport, UnspokenVersion, read_report
+from trainingservice.receiver.report_reading import ReadReport, RefusedReport, UnspokenVersion, read_report
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from nniweb.experiments.launch.job_forms import application_form, first_paramete
 from nniweb.experiments.models import Attempt, TrialFile
 from nniweb.experiments.queries.kept_files import hash_of_content
 from trainingservice.platforms import load_platform
-from trainingservice.report_reading import RefusedReport
+from trainingservice.receiver.report_reading import RefusedReport
 from trainingservice.trial_job import KeeperAccess, job_document
 from trialkeeper import contract
 

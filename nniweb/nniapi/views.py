@@ -31,7 +31,7 @@ from nniweb.http.error_form import answer_error
 from nniweb.http.renderers import ExactJSONRenderer
 from nniweb.nniapi import documents, ports
 from nniweb.storage.own_files import COMMAND
-from trainingservice.told_json import read_json
+from trainingservice.rest.told_json import read_json
 
 #: update_type -> the names of its member in profiles of NNI 2 and 3, and of NNI 1, and the field here.
 UPDATES = {

@@ -16,7 +16,7 @@ from nniweb.experiments.queries.kept_files import KeptFileDamaged, content_of
 from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from nniweb.tensorboard.run_names import is_event_file, run_path
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.output_folder import FoundFile
+from trainingservice.files.output_folder import FoundFile
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from trainingservice.remote.config import RemoteMachineSettings
-from trainingservice.remote.login_settings import SshLoginSettings
+from trainingservice.ssh.login_settings import SshLoginSettings
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 NO_SSHD = "no OpenSSH server: apt-get install openssh-server"

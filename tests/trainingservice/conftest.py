@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainingservice import jobs_of_tests
-from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench, PlatformUnderTest
 from trainingservice.trial_job import JobApplicationForm
 

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from tests.fakes.ssh_machine import free_port
-from trainingservice import direct_first
+from trainingservice.shared_folder import direct_first
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from trainingservice.agent_client import AgentClient, AgentError, AgentGone, access_document
+from trainingservice.keeper.agent_client import AgentClient, AgentError, AgentGone, access_document
 from trainingservice.trial_job import KeeperAccess
 
 

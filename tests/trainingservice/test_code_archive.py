@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainingservice import code_archive, unlinked_paths
-from trainingservice.code_archive import MAX_BYTES, MAX_FILES, CodeRefused, CodeTooLarge, code_entries, pack_code
+from trainingservice.code import code_archive
+from trainingservice.code.code_archive import MAX_BYTES, MAX_FILES, CodeRefused, CodeTooLarge, code_entries, pack_code
+from trainingservice.files import unlinked_paths
 
 
 def write(root: Path, *names: str, content: bytes = b"x") -> None:
@@ -140,7 +141,7 @@ def test_a_pattern_that_was_slow_is_matched_in_one_pass(code):
     write(code, "a" * 60, "a/" * 40 + "c", "train.py")
     (code / ".nniignore").write_text("*a*a*a*a*a*a*a*a*a*a*a*a*b\n" + "**/a/" * 30 + "b\n" + "*/**/" * 30 + "b\n"
                                      + "[a-z]*" * 30 + "1\n" + "?*" * 30 + "b\n")
-    program = ("import sys; from pathlib import Path; from trainingservice.code_archive import code_entries\n"
+    program = ("import sys; from pathlib import Path; from trainingservice.code.code_archive import code_entries\n"
                "print(sum(not entry.is_folder for entry in code_entries(Path(sys.argv[1]))))")
     in_time = subprocess.run([sys.executable, "-c", program, str(code)], capture_output=True, text=True, timeout=20)
     assert (in_time.stdout, in_time.stderr) == ("4\n", "")

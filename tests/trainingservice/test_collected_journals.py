@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from trainingservice import collected_journals
-from trainingservice.collected_journals import LATE_FOR, CollectedJournals
 from trainingservice.errors import TemporaryError
-from trainingservice.journal_delivery import Reply
+from trainingservice.keeper import collected_journals
+from trainingservice.keeper.collected_journals import LATE_FOR, CollectedJournals
+from trainingservice.keeper.journal_delivery import Reply
 
 HEADER = ("j", {"version": 1})
 NOTE = {"experiment_id": "e", "token": "t", "report_interval": 1000.0}

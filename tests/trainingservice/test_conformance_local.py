@@ -42,7 +42,7 @@ def test_a_snapshot_gives_each_trial_a_copy_and_leaves_the_folder_alone(tmp_path
 
 @pytest.fixture
 def snapshot_bench(tmp_path):
-    from trainingservice.keeper_receiver import KeeperReceiver
+    from trainingservice.receiver.keeper_receiver import KeeperReceiver
     from trainingservice.testing.bench import Bench
 
     platform = LocalUnderTest(tmp_path / "platform")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from trainingservice.agent_client import AgentClient
-from trainingservice.control_groups_finding import control_groups_finding
+from trainingservice.keeper.agent_client import AgentClient
+from trainingservice.keeper.control_groups_finding import control_groups_finding
 
 AGENT = """
 from trialkeeper import agent

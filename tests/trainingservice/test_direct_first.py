@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trainingservice.direct_first import LOOK_EVERY, TAKE_OVER_AFTER, DirectFirstJournal
+from trainingservice.shared_folder.direct_first import LOOK_EVERY, TAKE_OVER_AFTER, DirectFirstJournal
 from trainingservice.submit_host.disk import LocalDisk
 from trialkeeper import contract
 

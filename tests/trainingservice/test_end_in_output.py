@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from trainingservice.end_in_output import keep_and_tell, told_end
+from trainingservice.keeper.end_in_output import keep_and_tell, told_end
 
 
 def job(keeper, folder):

@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainingservice.gpu_slots import Assigned, GpuReading, GpuRequest, Impossible, MemoryGpuBook, Waits, choose_gpus
+from trainingservice.gpus.gpu_slots import (
+    Assigned,
+    GpuReading,
+    GpuRequest,
+    Impossible,
+    MemoryGpuBook,
+    Waits,
+    choose_gpus,
+)
 
 TWO_IDLE = [GpuReading(0), GpuReading(1)]
 

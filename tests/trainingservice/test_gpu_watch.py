@@ -3,7 +3,7 @@
 import itertools
 import threading
 
-from trainingservice.gpu_watch import GpuWatch
+from trainingservice.gpus.gpu_watch import GpuWatch
 
 PATIENCE = 30.0
 

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import trialkeeper
-from trainingservice.keeper_bundle import build_keeper, bundle_bytes, keeper_bytes
+from trainingservice.keeper.keeper_bundle import build_keeper, bundle_bytes, keeper_bytes
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path):

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from trainingservice.errors import UnknownTrialJob
-from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.keeper_protocol import HandKeeper, KeeperProtocolConformance, ended, metric, started
 from trainingservice.trial_job import HyperParameters
 from trialkeeper import contract

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from trainingservice.errors import TemporaryError
-from trainingservice.job_record import Observation
-from trainingservice.one_by_one import OneByOne
+from trainingservice.polling.job_record import Observation
+from trainingservice.polling.one_by_one import OneByOne
 from trainingservice.trial_job_status import TrialJobStatus
 
 SEEN = Observation(TrialJobStatus.RUNNING, message="")

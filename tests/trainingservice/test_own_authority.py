@@ -10,10 +10,10 @@ import requests
 
 from tests.fakes.http_double import Answer, HttpDouble, Request
 from tests.fakes.tls_certificate import make_certificate
-from trainingservice import own_authority
 from trainingservice.errors import PermanentError
-from trainingservice.reach_probe import probe_arguments
-from trainingservice.relay_desk import ask_server
+from trainingservice.keeper.reach_probe import probe_arguments
+from trainingservice.keeper.report_proxy import ask_server
+from trainingservice.rest import ca_bundle
 from trialkeeper.access import Access
 from trialkeeper.server_connection import ServerAway, ServerConnection
 
@@ -60,12 +60,12 @@ def test_a_keeper_reports_to_it_with_the_authority_that_it_was_given(behind_tls:
 
 def test_who_passes_reports_on_trusts_the_authority_that_the_host_names(behind_tls: tuple[Server, Path]) -> None:
     server, authority = behind_tls
-    before = own_authority.trusted()
+    before = ca_bundle.trusted()
     try:
-        own_authority.trust(None)
+        ca_bundle.trust(None)
         with pytest.raises(requests.exceptions.SSLError):
             ask_server("POST", server.address, {}, b"{}")
-        own_authority.trust(authority)
+        ca_bundle.trust(authority)
         assert ask_server("POST", server.address, {}, b"{}").json()["installation"] == "here"
     finally:
-        own_authority.trust(before)
+        ca_bundle.trust(before)

@@ -127,7 +127,7 @@ def test_a_broken_plug_in_is_logged_and_does_not_hide_the_others(write_module, c
 
 def test_a_class_that_forgets_a_member_is_refused_by_its_name(write_module):
     write_module("forgetful_platform", """
-        from trainingservice.polling import PollingTrainingService
+        from trainingservice.polling.service import PollingTrainingService
 
         class Platform(PollingTrainingService):
             platform = "forgetful"

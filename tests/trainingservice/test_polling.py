@@ -9,7 +9,7 @@ import pytest
 from trainingservice.base import ServiceContext
 from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError, UnknownTrialJob, Unsupported
-from trainingservice.polling import MustWait, Observation, PollingTrainingService
+from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 

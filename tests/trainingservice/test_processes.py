@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench, PlatformUnderTest, new_id
 from trainingservice.testing.processes import end_processes, is_alive, processes_of
 

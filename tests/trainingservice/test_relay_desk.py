@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tests.fakes.ssh_machine import free_port
-from trainingservice.keeper_receiver import KeeperReceiver
-from trainingservice.relay_desk import RelayDesk
+from trainingservice.keeper.report_proxy import RelayDesk
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trialkeeper import contract
 
 

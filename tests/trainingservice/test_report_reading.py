@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainingservice.report_reading import Gap, RefusedReport, read_report, refuse_by_length
+from trainingservice.receiver.report_reading import Gap, RefusedReport, read_report, refuse_by_length
 from trialkeeper import contract
 
 KEEPER = {"version": 1, "host": "here", "pid": 7, "journal_id": "j1", "replica": 0}

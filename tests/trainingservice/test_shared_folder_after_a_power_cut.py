@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainingservice.keeper_bundle import keeper_bytes
-from trainingservice.shared_folder import SharedFolder
+from trainingservice.keeper.keeper_bundle import keeper_bytes
+from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.submit_host.disk import LocalDisk
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode
 from trialkeeper import contract

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from trainingservice.end_in_output import END_MARK, told_end
+from trainingservice.keeper.end_in_output import END_MARK, told_end
 from trainingservice.kubernetes_base import pod_logs, pods
-from trainingservice.told_json import read_json
+from trainingservice.rest.told_json import read_json
 from trialkeeper.attempt_folder import read_object
 
 NESTED = '{"a": ' * 100_000

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trainingservice import output_folder
 from trainingservice.errors import TemporaryError
-from trainingservice.output_folder import FolderElsewhere, FolderHere, NoSuchOutput
+from trainingservice.files import output_folder
+from trainingservice.files.output_folder import FolderElsewhere, FolderHere, NoSuchOutput
 from trialkeeper import folder_reader
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, KeeperRun, old_python, wait_until
-from trainingservice.keeper_bundle import build_keeper
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trialkeeper import contract
 from trialkeeper.access import Access
 from trialkeeper.journal import Journal

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainingservice.keeper_bundle import build_keeper
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trialkeeper.nni_for_trials import damaged_files, folder_for_trials
 
 TELL = "from trialkeeper.nni_for_trials import folder_for_trials; print(folder_for_trials(sys.argv[2]))"

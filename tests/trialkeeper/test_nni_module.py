@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, old_python
-from trainingservice.keeper_bundle import build_keeper
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trialkeeper.metric_source import MetricsFile
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainingservice.azureml.workspace import Workspace
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TrainingServiceError
-from trainingservice.rest_client import LogInRefused
+from trainingservice.rest.rest_client import LogInRefused
 
 
 def rehearse_workspace(workspace: Workspace, compute: str) -> list[RehearsalFinding]:

@@ -16,8 +16,8 @@ import requests
 
 from trainingservice.azureml.workspace import Workspace
 from trainingservice.errors import TemporaryError
-from trainingservice.rest_client import TIMEOUT
-from trainingservice.told_json import read_json
+from trainingservice.rest.rest_client import TIMEOUT
+from trainingservice.rest.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.pod import MARK
 

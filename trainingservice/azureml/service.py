@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, cast
 
-from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialOptions
 from trainingservice.azureml.rehearsal import rehearse_workspace
 from trainingservice.azureml.run_log import LogJournal, RunHistory
@@ -20,14 +19,15 @@ from trainingservice.azureml.states import observed_status
 from trainingservice.azureml.workspace import CodeIsGone, JobRequest, NoSuchJob, SeenJob, Workspace
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.code_archive import archive_of, require_archive
-from trainingservice.collected_journals import CollectedJournals
-from trainingservice.end_in_output import told_end
+from trainingservice.code.code_archive import archive_of, require_archive
 from trainingservice.errors import PermanentError, TemporaryError
-from trainingservice.keeper_channel import keeper_urls
-from trainingservice.keeper_exit import observed_exit
-from trainingservice.one_by_one import Answers, OneByOne
-from trainingservice.polling import Observation, PollingTrainingService
+from trainingservice.keeper.collected_journals import CollectedJournals
+from trainingservice.keeper.end_in_output import told_end
+from trainingservice.keeper.keeper_channel import keeper_urls
+from trainingservice.keeper.keeper_exit import observed_exit
+from trainingservice.polling.accepted_at import accepted_at, is_new
+from trainingservice.polling.one_by_one import Answers, OneByOne
+from trainingservice.polling.service import Observation, PollingTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

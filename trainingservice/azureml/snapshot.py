@@ -10,9 +10,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from trainingservice.code_archive import archive_of
-from trainingservice.end_in_output import END_MARK, keep_and_tell
-from trainingservice.keeper_bundle import keeper_bytes
+from trainingservice.code.code_archive import archive_of
+from trainingservice.keeper.end_in_output import END_MARK, keep_and_tell
+from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.trial_job import TrialCode
 from trialkeeper import contract, pod
 

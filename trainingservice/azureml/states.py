@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainingservice.job_record import Observation
+from trainingservice.polling.job_record import Observation
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Compared without regard to letter case.

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from trainingservice.azureml.config import AzureMlClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError
-from trainingservice.polling import MustWait
-from trainingservice.rest_client import LogInRefused
+from trainingservice.polling.service import MustWait
+from trainingservice.rest.rest_client import LogInRefused
 from trialkeeper.whole_number import whole_number
 
 INSTALL = "pip install 'nniweb[azure]' (in a checkout of nniweb: -r requirements/azure.txt)"

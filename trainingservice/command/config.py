@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, field_validator
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.given_expression import GivenExpression
 from trainingservice.memory_size import Megabytes
-from trainingservice.remote.login_settings import SshLoginSettings
+from trainingservice.ssh.login_settings import SshLoginSettings
 
 _PATH = re.compile(r"/[^\n\r\0]*")
 #: Text for sh, not only blanks.

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from trainingservice.base import RehearsalFinding
 from trainingservice.command.scheduler import Scheduler
 from trainingservice.errors import TemporaryError
-from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_rehearsal import rehearse_storage
+from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
 from trainingservice.submit_host.host import TIMEOUT
 
 #: Seconds for one command before a launch.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from trainingservice.command.config import CommandClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.given_expression import GivenExpression
-from trainingservice.job_record import Observation
+from trainingservice.polling.job_record import Observation
 from trainingservice.submit_host.host import NOT_FOUND, TIMEOUT, Finished, SubmitHost, Unanswered
 from trainingservice.trial_job_status import TrialJobStatus
 

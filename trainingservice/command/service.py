@@ -9,23 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.command.config import CommandClusterSettings, CommandTrialOptions
 from trainingservice.command.job_script import OUTPUT_FILE, job_script
 from trainingservice.command.rehearsal import rehearse_scheduler
 from trainingservice.command.scheduler import Listed, Scheduler
-from trainingservice.direct_first import DirectFirstJournal
 from trainingservice.errors import PermanentError, TemporaryError
-from trainingservice.keeper_channel import keeper_urls
-from trainingservice.polling import MustWait, Observation
-from trainingservice.shared_folder import SharedFolder
-from trainingservice.shared_folder_service import SharedFolderTrainingService
+from trainingservice.keeper.keeper_channel import keeper_urls
+from trainingservice.polling.accepted_at import accepted_at, is_new
+from trainingservice.polling.service import MustWait, Observation
+from trainingservice.rest.told_json import read_json
+from trainingservice.shared_folder.direct_first import DirectFirstJournal
+from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.shared_folder.service import SharedFolderTrainingService
 from trainingservice.submit_host.disk import LocalDisk
 from trainingservice.submit_host.host import Unanswered
 from trainingservice.submit_host.opening import open_host
-from trainingservice.told_json import read_json
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

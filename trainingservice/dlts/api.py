@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from trainingservice.dlts.config import DltsClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
-from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
+from trainingservice.rest.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
 
 #: A log-in refused so is tried again after so many seconds.
 RETRY_AFTER_REFUSAL = 30.0

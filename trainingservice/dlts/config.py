@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
-from trainingservice.web_address import web_address
+from trainingservice.rest.web_address import web_address
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
 

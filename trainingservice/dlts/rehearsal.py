@@ -8,9 +8,9 @@ from trainingservice.base import RehearsalFinding
 from trainingservice.dlts.api import DltsApi
 from trainingservice.dlts.config import DltsClusterSettings
 from trainingservice.errors import PermanentError, TrainingServiceError
-from trainingservice.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
-from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_rehearsal import rehearse_storage
+from trainingservice.rest.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
+from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
 
 
 def rehearse_cluster(api: DltsApi, settings: DltsClusterSettings, storage: SharedFolder, *,

@@ -17,11 +17,11 @@ from trainingservice.dlts.job_body import job_body, job_name
 from trainingservice.dlts.rehearsal import rehearse_cluster
 from trainingservice.dlts.states import PAUSED, observed_record
 from trainingservice.errors import PermanentError, TemporaryError
-from trainingservice.keeper_channel import keeper_urls
-from trainingservice.one_by_one import Answers, OneByOne
-from trainingservice.polling import Observation
-from trainingservice.shared_folder import SharedFolder
-from trainingservice.shared_folder_service import SharedFolderTrainingService
+from trainingservice.keeper.keeper_channel import keeper_urls
+from trainingservice.polling.one_by_one import Answers, OneByOne
+from trainingservice.polling.service import Observation
+from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.shared_folder.service import SharedFolderTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import attempt_folder

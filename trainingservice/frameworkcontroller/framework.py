@@ -17,7 +17,7 @@ from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
 from trainingservice.kubernetes_base.pods import end_in, ran_out_of_memory, seconds, why_disrupted, why_ended
-from trainingservice.told_json import read_json
+from trainingservice.rest.told_json import read_json
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 #: Where the barrier leaves its script, and the variable that tells the command where.

@@ -24,7 +24,7 @@ from kubernetes.client.exceptions import OpenApiException
 
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.limited_yaml import read_yaml_file
-from trainingservice.told_json import read_json
+from trainingservice.rest.told_json import read_json
 from trialkeeper.whole_number import whole_number
 
 logger = logging.getLogger(__name__)

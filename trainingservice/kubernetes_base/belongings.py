@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from trainingservice.errors import PermanentError
-from trainingservice.keeper_bundle import keeper_bytes
+from trainingservice.files.unlinked_paths import read_file
+from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.kubernetes_base import names
 from trainingservice.kubernetes_base.api import (
     CONFIG_MAPS,
@@ -31,9 +32,8 @@ from trainingservice.kubernetes_base.api import (
 from trainingservice.kubernetes_base.config import RoleSettings, StorageSettings
 from trainingservice.kubernetes_base.pod_template import CA_KEY, KEEPER_FILE, TOKEN_KEY
 from trainingservice.kubernetes_base.storage import azure_account_key
-from trainingservice.told_json import read_json
+from trainingservice.rest.told_json import read_json
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
-from trainingservice.unlinked_paths import read_file
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
 

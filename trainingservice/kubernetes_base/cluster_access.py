@@ -6,7 +6,7 @@ from typing import Protocol
 
 from trainingservice.base import ServiceContext
 from trainingservice.cluster_settings import TrialOptions
-from trainingservice.collected_journals import CollectedJournals
+from trainingservice.keeper.collected_journals import CollectedJournals
 from trainingservice.kubernetes_base.api import KubernetesApi
 from trainingservice.kubernetes_base.belongings import Belongings
 from trainingservice.kubernetes_base.config import KubernetesClusterSettings, KubernetesTrialOptions

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trainingservice.job_record import Observation
-from trainingservice.keeper_exit import observed_exit
+from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.kubernetes_base import names, pods
 from trainingservice.kubernetes_base.api import Object
 from trainingservice.kubernetes_base.kind import Phase, Seen
 from trainingservice.kubernetes_base.pod_template import ATTEMPT_FOLDER
+from trainingservice.polling.job_record import Observation
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 

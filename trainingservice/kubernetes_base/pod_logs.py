@@ -11,7 +11,7 @@ from typing import Any
 from trainingservice.errors import TrainingServiceError
 from trainingservice.kubernetes_base import pods
 from trainingservice.kubernetes_base.api import PODS, ApiRefusal, KubernetesApi, Object, error_of
-from trainingservice.told_json import read_json
+from trainingservice.rest.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.pod import MARK
 

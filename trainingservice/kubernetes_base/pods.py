@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from trainingservice.kubernetes_base.api import Object
-from trainingservice.told_json import read_json
+from trainingservice.rest.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.files.unlinked_paths import read_file
 from trainingservice.kubernetes_base.api import (
     CONFIG_MAPS,
     PODS,
@@ -23,8 +24,7 @@ from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.quotas import limits_of
 from trainingservice.kubernetes_base.rehearsal_pod import try_pods
-from trainingservice.told_json import read_json
-from trainingservice.unlinked_paths import read_file
+from trainingservice.rest.told_json import read_json
 from trialkeeper.whole_number import whole_number
 from trialkeeper.wildcards import shell_wildcards
 

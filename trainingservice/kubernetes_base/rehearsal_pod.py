@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.keeper.reach_probe import probe_arguments
 from trainingservice.kubernetes_base import names, pods
 from trainingservice.kubernetes_base.api import MERGE_PATCH, PODS, SECRETS, ApiRefusal, Object, error_of
 from trainingservice.kubernetes_base.belongings import login_of, remove
@@ -18,7 +19,6 @@ from trainingservice.kubernetes_base.cluster_access import ClusterAccess
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
 from trainingservice.kubernetes_base.kind import Role
 from trainingservice.kubernetes_base.pod_template import resources_of
-from trainingservice.reach_probe import probe_arguments
 from trainingservice.secrets_in_use import with_secrets_of_now
 
 #: How long the test pod may take, image included, in seconds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from trainingservice.polling import MustWait
+from trainingservice.polling.service import MustWait
 
 
 class Room:

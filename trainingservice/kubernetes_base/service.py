@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.collected_journals import CollectedJournals
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError, UnknownTrialJob
-from trainingservice.job_record import Observation
-from trainingservice.keeper_exit import observed_exit
+from trainingservice.keeper.collected_journals import CollectedJournals
+from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.kubernetes_base import names, pod_logs, pods
 from trainingservice.kubernetes_base.api import (
     PODS,
@@ -39,7 +38,8 @@ from trainingservice.kubernetes_base.rehearsal import rehearse_cluster
 from trainingservice.kubernetes_base.room import Room
 from trainingservice.kubernetes_base.storage import SharedStorage
 from trainingservice.kubernetes_base.submission import Submission
-from trainingservice.polling import PollingTrainingService
+from trainingservice.polling.job_record import Observation
+from trainingservice.polling.service import PollingTrainingService
 from trainingservice.trial_job import ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

@@ -15,9 +15,9 @@ import threading
 from collections.abc import Collection
 from pathlib import Path
 
-from trainingservice.code_archive import archive_of
+from trainingservice.code.code_archive import archive_of
 from trainingservice.errors import PermanentError, TemporaryError
-from trainingservice.keeper_bundle import build_keeper
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.kubernetes_base.config import StorageSettings
 from trainingservice.trial_job import TrialCode
 from trialkeeper.durable_files import put_in_place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainingservice.code_archive import require_archive
+from trainingservice.code.code_archive import require_archive
 from trainingservice.errors import PermanentError
 from trainingservice.kubernetes_base import names, pod_logs
 from trainingservice.kubernetes_base.api import SECRETS, ApiRefusal, Object, error_of

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from trainingservice.agent_client import AgentClient, AgentGone, FolderState
 from trainingservice.errors import TemporaryError
-from trainingservice.keeper_bundle import build_keeper
+from trainingservice.keeper.agent_client import AgentClient, AgentGone, FolderState
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.local.environment import allowed_environment
 from trainingservice.local.os_user import agent_command, end
 from trainingservice.local.user_folder import UserFolder

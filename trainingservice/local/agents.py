@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainingservice.agent_client import FolderState
-from trainingservice.attempt_states import remove_folders
 from trainingservice.base import ServiceContext
+from trainingservice.keeper.agent_client import FolderState
+from trainingservice.keeper.attempt_states import remove_folders
 from trainingservice.local.agent_process import AgentProcess
 from trainingservice.local.os_user import CannotRunAs, find_os_user, names_in
 from trainingservice.local.user_folder import UserFolder

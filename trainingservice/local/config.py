@@ -12,7 +12,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
-from trainingservice.gpu_indices import GpuIndices
+from trainingservice.gpus.gpu_indices import GpuIndices
 
 
 class LocalClusterSettings(ClusterSettings):

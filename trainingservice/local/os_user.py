@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from trainingservice.errors import TemporaryError
+from trainingservice.files.output_folder import PYTHON_CODE
 from trainingservice.local.environment import allowed_environment
-from trainingservice.output_folder import PYTHON_CODE
 
 #: Variables that say where the things of the server's own user are, or what it may do.
 _PERSONAL = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "DISPLAY", "PYTHONPATH",

@@ -10,12 +10,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainingservice.agent_client import AgentClient, AgentError, AgentGone
 from trainingservice.base import RehearsalFinding
-from trainingservice.control_groups_finding import control_groups_finding
 from trainingservice.errors import TrainingServiceError
-from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
-from trainingservice.keeper_exit import observed_exit
+from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
+from trainingservice.keeper.agent_client import AgentClient, AgentError, AgentGone
+from trainingservice.keeper.control_groups_finding import control_groups_finding
+from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.local.agents import LocalAgents
 from trainingservice.local.environment import allowed_environment, interpreter_path
 from trainingservice.local.os_user import CannotRunAs

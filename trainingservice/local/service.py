@@ -14,20 +14,20 @@ from typing import ClassVar
 
 from pydantic import ValidationError
 
-from trainingservice.agent_client import AgentClient, AgentError, FolderState
-from trainingservice.attempt_states import observed_state, remove_folders
 from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.code_archive import archive_of
+from trainingservice.code.code_archive import archive_of
 from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
-from trainingservice.gpu_slots import Assigned, GpuRequest, Impossible, choose_gpus
-from trainingservice.gpu_watch import GpuWatch
+from trainingservice.files.output_folder import FolderElsewhere, FolderHere, OutputFolder
+from trainingservice.gpus.gpu_slots import Assigned, GpuRequest, Impossible, choose_gpus
+from trainingservice.gpus.gpu_watch import GpuWatch
+from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
+from trainingservice.keeper.attempt_states import observed_state, remove_folders
 from trainingservice.local.agents import LocalAgents
 from trainingservice.local.config import LocalClusterSettings, LocalConfigMetadata, LocalTrialOptions
 from trainingservice.local.environment import allowed_environment, interpreter_path
 from trainingservice.local.rehearsal import rehearse_local
-from trainingservice.output_folder import FolderElsewhere, FolderHere, OutputFolder
-from trainingservice.polling import MustWait, Observation, PollingTrainingService
+from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract, machine

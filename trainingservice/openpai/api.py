@@ -18,9 +18,9 @@ from trainingservice.openpai.config import OpenPaiClusterSettings
 from trainingservice.openpai.document_text import document_text
 from trainingservice.openpai.submission_limit import SubmissionLimit, pause_asked_for, why_it_waits
 from trainingservice.openpai.token_doubt import TokenDoubt, TokenDoubted
-from trainingservice.polling import MustWait
-from trainingservice.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient, ServerFault, TooManyCalls
-from trainingservice.told_json import read_json
+from trainingservice.polling.service import MustWait
+from trainingservice.rest.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient, ServerFault, TooManyCalls
+from trainingservice.rest.told_json import read_json
 
 #: Jobs that one question about all of them brings at most, the newest first.
 MOST_LISTED = 1000

@@ -18,7 +18,7 @@ from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trainingservice.memory_size import Megabytes
 from trainingservice.openpai.protocol_schema import own_document_problems
 from trainingservice.openpai.storages import own_storages
-from trainingservice.web_address import web_address
+from trainingservice.rest.web_address import web_address
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 

@@ -12,9 +12,9 @@ from trainingservice.openpai.api import OpenPaiApi, token_expiry
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
 from trainingservice.openpai.storages import own_storages
 from trainingservice.openpai.token_doubt import TokenDoubted
-from trainingservice.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
-from trainingservice.shared_folder import SharedFolder
-from trainingservice.storage_rehearsal import rehearse_storage
+from trainingservice.rest.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
+from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
 
 #: A token that runs out within so many seconds is worth a warning.
 EXPIRES_SOON = 24 * 3600.0

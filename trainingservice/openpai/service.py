@@ -8,12 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
-from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import MustWait, PermanentError, TemporaryError, TrainingServiceError
-from trainingservice.keeper_channel import keeper_urls
-from trainingservice.one_by_one import Answers, OneByOne
+from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi, Refusal
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
 from trainingservice.openpai.job_document import (
@@ -27,10 +25,12 @@ from trainingservice.openpai.protocol_schema import document_problems, own_docum
 from trainingservice.openpai.rehearsal import rehearse_cluster
 from trainingservice.openpai.states import observed_detail, observed_row
 from trainingservice.openpai.storages import wants_default_storages
-from trainingservice.polling import Observation
-from trainingservice.rest_client import ServerFault
-from trainingservice.shared_folder import SharedFolder
-from trainingservice.shared_folder_service import SharedFolderTrainingService
+from trainingservice.polling.accepted_at import accepted_at, is_new
+from trainingservice.polling.one_by_one import Answers, OneByOne
+from trainingservice.polling.service import Observation
+from trainingservice.rest.rest_client import ServerFault
+from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.shared_folder.service import SharedFolderTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainingservice.job_record import Observation
+from trainingservice.polling.job_record import Observation
 from trainingservice.trial_job_status import TrialJobStatus
 
 _STATUS = {

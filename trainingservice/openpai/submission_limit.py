@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainingservice.rest_client import LONGEST_PAUSE, RestAnswer, retry_after_of
+from trainingservice.rest.rest_client import LONGEST_PAUSE, RestAnswer, retry_after_of
 
 #: Seconds in which the server counts submissions.
 WINDOW = 3600.0

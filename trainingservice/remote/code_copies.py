@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from trainingservice.code_archive import archive_of
+from trainingservice.code.code_archive import archive_of
 from trainingservice.errors import PermanentError
-from trainingservice.remote.connection import Connection, is_broken
 from trainingservice.remote.first_contact import cannot_write, make_folders
-from trainingservice.remote.problems import MachineProblem
+from trainingservice.ssh.connection import Connection, is_broken
+from trainingservice.ssh.problems import MachineProblem
 from trainingservice.trial_job import TrialCode
 from trialkeeper import contract
 

@@ -14,9 +14,9 @@ from typing import ClassVar
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.gpu_indices import GpuIndices
-from trainingservice.remote.login_settings import SshLoginSettings
-from trainingservice.shared_storage import SharedStorage
+from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.shared_folder.shared_storage import SharedStorage
+from trainingservice.ssh.login_settings import SshLoginSettings
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import paramiko
 
-from trainingservice.agent_client import AgentClient, FolderState
-from trainingservice.keeper_bundle import KeeperBundle
+from trainingservice.keeper.agent_client import AgentClient, FolderState
+from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.remote.config import RemoteMachineSettings
-from trainingservice.remote.connection import Connection, is_broken
-from trainingservice.remote.problems import MachineProblem
+from trainingservice.ssh.connection import Connection, is_broken
+from trainingservice.ssh.problems import MachineProblem
 
 #: Where everything of ours lies on a machine, unless the settings say otherwise.
 DEFAULT_FOLDER = "~/.nniweb"

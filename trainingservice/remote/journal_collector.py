@@ -14,10 +14,10 @@ from typing import Any
 
 import paramiko
 
-from trainingservice.agent_client import FolderState
-from trainingservice.journal_delivery import deliver, keeper_document, new_entries
-from trainingservice.remote.connection import Connection
-from trainingservice.told_json import read_json
+from trainingservice.keeper.agent_client import FolderState
+from trainingservice.keeper.journal_delivery import deliver, keeper_document, new_entries
+from trainingservice.rest.told_json import read_json
+from trainingservice.ssh.connection import Connection
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from trainingservice.agent_client import FolderState
 from trainingservice.errors import TrainingServiceError
+from trainingservice.keeper.agent_client import FolderState
 
 
 class MachineHost(Protocol):

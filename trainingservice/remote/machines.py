@@ -19,22 +19,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trainingservice.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
-from trainingservice.gpu_watch import GpuWatch
-from trainingservice.keeper_bundle import KeeperBundle
+from trainingservice.gpus.gpu_watch import GpuWatch
+from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
+from trainingservice.keeper.keeper_bundle import KeeperBundle
+from trainingservice.keeper.report_proxy import RelayDesk
 from trainingservice.lasting_thread import LastingThread
-from trainingservice.relay_desk import RelayDesk
 from trainingservice.remote.code_copies import CodeCopies
 from trainingservice.remote.config import RemoteMachineSettings
-from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_file, put_keeper, start_agent
-from trainingservice.remote.host_keys import HostKeyStore
 from trainingservice.remote.journal_collector import JournalCollector
 from trainingservice.remote.machine_host import MachineHost
-from trainingservice.remote.problems import MachineProblem, NotConnected, as_problem
-from trainingservice.remote.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL, growing_pause
 from trainingservice.remote.set_aside import SetAside
+from trainingservice.ssh.connection import Connection, connect
+from trainingservice.ssh.host_keys import HostKeyStore
+from trainingservice.ssh.problems import MachineProblem, NotConnected, as_problem
+from trainingservice.ssh.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL, growing_pause
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trialkeeper import contract
 

@@ -11,21 +11,21 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainingservice.agent_client import AgentClient, AgentError
 from trainingservice.base import REHEARSAL_SECONDS, RehearsalFinding
-from trainingservice.control_groups_finding import control_groups_finding
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
-from trainingservice.keeper_bundle import KeeperBundle
-from trainingservice.keeper_exit import observed_exit
-from trainingservice.reach_probe import probe_arguments
+from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
+from trainingservice.keeper.agent_client import AgentClient, AgentError
+from trainingservice.keeper.control_groups_finding import control_groups_finding
+from trainingservice.keeper.keeper_bundle import KeeperBundle
+from trainingservice.keeper.keeper_exit import observed_exit
+from trainingservice.keeper.reach_probe import probe_arguments
 from trainingservice.remote.config import RemoteMachineSettings
-from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
-from trainingservice.remote.host_keys import HostKeyStore
-from trainingservice.remote.problems import MachineProblem, as_problem
 from trainingservice.secrets_in_use import with_secrets_of_now
-from trainingservice.shared_storage import SharedStorage
+from trainingservice.shared_folder.shared_storage import SharedStorage
+from trainingservice.ssh.connection import Connection, connect
+from trainingservice.ssh.host_keys import HostKeyStore
+from trainingservice.ssh.problems import MachineProblem, as_problem
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

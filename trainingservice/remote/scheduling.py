@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainingservice.gpu_slots import Assigned, GpuReading, GpuRequest, Impossible, Waits, choose_gpus
+from trainingservice.gpus.gpu_slots import Assigned, GpuReading, GpuRequest, Impossible, Waits, choose_gpus
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from trainingservice.base import RehearsalFinding
-from trainingservice.shared_storage import SharedStorage
+from trainingservice.shared_folder.shared_storage import SharedStorage
 
 logger = logging.getLogger(__name__)
 

@@ -11,28 +11,28 @@ from typing import Any, ClassVar, cast
 
 from pydantic import ValidationError
 
-from trainingservice.agent_client import FolderState
-from trainingservice.attempt_states import observed_state, remove_folders
 from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError, Unsupported
-from trainingservice.gpu_slots import Impossible, Waits
-from trainingservice.keeper_bundle import KeeperBundle, build_keeper
-from trainingservice.output_folder import FolderElsewhere, NoSuchOutput, OutputFolder
-from trainingservice.polling import MustWait, Observation, PollingTrainingService
+from trainingservice.files.output_folder import FolderElsewhere, NoSuchOutput, OutputFolder
+from trainingservice.gpus.gpu_slots import Impossible, Waits
+from trainingservice.keeper.agent_client import FolderState
+from trainingservice.keeper.attempt_states import observed_state, remove_folders
+from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
+from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
 from trainingservice.remote.code_copies import folders_in, remove_folder
 from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings, RemoteTrialOptions
-from trainingservice.remote.connection import Connection, connect
 from trainingservice.remote.first_contact import DEFAULT_FOLDER, look_at
-from trainingservice.remote.host_keys import HostKeyStore
-from trainingservice.remote.machine_output import OneConnection, run_reader
 from trainingservice.remote.machines import RemoteMachine
 from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
 from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
 from trainingservice.remote.server_mount import look_at_mount_here
 from trainingservice.remote.trial_document import trial_document
+from trainingservice.rest.told_json import read_json
 from trainingservice.secrets_in_use import ServiceThread
-from trainingservice.told_json import read_json
+from trainingservice.ssh.connection import Connection, connect
+from trainingservice.ssh.host_keys import HostKeyStore
+from trainingservice.submit_host.machine_output import OneConnection, run_reader
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

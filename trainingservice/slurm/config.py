@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.memory_size import Megabytes
-from trainingservice.remote.login_settings import SshLoginSettings
+from trainingservice.ssh.login_settings import SshLoginSettings
 from trialkeeper.whole_number import whole_number
 
 #: Names of things in Slurm: no blanks, nothing that begins like an option.

@@ -6,7 +6,7 @@ Source: the error texts of Slurm 22.05 (``slurm_strerror``). sbatch ends with 1 
 from __future__ import annotations
 
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
-from trainingservice.polling import MustWait
+from trainingservice.polling.service import MustWait
 from trainingservice.submit_host.host import Finished, NotRun, Unanswered
 
 #: The controller may have taken the job: its answer was lost.

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
-from trainingservice.reach_probe import probe_arguments
-from trainingservice.shared_folder import TOP, SharedFolder
+from trainingservice.keeper.reach_probe import probe_arguments
+from trainingservice.shared_folder.folder import TOP, SharedFolder
+from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
 from trainingservice.slurm.commands import NoProgram, SlurmCommands
 from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
 from trainingservice.slurm.job_script import lines_of_options, prepared, sbatch_options
 from trainingservice.slurm.states import observed
-from trainingservice.storage_rehearsal import rehearse_storage
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Seconds for each question before a launch, and otherwise.

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, cast
 
-from trainingservice.acceptance import accepted_at, is_new
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.direct_first import DirectFirstJournal
 from trainingservice.errors import TemporaryError
-from trainingservice.keeper_channel import keeper_urls
-from trainingservice.polling import MustWait, Observation
-from trainingservice.shared_folder import SharedFolder
-from trainingservice.shared_folder_service import SharedFolderTrainingService
+from trainingservice.keeper.keeper_channel import keeper_urls
+from trainingservice.polling.accepted_at import accepted_at, is_new
+from trainingservice.polling.service import MustWait, Observation
+from trainingservice.shared_folder.direct_first import DirectFirstJournal
+from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.shared_folder.service import SharedFolderTrainingService
 from trainingservice.slurm.commands import SlurmCommands
 from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
 from trainingservice.slurm.job_script import AGAIN_FILE, OUTPUT_FILE, job_options, job_script

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from trainingservice.job_record import Observation
+from trainingservice.polling.job_record import Observation
 from trainingservice.slurm.queue_rows import JobRow
 from trainingservice.slurm.reasons import why_it_waits
 from trainingservice.trial_job_status import TrialJobStatus

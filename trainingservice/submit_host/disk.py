@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Protocol
 
-from trainingservice.output_folder import FolderHere, OutputFolder
+from trainingservice.files.output_folder import FolderHere, OutputFolder
 from trialkeeper.durable_files import put_in_place
 
 #: Bytes that are read in one go.

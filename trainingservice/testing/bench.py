@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.cluster_settings import TrialOptions
-from trainingservice.code_archive import pack_code
+from trainingservice.code.code_archive import pack_code
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.gpu_slots import MemoryGpuBook
-from trainingservice.keeper_bundle import build_keeper
+from trainingservice.gpus.gpu_slots import MemoryGpuBook
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.testing.keeper_server import KeeperServer
 from trainingservice.testing.processes import end_processes, processes_of
 from trainingservice.trial_job import (

@@ -47,7 +47,7 @@ RULES: dict[str, str] = {
         "second shell on its way.",
     "test_what_a_trial_wrote_is_listed_and_read_and_links_are_not_followed":
         "output_folder gives what the trial wrote, also from an object that never ran, or raises Unsupported. A trial "
-        "may put links and pipes there: nothing is read through them. trainingservice/output_folder.py does it.",
+        "may put links and pipes there: nothing is read through them. trainingservice/files/output_folder.py does it.",
     "test_each_metric_is_heard_once_in_order_and_as_reported":
         "Listeners hear each metric once, in order, letter by letter as the trial reported it.",
     "test_listeners_come_and_go_and_may_fail":

@@ -20,9 +20,9 @@ from typing import ClassVar, cast
 
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.code_archive import pack_code
+from trainingservice.code.code_archive import pack_code
 from trainingservice.errors import PermanentError, TemporaryError, Unsupported
-from trainingservice.polling import Observation, PollingTrainingService
+from trainingservice.polling.service import Observation, PollingTrainingService
 from trainingservice.testing.behaviour import ScriptedClusterSettings
 from trainingservice.testing.scripted_cluster import SILENCE, ScriptedCluster
 from trainingservice.trial_job import HyperParameters, TrialCode, TrialJobDetail, job_document

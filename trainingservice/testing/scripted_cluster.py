@@ -22,10 +22,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainingservice.job_record import Observation
-from trainingservice.keeper_bundle import build_keeper
-from trainingservice.keeper_exit import observed_exit
+from trainingservice.keeper.keeper_bundle import build_keeper
+from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.local.environment import allowed_environment
+from trainingservice.polling.job_record import Observation
 from trainingservice.testing.behaviour import Behaviour
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus

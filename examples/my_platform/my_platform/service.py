@@ -11,10 +11,10 @@ from typing import ClassVar
 from my_platform.config import MyOptions, MySettings
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.polling import MustWait, Observation
-from trainingservice.shared_folder import SharedFolder
-from trainingservice.shared_folder_service import SharedFolderTrainingService
-from trainingservice.storage_rehearsal import rehearse_storage
+from trainingservice.polling.service import MustWait, Observation
+from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.shared_folder.service import SharedFolderTrainingService
+from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -4,7 +4,7 @@ import pytest
 from my_platform.config import MyOptions, MySettings
 from my_platform.service import MyTrainingService
 
-from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.conformance import Bench, PlatformUnderTest, TrainingServiceConformance
 
 

@@ -21,7 +21,7 @@ from nniweb.experiments.launch.git_source import GitSource, read_git_source
 from nniweb.experiments.launch.launching import BroughtCode, GitCode, UploadedCode, scratch_folder
 from nniweb.experiments.launch.uploaded_code import UploadRefused, unpack
 from nniweb.experiments.models import Experiment, User
-from trainingservice.code_archive import MAX_BYTES, pack_code
+from trainingservice.code.code_archive import MAX_BYTES, pack_code
 from trainingservice.errors import PermanentError
 from trialkeeper.child_process import CannotStart
 from trialkeeper.code_folder import extract_archive

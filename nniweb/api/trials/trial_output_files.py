@@ -28,7 +28,7 @@ from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.fields import Query
 from nniweb.http.renderers import ExactJSONRenderer
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.output_folder import NoSuchOutput
+from trainingservice.files.output_folder import NoSuchOutput
 
 
 class MachineAway(APIException):

@@ -7,7 +7,7 @@ from nniweb.experiments.models import Attempt, Machine
 
 
 class AttemptGpuBook:
-    """``trainingservice.gpu_slots.GpuBook`` over all clusters and experiments of the installation."""
+    """``trainingservice.gpus.gpu_slots.GpuBook`` over all clusters and experiments of the installation."""
 
     def booked(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
         rows = self._holding(machine_identity).values_list("job_name", "gpu_indices")

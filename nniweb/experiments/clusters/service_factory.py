@@ -11,10 +11,10 @@ from nniweb.experiments.config.platform_section import parse_stored_section
 from nniweb.experiments.models import Cluster
 from nniweb.experiments.secrets.sealing import unseal
 from nniweb.storage.data_folder import prepare
-from trainingservice import own_authority
 from trainingservice.base import ServiceContext, TrainingService
-from trainingservice.gpu_slots import GpuBook
+from trainingservice.gpus.gpu_slots import GpuBook
 from trainingservice.platforms import load_platform
+from trainingservice.rest import ca_bundle
 from trainingservice.secrets_in_use import learn
 
 
@@ -49,7 +49,7 @@ def service_builder(cluster: Cluster, on_change: Callable[[str], None] = lambda 
         learn(secret)
     section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)
     folder = prepare(state_folder(cluster))
-    own_authority.trust(settings.CA_FILE)
+    ca_bundle.trust(settings.CA_FILE)
     context = ServiceContext(
         cluster_id=cluster.public_id, state_folder=folder, private_folder=Path(settings.DATA_FOLDER),
         installation=settings.INSTALLATION_ID, gpu_book=gpu_book or AttemptGpuBook(), on_change=on_change,

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.durations import Duration
 from trainingservice.cluster_settings import SettingsModel
-from trainingservice.shared_storage import SharedStorage
+from trainingservice.shared_folder.shared_storage import SharedStorage
 
 #: NNI's own upper bound for counts.
 MOST = 99_999

@@ -24,7 +24,7 @@ from nniweb.experiments.config.v1_conversion import V1_CLASS_FILES, V1_DROPPED, 
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS, Algorithm
 from trainingservice.base import TrainingService
 from trainingservice.platforms import ALIASES, BUILT_IN, load_platform
-from trainingservice.shared_storage import SharedStorage
+from trainingservice.shared_folder.shared_storage import SharedStorage
 
 INTRODUCTION = """\
 # Experiment config files

@@ -13,7 +13,7 @@ from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
 from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.search_space.uninterpreted_space import read_space
-from trainingservice.unlinked_paths import read_file
+from trainingservice.files.unlinked_paths import read_file
 
 
 def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[str, Any]:

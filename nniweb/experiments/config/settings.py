@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from nniweb.experiments.config.document import LogLevel
 from nniweb.experiments.config.platform_section import PlatformSection
 from trainingservice.cluster_settings import TrialOptions
-from trainingservice.shared_storage import SharedStorage
+from trainingservice.shared_folder.shared_storage import SharedStorage
 
 
 class AlgorithmSettings(BaseModel):

@@ -17,7 +17,7 @@ from nniweb.experiments.config.model_validation import problem_of, shown
 from nniweb.experiments.config.platform_section import load
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, path_text
 from trainingservice.base import TrainingService
-from trainingservice.gpu_indices import GpuIndices
+from trainingservice.gpus.gpu_indices import GpuIndices
 
 PLATFORM_KEY = "trainingServicePlatform"
 ALGORITHMS = ("tuner", "assessor", "advisor")

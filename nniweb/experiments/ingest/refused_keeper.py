@@ -1,6 +1,6 @@
 """The sentence on a trial whose keeper is refused for its version, and how it is known again."""
 
-from trainingservice.report_reading import VERSIONS
+from trainingservice.receiver.report_reading import VERSIONS
 from trialkeeper import contract
 
 _BEGINNING = "Its keeper speaks version "

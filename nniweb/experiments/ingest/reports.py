@@ -35,7 +35,7 @@ from nniweb.experiments.results.other_metrics import Numbers
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.exact_text import to_bytes
 from nniweb.experiments.sql.idle_connections import drop_connection
-from trainingservice.report_reading import ReadReport, RefusedReport
+from trainingservice.receiver.report_reading import ReadReport, RefusedReport
 from trainingservice.trial_job import parameter_text
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract

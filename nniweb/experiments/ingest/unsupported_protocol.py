@@ -16,7 +16,7 @@ from nniweb.experiments.models import Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.exact_text import printable
-from trainingservice.report_reading import UnspokenVersion
+from trainingservice.receiver.report_reading import UnspokenVersion
 
 logger = logging.getLogger(__name__)
 

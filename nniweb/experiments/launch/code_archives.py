@@ -17,7 +17,7 @@ from django.core.files.storage import default_storage
 from django.db import transaction
 
 from nniweb.experiments.models import CodeArchive, Experiment
-from trainingservice.code_archive import pack_code
+from trainingservice.code.code_archive import pack_code
 from trainingservice.errors import TrainingServiceError
 from trialkeeper.durable_files import put_in_place
 

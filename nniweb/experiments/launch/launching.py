@@ -35,7 +35,7 @@ from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.code_archive import code_entries
+from trainingservice.code.code_archive import code_entries
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.platforms import load_platform
 

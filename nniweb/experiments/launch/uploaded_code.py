@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from trainingservice.code_archive import MAX_BYTES
+from trainingservice.code.code_archive import MAX_BYTES
 
 #: Entries of an archive, those that .nniignore will leave out included.
 MAX_ENTRIES = 10_000

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from trainingservice.errors import TrainingServiceError
-from trainingservice.output_folder import Found, FoundFile, Piece
+from trainingservice.files.output_folder import Found, FoundFile, Piece
 
 #: What stands in an archive beside the files where some are missing in it.
 MISSING = "NOT-COMPLETE.txt"

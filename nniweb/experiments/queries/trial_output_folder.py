@@ -21,7 +21,7 @@ from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import CannotOpen
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError, Unsupported
-from trainingservice.output_folder import MOST_BYTES, Found, NoSuchOutput, OutputFolder, Piece
+from trainingservice.files.output_folder import MOST_BYTES, Found, NoSuchOutput, OutputFolder, Piece
 from trainingservice.platforms import load_platform
 
 _Result = TypeVar("_Result")

@@ -8,7 +8,7 @@ from nniweb.experiments.sql.idle_connections import give_connection_back
 
 
 class FencedGpuBook:
-    """``trainingservice.gpu_slots.GpuBook`` for the service of one cluster; called on the platform's own threads.
+    """``trainingservice.gpus.gpu_slots.GpuBook`` for the service of one cluster; called on the platform's own threads.
 
     To a worker that slept past its lease every GPU is taken, and it frees none.
     """

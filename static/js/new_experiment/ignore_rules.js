@@ -1,5 +1,5 @@
 /**
- * Which files of a folder `.nniignore` leaves out: git's rules, as trainingservice/ignore_rules.py has them. The server
+ * Which files of a folder `.nniignore` leaves out: git's rules, as trainingservice/code/ignore_rules.py has them. The server
  * applies its own again; this one spares the sending.
  */
 

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from tests.end_to_end.browser.conftest import PATIENCE
 from tests.end_to_end.running_server import ROOT, RunningServer
 from tests.fakes.git_server import GitServer
-from trainingservice.ignore_rules import IgnoreRules
+from trainingservice.code.ignore_rules import IgnoreRules
 
 expect.set_options(timeout=PATIENCE)
 CONFIG = """\

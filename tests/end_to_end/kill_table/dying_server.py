@@ -18,8 +18,8 @@ from unittest import mock
 
 #: What a point is called in the table -> where it is: (module, name in it, before or after that was called).
 POINTS = {
-    "before a submission": ("trainingservice.polling", "PollingTrainingService.submit_trial_job", "before"),
-    "after a submission": ("trainingservice.polling", "PollingTrainingService.submit_trial_job", "after"),
+    "before a submission": ("trainingservice.polling.service", "PollingTrainingService.submit_trial_job", "before"),
+    "after a submission": ("trainingservice.polling.service", "PollingTrainingService.submit_trial_job", "after"),
     "before a keeper is started": ("trainingservice.local.service", "LocalTrainingService.start_job", "before"),
     "after a keeper was started": ("trainingservice.local.service", "LocalTrainingService.start_job", "after"),
     "between commit and answer": ("nniweb.keeperapi.group_commit", "GroupCommit._answer", "before"),

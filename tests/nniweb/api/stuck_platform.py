@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.output_folder import OutputFolder
+from trainingservice.files.output_folder import OutputFolder
 from trainingservice.testing.misbehaving import DocileSettings, DocileTrainingService
 from trainingservice.trial_job import TrialJobDetail
 

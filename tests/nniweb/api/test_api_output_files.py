@@ -20,7 +20,7 @@ from nniweb.experiments.models import Attempt, User
 from nniweb.experiments.queries import output_download
 from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from tests.nniweb.api.stuck_platform import StuckTrainingService
-from trainingservice import output_folder
+from trainingservice.files import output_folder
 from trainingservice.platforms import register, unregister
 from trialkeeper import folder_reader
 

@@ -29,7 +29,7 @@ from nniweb.experiments.models import Cluster, ClusterMetadata, CodeArchive, Mac
 from nniweb.experiments.secrets.sealing import seal
 from nniweb.storage import data_folder
 from nniweb.storage.data_folder import ServerLock
-from trainingservice.keeper_bundle import build_keeper
+from trainingservice.keeper.keeper_bundle import build_keeper
 
 
 @dataclass

@@ -15,7 +15,7 @@ from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, T
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.sql import database_health
-from trainingservice.report_reading import read_report
+from trainingservice.receiver.report_reading import read_report
 
 pytestmark = pytest.mark.django_db
 

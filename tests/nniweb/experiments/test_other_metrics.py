@@ -21,7 +21,7 @@ from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNum
 from nniweb.experiments.queries.export import write_csv
 from nniweb.experiments.results import other_metrics
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
-from trainingservice.report_reading import read_report
+from trainingservice.receiver.report_reading import read_report
 
 pytestmark = pytest.mark.django_db
 

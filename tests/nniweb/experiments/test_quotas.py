@@ -17,7 +17,7 @@ from nniweb.experiments.access.quotas import Holder, Limits, holders_under_way, 
 from nniweb.experiments.commands import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
-from trainingservice.turns import Turns
+from trainingservice.polling.fair_queue import Turns
 
 CLUSTER = Cluster(pk=7, name="farm", max_trials=None)
 

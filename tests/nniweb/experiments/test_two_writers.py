@@ -13,7 +13,7 @@ from django.utils import timezone
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Attempt, Experiment, Metric
 from nniweb.experiments.pubsub.revisions import next_revision
-from trainingservice.report_reading import read_report
+from trainingservice.receiver.report_reading import read_report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

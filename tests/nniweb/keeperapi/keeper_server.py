@@ -26,7 +26,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.keeperapi.application import KeeperApplication
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
-from trainingservice.report_reading import read_report
+from trainingservice.receiver.report_reading import read_report
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode
 from trialkeeper import contract
 

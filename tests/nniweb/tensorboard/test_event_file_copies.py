@@ -11,7 +11,7 @@ from nniweb.experiments.models import Attempt, TrialFile
 from nniweb.tensorboard.event_files import TrialCopy
 from nniweb.tensorboard.run_names import run_path
 from trainingservice.errors import TemporaryError
-from trainingservice.output_folder import FolderHere, Found, FoundFile
+from trainingservice.files.output_folder import FolderHere, Found, FoundFile
 
 EVENTS = "events.out.tfevents.1.host"
 PLENTY = 10**9

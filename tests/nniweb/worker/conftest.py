@@ -17,7 +17,7 @@ from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.rounds.runner import ClusterRunner
 from trainingservice import platforms
-from trainingservice.report_reading import read_report
+from trainingservice.receiver.report_reading import read_report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 

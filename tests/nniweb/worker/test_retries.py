@@ -10,7 +10,7 @@ from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.errors import PermanentError, TemporaryError
-from trainingservice.report_reading import read_report
+from trainingservice.receiver.report_reading import read_report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus

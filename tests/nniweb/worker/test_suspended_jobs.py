@@ -7,7 +7,7 @@ import pytest
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.models import Attempt, Trial
 from tests.nniweb.worker.conftest import Rig, report
-from trainingservice.report_reading import read_report
+from trainingservice.receiver.report_reading import read_report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 

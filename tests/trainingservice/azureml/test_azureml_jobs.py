@@ -236,8 +236,8 @@ def test_a_proxys_page_is_no_acceptance_of_a_job(bench, workspace, reached):
 @pytest.mark.parametrize("answer", [Answer(200, "<html>sign in</html>", "text/html"),
                                     Answer(404, "<html>not here</html>", "text/html")])
 def test_a_proxys_page_is_no_acceptance_of_a_stop(bench, workspace, answer, monkeypatch):
-    from trainingservice import polling
-    monkeypatch.setattr(polling, "REPEAT_STOP_AFTER", 0.5)  # what looks like an acceptance is asked for again, too
+    from trainingservice.polling import service
+    monkeypatch.setattr(service, "REPEAT_STOP_AFTER", 0.5)  # what looks like an acceptance is asked for again, too
     check_that_a_stop_is_asked_for_again(bench, workspace, answer, lambda form: only_job(
         workspace).status == "Canceled", method="POST", part="/cancel")
 

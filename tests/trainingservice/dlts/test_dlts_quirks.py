@@ -19,8 +19,8 @@ from trainingservice.dlts.config import DltsTrialOptions
 from trainingservice.dlts.job_body import job_body
 from trainingservice.dlts.states import observed_record
 from trainingservice.errors import TemporaryError
-from trainingservice.keeper_variables import keeper_variables
-from trainingservice.rest_client import LogInRefused
+from trainingservice.keeper.keeper_variables import keeper_variables
+from trainingservice.rest.rest_client import LogInRefused
 from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING, RUNNING, FAILED = TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED

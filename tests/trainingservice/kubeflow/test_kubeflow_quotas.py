@@ -12,9 +12,9 @@ from tests.fakes.kubernetes_api_kubeflow import (
     kubeflow_controllers,
 )
 from tests.fakes.kubernetes_under_test import KubeflowUnderTest
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubernetes_base import complaints
 from trainingservice.kubernetes_base.config import RoleSettings
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench
 
 REFUSED = "pods is forbidden: exceeded quota: small, requested: pods=1, used: pods=4, limited: pods=4"

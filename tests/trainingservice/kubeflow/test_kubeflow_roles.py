@@ -17,8 +17,8 @@ from tests.fakes.kubernetes_api_kubeflow import (
     mpi_controllers,
 )
 from tests.fakes.kubernetes_under_test import KubeflowUnderTest
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubernetes_base.config import RoleSettings
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -10,9 +10,9 @@ from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
 from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubernetes_base import belongings
 from trainingservice.kubernetes_base.config import StorageSettings
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -12,14 +12,14 @@ from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
 from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
-from trainingservice import collected_journals
-from trainingservice.collected_journals import CollectedJournals
 from trainingservice.errors import PermanentError
-from trainingservice.journal_delivery import Reply
-from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.keeper import collected_journals
+from trainingservice.keeper.collected_journals import CollectedJournals
+from trainingservice.keeper.journal_delivery import Reply
 from trainingservice.kubernetes_base import mirror, pod_logs
 from trainingservice.kubernetes_base.config import StorageSettings
-from trainingservice.report_reading import read_report
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
+from trainingservice.receiver.report_reading import read_report
 from trainingservice.testing.bench import Bench
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper.pod import MARK, ContainerLog

@@ -131,7 +131,7 @@ def test_the_login_of_a_registry_is_there_for_the_experiment_and_goes_with_it(be
 
 
 def test_the_keeper_can_come_in_an_image(bench, cluster, tmp_path) -> None:
-    from trainingservice.keeper_bundle import build_keeper
+    from trainingservice.keeper.keeper_bundle import build_keeper
 
     cluster.node.image_files["/keeper.pyz"] = build_keeper(tmp_path).path
     form = with_options(bench, JobTrialOptions(worker=RoleSettings(docker_image="example/trial:1"),

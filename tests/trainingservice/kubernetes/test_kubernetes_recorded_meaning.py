@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from trainingservice.frameworkcontroller.framework import FrameworkKind
-from trainingservice.job_record import Observation
 from trainingservice.kubeflow.replicated_job import PyTorchJobKind, ReplicatedKind, TFJobKind
 from trainingservice.kubeflow.train_job import TrainJobKind
 from trainingservice.kubernetes.job import JobKind
 from trainingservice.kubernetes_base import pods
 from trainingservice.kubernetes_base.kind import Phase, TrialKind
 from trainingservice.kubernetes_base.observing import observation, reporting_pod
+from trainingservice.polling.job_record import Observation
 from trainingservice.trial_job_status import TrialJobStatus
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "kubernetes"

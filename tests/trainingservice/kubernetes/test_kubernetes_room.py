@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from trainingservice.kubernetes_base.room import Room
-from trainingservice.polling import MustWait
+from trainingservice.polling.service import MustWait
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 

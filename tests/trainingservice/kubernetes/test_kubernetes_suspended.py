@@ -7,11 +7,11 @@ import pytest
 from tests.fakes.kubernetes_api import KubernetesApiDouble
 from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
 from tests.fakes.kubernetes_under_test import JobsUnderTest, KubeflowUnderTest
-from trainingservice.keeper_receiver import KeeperReceiver
 from trainingservice.kubeflow.replicated_job import TFJobKind
 from trainingservice.kubeflow.train_job import TrainJobKind
 from trainingservice.kubernetes.job import JobKind
 from trainingservice.kubernetes_base.kind import Phase
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvidia_smi import FakeNvidiaSmi
-from trainingservice import gpu_watch
+from trainingservice.gpus import gpu_watch
 from trainingservice.local.config import LocalClusterSettings, LocalTrialOptions
 from trainingservice.local.service import LocalTrainingService
 from trainingservice.testing.bench import PlatformUnderTest

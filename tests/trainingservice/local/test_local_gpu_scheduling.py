@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from trainingservice import gpu_watch
 from trainingservice.base import MachineDetail
 from trainingservice.errors import PermanentError
+from trainingservice.gpus import gpu_watch
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.testing.bench import new_id
 from trainingservice.trial_job import ResumedJob

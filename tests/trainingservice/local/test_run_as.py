@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from trainingservice.errors import TrainingServiceError
+from trainingservice.files.output_folder import NoSuchOutput
 from trainingservice.local import os_user
 from trainingservice.local.config import LocalTrialOptions
-from trainingservice.output_folder import NoSuchOutput
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import machine

@@ -9,7 +9,7 @@ from tests.fakes.http_double import Answer
 from tests.fakes.openpai_limits import Limiter
 from tests.trainingservice.openpai.recordings import recorded
 from trainingservice.openpai.submission_limit import Allowance, SubmissionLimit, pause_asked_for, why_it_waits
-from trainingservice.rest_client import RestAnswer
+from trainingservice.rest.rest_client import RestAnswer
 from trainingservice.trial_job_status import TrialJobStatus
 
 SUBMIT = {"method": "POST", "part": "/v2/jobs"}

@@ -13,13 +13,13 @@ import pytest
 from tests.fakes.nvidia_smi import FakeNvidiaSmi
 from tests.fakes.ssh_machine import SshMachine, needs_root
 from tests.trainingservice import jobs_of_tests
-from trainingservice import gpu_watch
+from trainingservice.gpus import gpu_watch
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
-from trainingservice.remote.connection import connect
-from trainingservice.remote.host_keys import HostKeyStore
-from trainingservice.remote.problems import MachineProblem
 from trainingservice.remote.service import RemoteTrainingService
+from trainingservice.ssh.connection import connect
+from trainingservice.ssh.host_keys import HostKeyStore
+from trainingservice.ssh.problems import MachineProblem
 from trainingservice.testing.bench import PlatformUnderTest
 
 

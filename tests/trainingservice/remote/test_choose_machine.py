@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from trainingservice.gpu_slots import GpuReading, Impossible, Waits
+from trainingservice.gpus.gpu_slots import GpuReading, Impossible, Waits
 from trainingservice.remote.scheduling import MachineView, Placed, choose_machine, machine_to_keep
 
 FOUR = tuple(map(GpuReading, range(4)))

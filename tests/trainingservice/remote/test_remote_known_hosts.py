@@ -12,8 +12,8 @@ import pytest
 from tests.fakes.ssh_machine import free_port
 from tests.trainingservice.remote.conftest import refusal, works
 from trainingservice.remote import machines, rehearsal
-from trainingservice.remote.host_keys import HostKeyStore
-from trainingservice.remote.problems import MachineProblem
+from trainingservice.ssh.host_keys import HostKeyStore
+from trainingservice.ssh.problems import MachineProblem
 from trialkeeper import attempt_folder
 
 KEY = paramiko.ECDSAKey.generate()
@@ -71,7 +71,7 @@ def test_names_are_compared_as_openssh_does(keys, file):
 def test_a_pattern_with_many_stars_is_compared_in_one_pass(tmp_path):
     """In a process of its own: with a regular expression it does not come to an end."""
     (tmp_path / "known_hosts").write_text(f"{'*a' * 30}*b {TEXT}\nada {TEXT}\n")
-    program = ("import sys; from pathlib import Path; from trainingservice.remote.known_hosts import keys_of\n"
+    program = ("import sys; from pathlib import Path; from trainingservice.ssh.known_hosts import keys_of\n"
                "print([len(keys_of(Path(sys.argv[1]), name).known) for name in ('a' * 60, 'a' * 60 + 'b', 'ada')])")
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "known_hosts")], capture_output=True,
                           text=True, timeout=20)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.fakes.ssh_machine import SshMachine, fingerprint_of, free_port, needs_root, new_key
 from tests.trainingservice.remote.conftest import refusal, works
-from trainingservice.keeper_bundle import build_keeper
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.remote import first_contact, machines
-from trainingservice.remote.connection import connect
 from trainingservice.remote.first_contact import look_at
-from trainingservice.remote.problems import MachineProblem
+from trainingservice.ssh.connection import connect
+from trainingservice.ssh.problems import MachineProblem
 from trainingservice.trial_job_status import TrialJobStatus
 
 pytestmark = pytest.mark.usefixtures("own_home")

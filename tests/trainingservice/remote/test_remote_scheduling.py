@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.fakes.ssh_machine import needs_root
-from trainingservice.polling import Observation
+from trainingservice.polling.service import Observation
 from trainingservice.remote import service as service_module
 from trainingservice.remote import set_aside
 from trainingservice.testing.bench import new_id

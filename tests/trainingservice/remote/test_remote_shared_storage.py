@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.ssh_machine import needs_root
 from trainingservice.remote.config import RemoteClusterSettings
-from trainingservice.shared_storage import SharedStorage
+from trainingservice.shared_folder.shared_storage import SharedStorage
 from trainingservice.trial_job_status import TrialJobStatus
 
 NFS = {"storage_type": "NFS", "nfs_server": "files.lab.example", "exported_directory": "/export/nni",

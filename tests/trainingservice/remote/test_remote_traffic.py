@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tests.fakes.tcp_proxy import TcpProxy
-from trainingservice.remote import connection as connection_module
-from trainingservice.remote.connection import connect
+from trainingservice.ssh import connection as connection_module
+from trainingservice.ssh.connection import connect
 
 SIZE = 1_000_000
 

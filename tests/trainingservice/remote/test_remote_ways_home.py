@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.trainingservice.jobs_of_tests import assert_whole, unreachable
-from trainingservice.agent_client import AgentClient
-from trainingservice.relay_desk import RelayDesk
+from trainingservice.keeper.agent_client import AgentClient
+from trainingservice.keeper.report_proxy import RelayDesk
 from trainingservice.remote import machines as machines_module
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper.attempt_folder import keeper_pid

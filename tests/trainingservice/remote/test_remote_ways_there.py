@@ -9,8 +9,8 @@ import pytest
 from tests.fakes.ssh_machine import fingerprint_of, new_key
 from tests.trainingservice.remote.conftest import refusal, works
 from trainingservice.errors import InvalidMetadata
-from trainingservice.remote.connection import connect
-from trainingservice.remote.host_keys import HostKeyStore
+from trainingservice.ssh.connection import connect
+from trainingservice.ssh.host_keys import HostKeyStore
 
 pytestmark = pytest.mark.usefixtures("own_home")
 

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from trainingservice.remote.login_settings import SshLoginSettings
 from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
 from trainingservice.slurm.job_script import job_options, job_script, sbatch_options
+from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess
 
 LOGIN = {"host": "login.example", "user": "ada"}

@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainingservice.slurm.recordings import recorded, refusals
 from trainingservice.errors import PermanentError, TemporaryError
-from trainingservice.polling import MustWait
+from trainingservice.polling.service import MustWait
 from trainingservice.slurm.refusals import refusal
 from trainingservice.submit_host.host import Finished, NotRun, Unanswered
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.trainingservice.slurm.recordings import recorded
-from trainingservice.job_record import Observation
+from trainingservice.polling.job_record import Observation
 from trainingservice.slurm.queue_rows import JobRow, account_rows, queue_rows
 from trainingservice.slurm.reasons import why_it_waits
 from trainingservice.slurm.states import observed, with_last_word

@@ -6,10 +6,10 @@ import time
 import pytest
 
 from tests.fakes.ssh_machine import SshMachine
-from trainingservice.remote import sftp_disk
-from trainingservice.remote.login_node import LoginNode
+from trainingservice.submit_host import sftp_disk
 from trainingservice.submit_host.disk import MOST_AT_ONCE
 from trainingservice.submit_host.host import NotRun, ThisMachine, Unanswered
+from trainingservice.submit_host.login_node import LoginNode
 from trainingservice.submit_host.opening import open_host
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainingservice.base import TrainingService
-from trainingservice.keeper_receiver import KeeperReceiver
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench, PlatformUnderTest
 from trainingservice.testing.keeper_server import KeeperServer
 from trainingservice.testing.rules import RULES, rule_of

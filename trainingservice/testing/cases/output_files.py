@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 
 from trainingservice.base import TrainingService
-from trainingservice.output_folder import NoSuchOutput, OutputFolder
+from trainingservice.files.output_folder import NoSuchOutput, OutputFolder
 from trainingservice.testing.bench import Bench
 from trainingservice.testing.cases.fixtures import ConformanceFixtures
 

@@ -1,0 +1,1 @@
+"""The code of an experiment as one archive."""

@@ -1,0 +1,1 @@
+"""Files that trials write, opened without following links."""

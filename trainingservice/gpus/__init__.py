@@ -1,0 +1,1 @@
+"""GPUs: indices, readings, and which trial gets which."""

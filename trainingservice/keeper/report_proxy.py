@@ -1,0 +1,198 @@
+"""The service's side of the second way home: asks the server on behalf of keepers that cannot reach it.
+
+What an agent sends comes from another machine and is not trusted: only the keeper protocol's paths and
+a few headers are passed on. An answer of the server, whatever its status, goes back as it is; where no
+address answers, the keeper is told 503 and tries again by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.cookiejar import DefaultCookiePolicy
+from typing import IO, Any, Protocol
+
+import requests
+
+from trainingservice.errors import TemporaryError
+from trainingservice.rest import ca_bundle
+from trainingservice.secrets_in_use import with_secrets_of_now
+from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
+
+#: Requests of one machine that are passed on at the same time.
+WORKERS = 4
+#: Seconds until a connection must stand and an answer come; less than a keeper waits for its answer.
+TIMEOUT = (5.0, 45.0)
+#: Bytes of a body kept in memory; longer ones go through a temporary file.
+IN_MEMORY = 1024 * 1024
+#: The largest body that is passed on: what servers take of a kept file is less.
+MOST_BODY = 256 * 1024 * 1024
+
+_METHODS = frozenset({"GET", "POST", "PUT"})
+_PATH = re.compile(re.escape(contract.URL_PREFIX) + r"[A-Za-z0-9%._~/-]+")
+_REQUEST_HEADERS = frozenset({"authorization", "accept", "content-type", "content-encoding"})
+_ANSWER_HEADERS = frozenset({"content-type", "retry-after", "etag"})
+
+
+class AnswersRelay(Protocol):
+    """Where answers go: an AgentClient is one."""
+
+    def answer(self, relay: int, status: int, headers: Mapping[str, str], body: bytes) -> None: ...
+
+
+class _Request:
+    def __init__(self, event: Mapping[str, Any]) -> None:
+        self.method, self.path = str(event["method"]), str(event["path"])
+        self.headers = {name: str(value) for name, value in event["headers"].items() if name in _REQUEST_HEADERS}
+        self.left = int(event["length"])
+        self.body: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  # closed by the desk
+
+    @property
+    def may_pass(self) -> bool:
+        return (self.method in _METHODS and _PATH.fullmatch(self.path) is not None
+                and ".." not in self.path.split("/") and 0 <= self.left <= MOST_BODY)
+
+
+class RelayDesk:
+    """Takes one agent's relay events and answers them to that agent. ``close`` it with the agent's client.
+
+    Another agent numbers its requests afresh: an answer given to it would reach the wrong keeper.
+    """
+
+    def __init__(self, urls: Callable[[], tuple[str, ...]], *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``urls``: addresses of the server, best first."""
+        self._urls, self._monotonic = urls, monotonic
+        self._agent: AnswersRelay | None = None
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="relay")
+        self._session = ServerSession()
+        self._open: dict[int, _Request] = {}
+        #: When a request was answered last by the server, monotonic; None before the first.
+        self.answered_at: float | None = None
+
+    def serve(self, agent: AnswersRelay) -> None:
+        """Answer through this agent's client; to be said before the agent is told to relay."""
+        self._agent = agent
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """One event of the agent, in its reading thread. Does not block on the server."""
+        import base64
+
+        number = int(event["relay"])
+        if event.get("gone"):
+            request = self._open.pop(number, None)
+            if request is not None:
+                request.body.close()
+            return
+        if "method" in event:
+            request = _Request(event)
+            if not request.may_pass:
+                logger.warning("a machine asked for %s %.200r, which is not passed on", request.method, request.path)
+                self._reply(number, 403, {}, b"")
+                return
+            self._open[number] = request
+        else:
+            found = self._open.get(number)
+            if found is None:
+                return
+            request = found
+            data = base64.b64decode(event["data"])
+            request.body.write(data)
+            request.left -= len(data)
+        if request.left <= 0:
+            self._open.pop(number, None)
+            try:
+                self._pool.submit(with_secrets_of_now(self._pass_on), number, request)
+            except (RuntimeError, MemoryError):  # no thread can be started, or it is closed: the keeper asks again
+                request.body.close()
+                self._reply(number, 503, {"Retry-After": "5"}, b"")
+
+    def close(self) -> None:
+        """Take no more. Requests under way are answered or not; their keepers ask again."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._session.close()
+        for request in list(self._open.values()):
+            request.body.close()
+        self._open.clear()
+
+    def _pass_on(self, number: int, request: _Request) -> None:
+        try:
+            status, headers, body = self._ask(request)
+        except Exception:  # a keeper that is not answered would wait for a minute
+            logger.exception("a relayed request failed")
+            status, headers, body = 503, {}, b""
+        finally:
+            request.body.close()
+        self._reply(number, status, headers, body)
+
+    def _ask(self, request: _Request) -> tuple[int, dict[str, str], bytes]:
+        reason = "no address of the server is known to its worker"
+        for url in self._urls():
+            try:
+                answer = self._session.ask(request.method, url.rstrip("/") + request.path, request.headers,
+                                           request.body)
+            except requests.RequestException as error:
+                reason = str(error)
+                continue
+            self.answered_at = self._monotonic()
+            headers = {name: value for name, value in answer.headers.items() if name.lower() in _ANSWER_HEADERS}
+            return answer.status_code, headers, answer.content
+        logger.info("a relayed request finds no server: %s", reason)
+        return 503, {}, b""
+
+    def _reply(self, number: int, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        if self._agent is None:
+            raise RuntimeError("an agent relays before it is known where answers go")
+        try:
+            self._agent.answer(number, status, headers, body)
+        except TemporaryError as error:
+            logger.info("an answer for a keeper could not be delivered, the keeper asks again: %s", error)
+
+
+class ServerSession:
+    """Requests to the server itself, over connections that are kept: no proxy, redirects or cookies. Any thread."""
+
+    def __init__(self) -> None:
+        self._session = requests.Session()
+        self._session.trust_env = False
+        authority = ca_bundle.trusted()
+        if authority is not None:
+            self._session.verify = str(authority)
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    def ask(self, method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:
+        """One request. Raises requests.RequestException."""
+        try:
+            return self._ask(method, url, headers, body)
+        except requests.ConnectTimeout:
+            raise
+        except requests.ConnectionError:
+            # the server may have closed the kept connection at this moment, and what keepers ask may be asked twice
+            return self._ask(method, url, headers, body)
+
+    def close(self) -> None:
+        """End the connections that are not in use."""
+        self._session.close()
+
+    def _ask(self, method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:
+        data: Any = body
+        if not isinstance(body, bytes):
+            length = body.seek(0, 2)
+            body.seek(0)
+            data = body if length else b""
+        return self._session.request(method, url, data=data, headers=dict(headers), timeout=TIMEOUT,
+                                     allow_redirects=False)
+
+
+def ask_server(method: str, url: str, headers: Mapping[str, str], body: IO[bytes] | bytes) -> requests.Response:
+    """One request to the server over a connection of its own. Raises requests.RequestException."""
+    session = ServerSession()
+    try:
+        return session.ask(method, url, headers, body)
+    finally:
+        session.close()

@@ -1,0 +1,1 @@
+"""Requests to a platform's REST interface."""

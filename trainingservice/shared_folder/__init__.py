@@ -1,0 +1,9 @@
+"""Platforms whose containers share a folder with the server."""
+
+from typing import Any
+
+from trainingservice.moved_names import moved_member
+
+
+def __getattr__(name: str) -> Any:
+    return moved_member(__name__, name, ("folder",))

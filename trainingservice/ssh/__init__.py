@@ -1,0 +1,1 @@
+"""SSH connections: routes, logins, host keys."""
