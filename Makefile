@@ -6,7 +6,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # each server and browser of a file is started once.
 PYTEST_JOBS = 3 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints wheel
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints wheel structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench        measure what we claim about speed (minutes; on a quiet machine)"
 	@echo "make audit        what is known against the Python packages (asks the Python Package Index)"
 	@echo "make wheel        build the package (dist/*.whl) that pip installs elsewhere, browser libraries included"
+	@echo "make structure    print files per folder, circles of imports, arrows between folders"
 	@echo "make lint         only the linters: ruff, mypy, import-linter"
 	@echo "make screenshots  take the pictures in docs/screenshots from a demo that runs (needs chromium)"
 	@echo "make constraints  write requirements/constraints.txt from what is installed in .venv"
@@ -26,6 +27,9 @@ run:
 
 packages:
 	@python=$$(scripts/find-python.sh --install) && exec "$$python" scripts/prepare.py tests
+
+structure: packages
+	$(PYTHON_IN_VENV) -m scripts.structure
 
 lint: packages
 	$(PYTHON_IN_VENV) -m ruff check .

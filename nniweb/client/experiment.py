@@ -7,13 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from nniweb.client.errors import ClientError, FieldError, NotFound, WaitedTooLong
 from nniweb.client.records import Records, metric_records, value_of
-
-if TYPE_CHECKING:
-    from nniweb.client.connection import Client
+from nniweb.client.transport import Transport
 
 #: Statuses in which nothing happens any more, unless somebody resumes it.
 ENDED = ("DONE", "STOPPED", "ERROR")
@@ -24,7 +22,7 @@ LOOK_EVERY = 1.0
 class Experiment:
     """One experiment. ``document``: everything that REST tells of it; lists leave some of it out until ``refresh``."""
 
-    def __init__(self, client: Client, document: Mapping[str, Any]) -> None:
+    def __init__(self, client: Transport, document: Mapping[str, Any]) -> None:
         self._client = client
         self.document: dict[str, Any] = dict(document)
 
@@ -184,7 +182,7 @@ def segment(name: str) -> str:
 class Trial:
     """One trial. ``document``: everything that REST tells of it."""
 
-    def __init__(self, client: Client, document: Mapping[str, Any]) -> None:
+    def __init__(self, client: Transport, document: Mapping[str, Any]) -> None:
         self._client = client
         self.document: dict[str, Any] = dict(document)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db.models import QuerySet
 
-from nniweb.experiments.config.field_editing import document_text
+from nniweb.experiments.config.fields.editing import document_text
 from nniweb.experiments.launch.cloning import clone_of
 from nniweb.experiments.models import Cluster, Experiment, User
 

@@ -6,7 +6,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from nniweb.experiments.config.durations import parse_duration
-from nniweb.experiments.config.field_walk import nearest
+from nniweb.experiments.config.fields.walk import nearest
 
 #: What pagination and content negotiation read by themselves.
 _READ_ELSEWHERE = frozenset({"page", "page_size", "format"})

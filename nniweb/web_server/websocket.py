@@ -4,25 +4,28 @@ Used on the event loop's thread alone.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from daphne.ws_protocol import WebSocketProtocol
-
-if TYPE_CHECKING:
-    from nniweb.web_server.channel import Channel
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
 
+class CountedConnection(Protocol):
+    """``channel.Channel``, as far as a websocket needs it."""
+
+    factory: Any
+
+
 class WebSocket(WebSocketProtocol):  # type: ignore[misc]  # Daphne's is not annotated
     """What Daphne makes of a websocket, reading only what the application keeps up with."""
 
-    _channel: "Channel | None" = None
+    _channel: CountedConnection | None = None
     _waiting = 0
     _is_paused = False
 
-    def take_over(self, channel: "Channel") -> None:
+    def take_over(self, channel: CountedConnection) -> None:
         """``channel`` was the connection's until now, and is counted as open until this one ends."""
         self._channel = channel
         if self.state == self.STATE_CONNECTING:

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from nniweb.experiments.config.field_description import describe
+from nniweb.experiments.config.fields.description import describe
 from trainingservice.base import TrainingService
 from trainingservice.platforms import ALIASES, load_platform, platform_names
 

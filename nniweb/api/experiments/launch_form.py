@@ -14,7 +14,7 @@ from nniweb.api.experiments.clone import MayLaunch
 from nniweb.api.experiments.launch_request import ObjectField
 from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.config.document import LARGEST_COUNT
-from nniweb.experiments.config.field_editing import EDITABLE, document_text, read_fields, write_fields
+from nniweb.experiments.config.fields.editing import EDITABLE, document_text, read_fields, write_fields
 from nniweb.experiments.config.upgrade import upgraded
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import StrictSerializer

@@ -6,9 +6,7 @@ down any address there would be somebody else.
 
 import smtplib
 from datetime import timedelta
-from typing import Any
 
-from django import forms
 from django.contrib import messages
 from django.core import signing
 from django.core.mail import send_mail
@@ -24,6 +22,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from nniweb.dashboard.account import pages
+from nniweb.dashboard.account.forms import EmailForm, TokenForm, is_valid
 from nniweb.dashboard.account.password_reset import mail_is_set_up
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.access import audit
@@ -38,26 +37,6 @@ LIVES = timedelta(hours=1)
 _SALT = "nniweb.own-email"
 
 
-class EmailForm(forms.Form):
-    """The new address, and the password of whoever has one."""
-
-    email = forms.EmailField(label="New address", max_length=254)
-
-    def __init__(self, user: User, data: Any = None) -> None:
-        super().__init__(data, auto_id="id_email_%s")
-        self._user = user
-        if user.has_usable_password():
-            self.fields["password"] = forms.CharField(
-                label="Your password", strip=False,
-                widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}))
-
-    def clean_password(self) -> str:
-        password = str(self.cleaned_data["password"])
-        if not self._user.check_password(password):  # counted: guessing is as slow as at the door
-            raise forms.ValidationError("This is not your password.")
-        return password
-
-
 @method_decorator(sensitive_post_parameters(), name="dispatch")
 @method_decorator(never_cache, name="dispatch")
 class AskForAnother(View):
@@ -69,13 +48,13 @@ class AskForAnother(View):
         user = the_visitor(request)
         form = EmailForm(user, request.POST)
         if not mail_is_set_up():
-            return pages.page(request, user, status=409, form=pages.TokenForm())
-        if not pages.is_valid(form):
-            return pages.page(request, user, status=400, form=pages.TokenForm(), email_form=form)
+            return pages.page(request, user, status=409, form=TokenForm())
+        if not is_valid(form):
+            return pages.page(request, user, status=400, form=TokenForm(), email_form=form)
         asked = AuditEntry.objects.filter(action=ASKED, target=str(user.pk), at__gt=timezone.now() - PERIOD).count()
         if asked >= MOST:
             form.add_error("email", "Enough mails were sent for now; try again in an hour.")
-            return pages.page(request, user, status=429, form=pages.TokenForm(), email_form=form)
+            return pages.page(request, user, status=429, form=TokenForm(), email_form=form)
         address = form.cleaned_data["email"]
         audit.record(ASKED, user)
         try:
@@ -83,7 +62,7 @@ class AskForAnother(View):
         except (smtplib.SMTPException, OSError, ValueError):
             form.add_error("email", "The mail server does not take a mail to this address now. Try again later, or ask "
                                     "an administrator.")
-            return pages.page(request, user, status=503, form=pages.TokenForm(), email_form=form)
+            return pages.page(request, user, status=503, form=TokenForm(), email_form=form)
         messages.success(request, f"A link was sent to {address}. Open it within an hour, in this browser: then it is "
                                   "the address of your account.")
         return redirect("account")

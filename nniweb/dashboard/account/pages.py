@@ -1,14 +1,10 @@
 """The page of one's account: who one is, password, tokens, groups."""
 
-from datetime import datetime, timedelta
 from typing import Any
 
-from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
-from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -18,26 +14,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from nniweb.dashboard.account.forms import LIVES, EmailForm, TokenForm, is_valid, password_form
 from nniweb.dashboard.account.password_reset import mail_is_set_up
 from nniweb.dashboard.page_data import the_visitor
-from nniweb.experiments.access import accounts, audit, sign_in_attempts
+from nniweb.experiments.access import accounts, audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope
 from trialkeeper.whole_number import whole_number
-
-#: How long a new token lives, in days; 0 for ever.
-LIVES = {"30": "30 days", "90": "90 days", "365": "a year", "0": "until it is removed"}
-
-
-class TokenForm(forms.Form):
-    name = forms.CharField(max_length=100, error_messages={"required": "Say what it is for."})
-    scope = forms.ChoiceField(choices=Scope.choices)
-    lives = forms.ChoiceField(choices=list(LIVES.items()))
-
-    def expires_at(self, now: datetime) -> datetime | None:
-        days = int(self.cleaned_data["lives"])
-        return now + timedelta(days=days) if days else None
 
 
 @never_cache
@@ -66,8 +50,6 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) -> HttpResponse:
-    from nniweb.dashboard.account import own_email  # it shows this page
-
     now = timezone.now()
     tokens = list(ApiToken.objects.filter(user=user).order_by("-created_at", "-pk"))
     groups = [(group, [member.username for member in group.user_set.order_by("username")])
@@ -76,27 +58,8 @@ def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) ->
         "visitor": user, "tokens": tokens, "now": now, "groups": groups, "lives": LIVES, "scopes": user.scopes,
         "password_form": password_form(user), "identities": list(user.identities.order_by("pk")),
         "single_sign_on": settings.OIDC_NAME, "mail_is_set_up": mail_is_set_up(),
-        "email_form": own_email.EmailForm(user), **more}
+        "email_form": EmailForm(user), **more}
     return render(request, "dashboard/account.html", context, status=status)
-
-
-def is_valid(form: forms.Form) -> bool:
-    """Whether the form is valid, where it may ask for the present password: guessing is as slow as at the door, so that
-    a browser that somebody left open does not tell it.
-    """
-    try:
-        return form.is_valid()
-    except sign_in_attempts.TooManyAttempts:
-        form.is_bound = False  # what was typed was not even tried
-        form.full_clean()
-        form.errors[NON_FIELD_ERRORS] = form.error_class(
-            ["Too many attempts have failed. Try again in a quarter of an hour, or use a sign-in link."])
-        return False
-
-
-def password_form(user: User, data: Any = None) -> SetPasswordForm:  # type: ignore[type-arg]  # not when running
-    """Asks for the old password where there is one: who came by a link may have none."""
-    return (PasswordChangeForm if user.has_usable_password() else SetPasswordForm)(user, data)
 
 
 @method_decorator(sensitive_post_parameters(), name="dispatch")

@@ -13,7 +13,7 @@ from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.clusters.platform_calls import ask_new_service
 from nniweb.experiments.clusters.service_factory import service_builder
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
-from nniweb.experiments.config.field_walk import fold
+from nniweb.experiments.config.fields.walk import fold
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User

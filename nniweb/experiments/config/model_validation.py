@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from nniweb.experiments.config.field_walk import nearest
+from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.yaml_positions import Path
 

@@ -12,7 +12,7 @@ from nniweb.experiments.config.algorithm_section import read_algorithms
 from nniweb.experiments.config.code_roots import CodeRoots
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigError
-from nniweb.experiments.config.field_walk import FieldWalk, fold, model_fields
+from nniweb.experiments.config.fields.walk import FieldWalk, fold, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.model_validation import shown, validate

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializeAsAny
 
 from nniweb.experiments.config.document import INHERITABLE
 from nniweb.experiments.config.errors import ConfigInvalid
-from nniweb.experiments.config.field_walk import FieldWalk, fold, model_fields
+from nniweb.experiments.config.fields.walk import FieldWalk, fold, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.model_validation import shown, validate

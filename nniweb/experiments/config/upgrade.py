@@ -6,7 +6,7 @@ from typing import Any
 
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
-from nniweb.experiments.config.field_walk import model_fields
+from nniweb.experiments.config.fields.walk import model_fields
 from nniweb.experiments.config.v1_conversion import PLATFORM_KEY, convert, is_v1
 from nniweb.experiments.config.yaml_positions import read_text
 

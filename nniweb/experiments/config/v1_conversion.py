@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from nniweb.experiments.config.field_walk import nearest
+from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.model_validation import problem_of, shown
 from nniweb.experiments.config.platform_section import load

@@ -13,7 +13,7 @@ from typing import Any
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.config.durations import format_duration
-from nniweb.experiments.config.field_editing import document_text
+from nniweb.experiments.config.fields.editing import document_text
 from nniweb.experiments.config.redaction import MASK
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.launch.git_source import GitSource

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
-from nniweb.experiments.config.field_walk import nearest
+from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.models import Experiment, MetricName, Trial, TrialParameters
 from nniweb.experiments.trial_filter.conditions import (
     FIELDS,

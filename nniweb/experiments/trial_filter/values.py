@@ -4,7 +4,7 @@ import math
 from datetime import UTC, datetime, timedelta
 
 from nniweb.experiments.config.durations import parse_duration
-from nniweb.experiments.config.field_walk import nearest
+from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.trial_filter.language import FilterInvalid, Path, Term
 
 #: Written without quotes: no value.

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.models import Attempt
+from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from nniweb.worker.cluster_host.service_host import ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerDesk
 from nniweb.worker.rounds.fair_share import Shares
-from nniweb.worker.rounds.fetch_code import CodeFetches
 from trainingservice.base import TrainingService
 from trainingservice.trial_job import TrialJobDetail
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import queue
 import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from django.conf import settings
-from django.db import connection
 
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
@@ -22,62 +19,11 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import CannotOpen, unseal
-from nniweb.worker.cluster_host.call_threads import CallThreads
+from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
 from trainingservice.secrets_in_use import own_secrets
 
-if TYPE_CHECKING:
-    from nniweb.worker.rounds.cluster_work import ClusterWork
-
 logger = logging.getLogger(__name__)
-
-#: Fetches of one cluster's experiments at the same time; more wait their turn.
-AT_ONCE = 2
-
-
-class CodeFetches:
-    """Fetches on threads of its own; the round takes the outcomes. Used by the cluster's round thread."""
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-        self._threads = CallThreads("fetches", AT_ONCE)
-        self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._stop = threading.Event()
-        self._under_way: set[int] = set()
-
-    def start(self, experiment: Experiment, fetch: Callable[[threading.Event], Callable[[], None]]) -> None:
-        """Run ``fetch``, which must not raise, on a thread; what it returns runs in a later round."""
-        if experiment.pk in self._under_way:
-            return
-
-        def work() -> None:
-            try:
-                outcome = fetch(self._stop)
-            finally:
-                connection.close()
-            self._box.put(lambda: self._finish(experiment.pk, outcome))
-            self._wake()
-
-        if self._threads.submit(work):
-            self._under_way.add(experiment.pk)
-
-    def _finish(self, experiment_pk: int, outcome: Callable[[], None]) -> None:
-        self._under_way.discard(experiment_pk)
-        outcome()
-
-    def collect(self) -> None:
-        while True:
-            try:
-                outcome = self._box.get_nowait()
-            except queue.Empty:
-                return
-            outcome()
-
-    def close(self) -> None:
-        """End what is under way; whoever drives the cluster next begins again."""
-        self._stop.set()
-        self._threads.close()
-
 
 def code_is_there(work: ClusterWork, experiment: Experiment) -> bool:
     """Whether trials can be given their code. Where not, it is on its way, and the experiment says so."""

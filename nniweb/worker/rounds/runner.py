@@ -24,6 +24,7 @@ from nniweb.experiments.sql.idle_connections import drop_connection, give_connec
 from nniweb.observability import process_figures
 from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.process.tuner_client import TunerClient
+from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from nniweb.worker.cluster_host.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.cluster_host.service_host import SLOW_CALL_SECONDS, ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerDesk
@@ -39,7 +40,7 @@ from nniweb.worker.rounds import (
     unheard_keepers,
 )
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.fetch_code import CodeFetches, code_is_there
+from nniweb.worker.rounds.fetch_code import code_is_there
 from nniweb.worker.rounds.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.rounds.round_experiments import RoundExperiments
 from nniweb.worker.rounds.work_counts import Tally, tally

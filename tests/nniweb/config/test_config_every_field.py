@@ -14,7 +14,7 @@ from pydantic import BaseModel, SecretStr
 
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.config.document import ExperimentDocument
-from nniweb.experiments.config.field_walk import file_key
+from nniweb.experiments.config.fields.walk import file_key
 from nniweb.experiments.config.v1_conversion import V1_FIELDS
 from trainingservice.platforms import BUILT_IN, load_platform
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from nniweb.experiments.config import ConfigInvalid
-from nniweb.experiments.config.field_editing import EDITABLE, document_text, read_fields, write_fields
+from nniweb.experiments.config.fields.editing import EDITABLE, document_text, read_fields, write_fields
 
 TEXT = """\
 # my search

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 from nniweb.experiments.config.document import ExperimentDocument
-from nniweb.experiments.config.field_walk import model_fields
-from nniweb.experiments.config.reference_page import render
+from nniweb.experiments.config.fields.reference_page import render
+from nniweb.experiments.config.fields.walk import model_fields
 from nniweb.experiments.config.v1_conversion import V1_DROPPED, V1_FIELDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "experiment-config.md"
@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "experiment-config.md"
 
 def test_the_page_in_docs_is_what_the_models_say_today() -> None:
     assert PAGE.read_text() == render(), (
-        "run: python -m nniweb.experiments.config.reference_page > docs/experiment-config.md")
+        "run: python -m nniweb.experiments.config.fields.reference_page > docs/experiment-config.md")
 
 
 def test_the_page_names_every_field_of_both_forms() -> None:

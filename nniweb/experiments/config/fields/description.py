@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from nniweb.experiments.config.durations import parse_duration
-from nniweb.experiments.config.field_walk import file_key, leaf_types
+from nniweb.experiments.config.fields.walk import file_key, leaf_types
 
 
 @dataclass(frozen=True)

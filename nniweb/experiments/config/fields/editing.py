@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
-from nniweb.experiments.config.field_walk import fold
+from nniweb.experiments.config.fields.walk import fold
 from nniweb.experiments.config.v1_conversion import is_v1
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, read_text
 

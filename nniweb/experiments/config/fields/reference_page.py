@@ -1,6 +1,6 @@
 """Writes docs/experiment-config.md from the models, so that the page cannot say anything else than the code.
 
-``python -m nniweb.experiments.config.reference_page > docs/experiment-config.md``
+``python -m nniweb.experiments.config.fields.reference_page > docs/experiment-config.md``
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nniweb.experiments.config.document import (
     RetentionDocument,
     RetryDocument,
 )
-from nniweb.experiments.config.field_description import default_words, inner_models, keys_of, type_words
-from nniweb.experiments.config.field_walk import file_key
+from nniweb.experiments.config.fields.description import default_words, inner_models, keys_of, type_words
+from nniweb.experiments.config.fields.walk import file_key
 from nniweb.experiments.config.v1_conversion import V1_CLASS_FILES, V1_DROPPED, V1_FIELDS
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS, Algorithm
 from trainingservice.base import TrainingService
@@ -29,7 +29,7 @@ from trainingservice.shared_folder.shared_storage import SharedStorage
 INTRODUCTION = """\
 # Experiment config files
 
-This page is made from the code by `python -m nniweb.experiments.config.reference_page`; do not edit it.
+This page is made from the code by `python -m nniweb.experiments.config.fields.reference_page`; do not edit it.
 
 A config file is YAML or JSON, in one of the two forms that NNI has had:
 

@@ -1,1 +1,0 @@
-"""What stands before every request, whoever answers it: whom it comes from, and whether it may come in the clear."""

@@ -1,0 +1,1 @@
+"""The fields of an experiment file: walked, described, edited one by one."""

@@ -1,0 +1,1 @@
+"""How the source is laid out: files per folder, circles of imports, arrows between folders."""
