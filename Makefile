@@ -29,7 +29,7 @@ packages:
 	@python=$$(scripts/find-python.sh --install) && exec "$$python" scripts/prepare.py tests
 
 structure: packages
-	$(PYTHON_IN_VENV) -m scripts.structure
+	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m structure
 
 lint: packages
 	$(PYTHON_IN_VENV) -m ruff check .

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from scripts.structure import python_files
+from structure import python_files
 
 #: Folders that may have more files, and why.
 LARGER = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from scripts.structure import python_files
+from structure import python_files
 
 
 def main() -> None:
     imports = python_files.imports_of_modules()
-    print("Lines of code: " + ", ".join(f"{package} {count}" for package, count in python_files.lines_of_code().items()))
+    lines = python_files.lines_of_code()
+    print("Lines of code: " + ", ".join(f"{package} {count}" for package, count in lines.items()))
     folders = python_files.files_per_folder()
     print(f"{sum(folders.values())} files in {len(folders)} folders; with more than {python_files.MOST_FILES} files:")
     for folder, count in sorted(folders.items(), key=lambda item: -item[1]):

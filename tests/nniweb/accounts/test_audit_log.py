@@ -93,7 +93,7 @@ def test_each_control_of_an_experiment_leaves_a_row(with_token, max_, vision, ma
 
 
 def test_each_change_of_a_cluster_leaves_a_row_without_its_secrets(with_token, rita) -> None:
-    register("vault", "tests.nniweb.api.vault_platform:VaultTrainingService")
+    register("vault", "tests.nniweb.api.clusters.vault_platform:VaultTrainingService")
     try:
         api = with_token(rita)
         made = api.post("/api/v1/clusters/", {"name": "v", "platform": "vault", "settings": {

@@ -25,6 +25,6 @@ def browser(client: Client, rita: User) -> Client:
 
 @pytest.fixture
 def vault() -> Iterator[None]:
-    register("vault", "tests.nniweb.api.vault_platform:VaultTrainingService")
+    register("vault", "tests.nniweb.api.clusters.vault_platform:VaultTrainingService")
     yield
     unregister("vault")

@@ -68,7 +68,7 @@ def api(as_user: Callable[[User], APIClient], ada: User) -> APIClient:
 @pytest.fixture
 def vault() -> Iterator[None]:
     """A platform whose settings and metadata have secrets."""
-    register("vault", "tests.nniweb.api.vault_platform:VaultTrainingService")
+    register("vault", "tests.nniweb.api.clusters.vault_platform:VaultTrainingService")
     yield
     unregister("vault")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.nniweb.conformance.reports_to_nniweb import ReportsToNniweb
-from tests.trainingservice.test_conformance_local import LocalUnderTest
+from tests.trainingservice.conformance.test_conformance_local import LocalUnderTest
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 

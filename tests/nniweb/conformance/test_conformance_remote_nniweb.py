@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.ssh_machine import SshMachine
 from tests.nniweb.conformance.reports_to_nniweb import ReportsToNniweb
-from tests.trainingservice.test_conformance_remote import RemoteUnderTest
+from tests.trainingservice.conformance.test_conformance_remote import RemoteUnderTest
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 

@@ -6,7 +6,7 @@ In the second shape keepers also fetch job and code from nniweb.
 import pytest
 
 from tests.nniweb.conformance.reports_to_nniweb import ReportsToNniweb
-from tests.trainingservice.test_conformance_scripted import AtOnceUnderTest, ScriptedUnderTest
+from tests.trainingservice.conformance.test_conformance_scripted import AtOnceUnderTest, ScriptedUnderTest
 from trainingservice import platforms
 from trainingservice.testing.conformance import TrainingServiceConformance
 

@@ -167,7 +167,7 @@ def test_code_waits_for_a_keeper_that_reads_slowly(application, make_attempt, ma
     from django.utils import timezone
 
     from nniweb.experiments.launch.code_archives import keep_folder
-    from tests.nniweb.doors.test_unhurried_answers import Request, handle_reply
+    from tests.nniweb.middleware.test_backpressure import Request, handle_reply
 
     (tmp_path / "train.py").write_text("print(1)")
     experiment = make_experiment(code=keep_folder(tmp_path, timezone.now()))

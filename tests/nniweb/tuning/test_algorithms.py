@@ -20,7 +20,7 @@ from nniweb.tuning.algorithms import (
 from nniweb.tuning.class_args import GridSearchArgs, TpeArgs, TpeOptions
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
-from tests.nniweb.tuning.test_search_space import NESTED
+from tests.nniweb.tuning.search_space.test_search_space import NESTED
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.trainingservice.test_conformance_azureml import AzureMlUnderTest
-from tests.trainingservice.test_conformance_azureml import make_platform as make_platform
+from tests.trainingservice.conformance.test_conformance_azureml import AzureMlUnderTest
+from tests.trainingservice.conformance.test_conformance_azureml import make_platform as make_platform
 from trainingservice.azureml import workspace as workspace_module
 
 

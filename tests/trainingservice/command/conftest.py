@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.trainingservice.test_conformance_command import CommandUnderTest
+from tests.trainingservice.conformance.test_conformance_command import CommandUnderTest
 
 
 @pytest.fixture

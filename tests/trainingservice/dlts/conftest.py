@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.trainingservice.test_conformance_dlts import DltsUnderTest
+from tests.trainingservice.conformance.test_conformance_dlts import DltsUnderTest
 from trainingservice.dlts import api
 
 

@@ -28,9 +28,9 @@ def test_the_suite_runs_on_the_cluster_that_the_environment_names(tmp_path, suit
                        **({"NNIWEB_TEST_OPERATOR": operator} if operator else {})}
         result = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", f"Test{suite} and (metric or clean)",
-             "tests/trainingservice/test_conformance_kubernetes.py",
-             "tests/trainingservice/test_conformance_kubeflow.py",
-             "tests/trainingservice/test_conformance_frameworkcontroller.py"],
+             "tests/trainingservice/conformance/test_conformance_kubernetes.py",
+             "tests/trainingservice/conformance/test_conformance_kubeflow.py",
+             "tests/trainingservice/conformance/test_conformance_frameworkcontroller.py"],
             cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600, check=False)
         assert result.returncode == 0, result.stdout[-4000:]
         left = [item["metadata"]["name"] for plural in ("secrets", "jobs", "tfjobs", "pytorchjobs", "frameworks")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.trainingservice.test_conformance_openpai import OpenPaiUnderTest
+from tests.trainingservice.conformance.test_conformance_openpai import OpenPaiUnderTest
 from trainingservice.openpai import api, rehearsal, token_doubt
 
 

@@ -1,0 +1,93 @@
+"""Who may run trials on the server's own machine, and as whom."""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from nniweb.experiments.models import AuditEntry, Experiment
+from nniweb.experiments.models.account import Role
+from tests.nniweb.api.experiments.test_api_launch import SPACE, refused, tar_of, upload
+
+
+@pytest.fixture
+def launch_as(as_user, config):
+    """Sends a file with the given options of the platform local as a person who uploads the code."""
+    def launch(user, *options: str):
+        text = config + "".join(f"  {option}\n" for option in options)
+        return upload(as_user(user), text, tar_of(search_space_dot_json=SPACE))
+    return launch
+
+
+def test_a_member_without_the_right_is_told_which_field_is_at_fault(launch_as, alice) -> None:
+    for options in ((), ("runAs: alice",)):
+        [error] = refused(launch_as(alice, *options))
+        assert error["field"] == "trainingService.platform"
+        assert "a right that you do not have" in error["message"]
+    assert not Experiment.objects.exists()
+
+
+def test_who_may_run_trials_as_some_users_runs_none_as_another_nor_as_the_server_s(launch_as, alice) -> None:
+    alice.local_users = "ml-alice, ml-shared"
+    alice.save()
+    [error] = refused(launch_as(alice))
+    assert (error["field"], error["message"]) == (
+        "trainingService.runAs", "On this server's own machine you may not run trials as the server's user, only as "
+                                 "ml-alice or ml-shared: write runAs: ml-alice.")
+    [error] = refused(launch_as(alice, "runAs: ml-bob"))
+    assert error["field"] == "trainingService.runAs"
+    assert "may not run trials as 'ml-bob'" in error["message"]
+
+
+def test_the_right_opens_the_way_to_the_checks_of_the_machine(launch_as, alice) -> None:
+    name = f"nu{uuid.uuid4().hex[:8]}"
+    alice.local_users = name
+    alice.save()
+    [error] = refused(launch_as(alice, f"runAs: {name}"))
+    assert (error["field"], error["message"]) == (
+        "trainingService", f"runAs: There is no user {name!r} on this machine; correct runAs, or make the user.")
+
+
+def test_a_star_is_the_right_to_all_and_a_viewer_has_none_whatever_is_written(launch_as, alice, vera) -> None:
+    for user in (alice, vera):
+        user.local_users = "*"
+        user.save()
+    answer = launch_as(alice)
+    assert answer.status_code == 201, answer.content
+    assert launch_as(vera).status_code == 403
+
+
+@pytest.mark.parametrize("written", ["-u root", "a;b", "alice bob", "*, alice", "al/ice"])
+def test_the_right_names_users_and_nothing_else(alice, written) -> None:
+    alice.local_users = written
+    with pytest.raises(ValidationError):
+        alice.full_clean()
+
+
+def test_the_first_user_may_all_without_any_setting(ada) -> None:
+    assert ada.role == Role.ADMIN
+    assert ada.may_run_here_as("")
+    assert ada.may_run_here_as("anybody")
+
+
+def test_a_tuner_with_checkpoints_needs_a_folder_the_other_user_can_write(api, config, code_folder) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: machines of their own, other users, small disks")
+    text = config.replace("name: Random", "name: PBT\n  classArgs: {optimize_mode: maximize}") + "  runAs: daemon\n"
+    answer = api.post("/api/v1/experiments/check/", {"config": text, "base_directory": str(code_folder)})
+    [error] = refused(answer)
+    assert error["field"] == "tuner.classArgs"
+    assert "a folder for checkpoints that daemon can write" in error["message"]
+
+
+def test_administrators_give_the_right_over_rest_and_it_is_in_the_audit_log(api, alice) -> None:
+    address = f"/api/v1/users/{alice.pk}/"
+    assert api.patch(address, {"local_users": "root; rm"}).status_code == 400
+    assert api.patch(address, {"local_users": "ml-alice"}).json()["local_users"] == "ml-alice"
+    alice.refresh_from_db()
+    assert alice.may_run_here_as("ml-alice")
+    assert AuditEntry.objects.filter(action="user.change", target=str(alice.pk),
+                                     details__local_users="ml-alice").exists()
