@@ -27,7 +27,7 @@ from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
 from nniweb.live.signed_in import signed_in_only  # noqa: E402
 from nniweb.middleware.allowances import ANYBODYS_BYTES  # noqa: E402
-from nniweb.middleware.backpressure import unhurried  # noqa: E402
+from nniweb.middleware.backpressure import with_backpressure  # noqa: E402
 from nniweb.middleware.body_size import not_too_large  # noqa: E402
 from nniweb.middleware.origins import own_pages_only  # noqa: E402
 from nniweb.middleware.require_tls import not_in_the_clear  # noqa: E402
@@ -70,7 +70,7 @@ async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitab
     if scope["type"] == "http" and scope["path"].startswith(contract.URL_PREFIX):
         await keeper_application(scope, receive, send)  # its own limits are lower
     elif scope["type"] == "http":
-        await django_application(scope, receive, unhurried(send))
+        await django_application(scope, receive, with_backpressure(send))
     elif scope["type"] == "websocket":
         await websocket_application(scope, receive, send)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.api.trials.trial_attempts import readings_of
+from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.experiments.models import (
@@ -89,7 +89,7 @@ class TrialReport:
 
     @cached_property
     def readings(self) -> list[dict[str, Any]]:
-        return readings_of(self.attempt)
+        return resource_samples_of(self.attempt)
 
     @cached_property
     def events(self) -> Sequence[TrialEvent]:

@@ -32,7 +32,7 @@ def come_again_when_short(application: Application) -> Application:
             await send(message)
             is_complete = message["type"] == "http.response.body" and not message.get("more_body")
 
-        # what stands behind looks there for the connection, see doors.unhurried
+        # what stands behind looks there for the connection, see middleware.backpressure
         noting.args = getattr(send, "args", ())  # type: ignore[attr-defined]
         try:
             await application(scope, receive, noting)

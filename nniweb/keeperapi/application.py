@@ -22,7 +22,7 @@ from nniweb.keeperapi import job_files
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
 from nniweb.keeperapi.report_limits import ReportLimits
 from nniweb.middleware.allowances import ANYBODYS_BYTES
-from nniweb.middleware.backpressure import unhurried
+from nniweb.middleware.backpressure import with_backpressure
 from nniweb.middleware.body_size import declared_length
 from nniweb.observability import process_figures
 from trainingservice.receiver.report_reading import RefusedReport, refuse_by_length
@@ -75,7 +75,7 @@ class KeeperApplication:
                 raise RefusedReport(429, contract.ERROR_BUSY, "This keeper sends more than its share; it is to come "
                                     f"again in {math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
             # what is sent in pieces waits for who reads slowly; said here, where the web server's own send is at hand
-            counted = _Counting(receive, unhurried(send) if name == "code" else send)
+            counted = _Counting(receive, with_backpressure(send) if name == "code" else send)
             try:
                 await getattr(self, name)(match, token_hash, headers, counted.receive, counted.send)
             except RefusedReport as error:

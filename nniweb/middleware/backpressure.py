@@ -14,7 +14,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 PATIENCE = 600.0
 
 
-def unhurried(send: Send) -> Send:
+def with_backpressure(send: Send) -> Send:
     """``send`` that returns when there is room for more. The last piece is never held up."""
     request = next((part for part in getattr(send, "args", ()) if hasattr(part, "registerProducer")), None)
     if request is None:

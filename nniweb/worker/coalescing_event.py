@@ -6,7 +6,7 @@ import threading
 import time
 
 
-class Alarm:
+class CoalescingEvent:
     """Rung from any thread, waited for by one."""
 
     def __init__(self) -> None:

@@ -208,7 +208,7 @@ class Supervisor:
         for pk, cluster in wanted.items():
             if pk not in self._runners and not self._stopping.is_set() and self._may_begin(pk) \
                     and not self._leave_to_others(cluster):
-                self._take(cluster)
+                self._acquire(cluster)
 
     def _idle_for_long(self, idle: set[int]) -> set[int]:
         """Those of the clusters with nothing to do that this worker has driven so for long enough."""
@@ -246,7 +246,7 @@ class Supervisor:
         return any(driven[worker.pk] < len(self._runners) for worker in others
                    if is_alive_here(worker.host, worker.pid, worker.pid_started))
 
-    def _take(self, cluster: Cluster) -> None:
+    def _acquire(self, cluster: Cluster) -> None:
         lease = Lease.acquire(cluster, self.worker_id)
         if lease is None:
             return

@@ -235,7 +235,7 @@ class AgentClient:
         reason = "it closed the connection"
         try:
             while line := self._reader.readline():
-                self._take(line)
+                self._handle(line)
         except (OSError, ValueError) as error:
             reason = str(error)
         except BaseException as error:  # whoever waits for an answer must not wait for ever
@@ -258,7 +258,7 @@ class AgentClient:
             for future in unanswered:
                 future.set_exception(gone)
 
-    def _take(self, line: bytes) -> None:
+    def _handle(self, line: bytes) -> None:
         try:
             message = read_json(line)
             event = message.get("event")

@@ -59,7 +59,7 @@ class _Request:
                 and ".." not in self.path.split("/") and 0 <= self.left <= MOST_BODY)
 
 
-class RelayDesk:
+class ReportProxy:
     """Takes one agent's relay events and answers them to that agent. ``close`` it with the agent's client.
 
     Another agent numbers its requests afresh: an answer given to it would reach the wrong keeper.

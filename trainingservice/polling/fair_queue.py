@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 Job = TypeVar("Job")
 
 
-class Turns(Generic[Job]):
+class FairQueue(Generic[Job]):
     """The experiment with the fewest jobs under way goes first; of one experiment the job that was added first.
 
     For one thread.

@@ -16,7 +16,7 @@ def pause_after(failures: int, limits: tuple[float, float], fault: TemporaryErro
     return float(min(longest, first * 2 ** min(failures - 1, 20)))
 
 
-class QuestionTimes:
+class PollSchedule:
     """Not for several threads at once. ``now`` is monotonic seconds everywhere."""
 
     def __init__(self, interval: tuple[float, float], back_off: tuple[float, float]) -> None:

@@ -24,9 +24,9 @@ from dataclasses import replace
 from trainingservice.base import ServiceContext
 from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.errors import MustWait, TemporaryError, TrainingServiceError, UnknownTrialJob, Unsupported
-from trainingservice.polling.fair_queue import Turns
+from trainingservice.polling.fair_queue import FairQueue
 from trainingservice.polling.job_record import JobRecord, Observation, Stage
-from trainingservice.polling.poll_schedule import QuestionTimes, pause_after
+from trainingservice.polling.poll_schedule import PollSchedule, pause_after
 from trainingservice.polling.polled_platform import PolledPlatform
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
@@ -82,11 +82,11 @@ class PollingTrainingService(PolledPlatform):
             if record.stage is Stage.STARTING:  # start_job has not returned yet
                 record.given_back = fault
                 return
-            self._take_back(record, fault)
+            self._requeue(record, fault)
         self._announce([record])
         self._wake.set()
 
-    def _take_back(self, record: JobRecord, fault: TrainingServiceError) -> None:
+    def _requeue(self, record: JobRecord, fault: TrainingServiceError) -> None:
         """The lock is held."""
         record.given_back = None
         record.detail = replace(record.detail, machine="", gpu_indices=None, url="", platform_state={})
@@ -134,7 +134,7 @@ class PollingTrainingService(PolledPlatform):
         self._is_closed = False
         self._faults_in_a_row = 0
         self._no_start_before = 0.0
-        self._questions = QuestionTimes(self.poll_interval, self.back_off)
+        self._questions = PollSchedule(self.poll_interval, self.back_off)
         self._start_fault = ""
 
     @property
@@ -213,7 +213,7 @@ class PollingTrainingService(PolledPlatform):
                 record.delivered_indices.discard(parameters.index)
                 raise
         if record.stage is Stage.SUBMITTED:
-            self._take({record.name: record}, self.observe_jobs([record.detail]))
+            self._apply({record.name: record}, self.observe_jobs([record.detail]))
         return record.detail
 
     def cancel_trial_job(self, job_name: str, is_early_stopped: bool = False) -> None:
@@ -296,7 +296,7 @@ class PollingTrainingService(PolledPlatform):
                 asked = {record.name: record for record in self._jobs.values()
                          if record.stage in (Stage.SUBMITTED, Stage.SOUGHT) and record.name in {j.id for j in running}}
             if asked:
-                self._take(asked, self.observe_jobs([record.detail for record in asked.values()]))
+                self._apply(asked, self.observe_jobs([record.detail for record in asked.values()]))
             if unfinished():
                 time.sleep(0.05)
         with self._lock:
@@ -363,7 +363,7 @@ class PollingTrainingService(PolledPlatform):
         now = self._monotonic()
         with self._lock:
             due = [record for record in self._jobs.values() if record.stage is Stage.QUEUED and record.next_try <= now]
-            turns: Turns[JobRecord] = Turns(record.detail.form.experiment_id for record in self._jobs.values()
+            turns: FairQueue[JobRecord] = FairQueue(record.detail.form.experiment_id for record in self._jobs.values()
                                             if record.stage in (Stage.STARTING, Stage.SUBMITTED))
         for waiting in sorted(due, key=lambda record: record.tried_at):  # stable: then by submission
             turns.add(waiting.detail.form.experiment_id, waiting)
@@ -408,7 +408,7 @@ class PollingTrainingService(PolledPlatform):
                 for observation in (seen, *noted):
                     record.apply(observation, self.context.clock())
                 if record.given_back is not None:
-                    self._take_back(record, record.given_back)
+                    self._requeue(record, record.given_back)
                 self._questions.after_a_deed(now)
             elif refusal is not None:
                 self._faults_in_a_row = 0
@@ -502,7 +502,7 @@ class PollingTrainingService(PolledPlatform):
         for record in waiting:
             self._deliver_waiting(record)
         try:
-            changed = self._take(asked, self.observe_jobs([record.detail for record in asked.values()]))
+            changed = self._apply(asked, self.observe_jobs([record.detail for record in asked.values()]))
         except Exception as error:
             if not isinstance(error, TrainingServiceError):
                 logger.exception("the %s platform failed on a question", self.platform)
@@ -515,17 +515,17 @@ class PollingTrainingService(PolledPlatform):
         with self._lock:
             self._questions.answered(self._monotonic(), changed=changed)
 
-    def _take(self, asked: Mapping[str, JobRecord], answers: Mapping[str, Observation | None]) -> bool:
+    def _apply(self, asked: Mapping[str, JobRecord], answers: Mapping[str, Observation | None]) -> bool:
         """Apply the answers to a question. True if anything changed."""
         changed = []
         with self._lock:
             for name, record in asked.items():
-                if name in answers and self._take_one(record, answers[name]):
+                if name in answers and self._apply_one(record, answers[name]):
                     changed.append(record)
         self._announce(changed)
         return bool(changed)
 
-    def _take_one(self, record: JobRecord, seen: Observation | None) -> bool:
+    def _apply_one(self, record: JobRecord, seen: Observation | None) -> bool:
         now = self.context.clock()
         if record.stage not in (Stage.SUBMITTED, Stage.SOUGHT):
             return False

@@ -23,7 +23,7 @@ from trainingservice.errors import PermanentError, TemporaryError, TrainingServi
 from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.keeper_bundle import KeeperBundle
-from trainingservice.keeper.report_proxy import RelayDesk
+from trainingservice.keeper.report_proxy import ReportProxy
 from trainingservice.lasting_thread import LastingThread
 from trainingservice.remote.code_copies import CodeCopies
 from trainingservice.remote.config import RemoteMachineSettings
@@ -99,7 +99,7 @@ class RemoteMachine:
         self._wants = _Wants()
         self._connection: Connection | None = None
         self._client: AgentClient | None = None
-        self._desk: RelayDesk | None = None
+        self._desk: ReportProxy | None = None
         self._look: Look | None = None
         self._problem: MachineProblem | None = MachineProblem("It is being connected.")
         self._refusals = 0  # in a row: connections that could not be made, or agents that could not be started
@@ -321,7 +321,7 @@ class RemoteMachine:
                                  "room, "
                                  "mend the rights, or choose another workingFolder.", "folder", needs_person=True)
         keeper = put_keeper(connection, facts, bundle)
-        desk = RelayDesk(self._relay_urls, monotonic=self._monotonic)
+        desk = ReportProxy(self._relay_urls, monotonic=self._monotonic)
         client = start_agent(connection, facts, keeper, on_event=self._hear, on_relay=desk.hear,
                              on_closed=self._lost)
         desk.serve(client)

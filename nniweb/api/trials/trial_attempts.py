@@ -74,10 +74,10 @@ class TrialResourcesView(generics.GenericAPIView[ResourceReading]):
     def get(self, request: Request, trial_id: str) -> Response:
         """Processor, memory and GPUs of a trial over time, as its keeper read them; thinned while it grows."""
         attempt = attempt_of(trial_of(request, trial_id), ReadingsQuery.of(request).get("attempt"))
-        return Response({"attempt": attempt.number if attempt else 0, "readings": readings_of(attempt)})
+        return Response({"attempt": attempt.number if attempt else 0, "readings": resource_samples_of(attempt)})
 
 
-def readings_of(attempt: Attempt | None) -> list[dict[str, Any]]:
+def resource_samples_of(attempt: Attempt | None) -> list[dict[str, Any]]:
     """All readings that are kept of an attempt, the oldest first."""
     rows = ResourceReading.objects.filter(attempt=attempt).order_by("at", "pk") if attempt else ()
     return [reading_document(row.at, row.data) for row in rows]

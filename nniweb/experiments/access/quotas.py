@@ -134,15 +134,16 @@ def holders_under_way() -> dict[int, Holder]:
 
 
 def room_for(holder: Holder, wanted: int, limits: Limits, under_way: Mapping[int, Holder],
-             hungry: Mapping[int, tuple[Holder, int]] | None = None) -> Room:
+             pending: Mapping[int, tuple[Holder, int]] | None = None) -> Room:
     """How many of ``wanted`` trials may start now. ``under_way``: what runs anywhere, by experiment.
 
-    ``hungry``: other experiments whose trials wait, with how many they would start; who has fewer under way goes first.
+    ``pending``: other experiments whose trials wait, with how many they would start. Who has fewer under way goes
+    first.
     """
-    concerned = {one.pk: limits.concerning(one) for one in (holder, *(other for other, _ in (hungry or {}).values()))}
+    concerned = {one.pk: limits.concerning(one) for one in (holder, *(other for other, _ in (pending or {}).values()))}
     left = {limit: limit.most - sum(limit.cost(other) * other.under_way for other in under_way.values()
                                     if limit.concerns(other)) for its in concerned.values() for limit in its}
-    queue = [(one.under_way, pk, one, most) for pk, (one, most) in (hungry or {}).items() if pk != holder.pk]
+    queue = [(one.under_way, pk, one, most) for pk, (one, most) in (pending or {}).items() if pk != holder.pk]
     queue.append((holder.under_way, holder.pk, holder, wanted))
     heapq.heapify(queue)
     count = 0

@@ -18,7 +18,7 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.access.quotas import why_no_experiment_more
 from nniweb.experiments.commands.changes import write_down
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, want_of_trials
+from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
@@ -137,7 +137,7 @@ def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User 
         experiment, revision = locked(experiment)
         now = timezone.now()
         trials = Trial.objects.filter(experiment=experiment, pk__in=trial_pks).only("pk")
-        wanted = want_of_trials(trials, TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor)
+        wanted = set_targets(trials, TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor)
         keys = {trial.pk for trial in wanted}
         end_unsubmitted(keys, TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason, actor=actor)
         if keys:
@@ -150,7 +150,7 @@ def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Cancele
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
         now = timezone.now()
-        if want_of_trials([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor):
+        if set_targets([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor):
             end_unsubmitted([trial.pk], TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason,
                             actor=actor)
             audit.record("trial.cancel", trial, actor)

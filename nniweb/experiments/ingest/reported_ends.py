@@ -9,7 +9,7 @@ from django.db import connection
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.lifecycle import external_termination
-from nniweb.experiments.lifecycle.end_classification import verdict, with_cause
+from nniweb.experiments.lifecycle.end_classification import classify_end, with_cause
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, TrialOutput
 from nniweb.experiments.models.trial import TrialTarget
@@ -23,7 +23,7 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
     row = attempt.row()
     # read now that the revision holds off whoever writes it
     observed = _observed_end(attempt.pk)
-    status, message = verdict(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
+    status, message = classify_end(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
                               attempt.target, attempt.message,
                               "" if entry["exit_code"] == 0 else _last_words(attempt.pk, rows))
     if attempt.target == TrialTarget.RUN and external_termination.must_be_held(row, entry["reason"]):

@@ -153,7 +153,7 @@ def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
             continue
         try:
             authenticate(attempt, delivery.token_hash, delivery.received_at)
-            answers.append(_take(delivery, attempt, rows, revisions, phases))
+            answers.append(_accept(delivery, attempt, rows, revisions, phases))
         except RefusedReport as error:
             answers.append(Answer(error.status, error.document(settings.INSTALLATION_ID)))
     rows.write()
@@ -187,7 +187,7 @@ def authenticate(attempt: Attempt | ReportingAttempt, token_hash: str | None, no
         raise RefusedReport(401, contract.ERROR_TOKEN, "This token does not open this trial job.")
 
 
-def _take(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, revisions: dict[int, int],
+def _accept(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, revisions: dict[int, int],
           phases: Mapping[int, list[contract.Order]]) -> Answer:
     report, now = delivery.report, delivery.received_at
     if report.replica:

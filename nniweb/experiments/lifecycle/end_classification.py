@@ -15,7 +15,7 @@ def stop_sentence(target: str, wanted_because: str) -> str:
         TrialTarget.SYS_CANCELED.value: "Canceled by the platform."}[target]
 
 
-def verdict(reason: str, exit_code: int | None, signal: int | None, message: str, target: str,
+def classify_end(reason: str, exit_code: int | None, signal: int | None, message: str, target: str,
             wanted_because: str = "", last_words: str = "") -> tuple[TrialJobStatus, str]:
     """Judge a keeper's ``ended`` entry.
 

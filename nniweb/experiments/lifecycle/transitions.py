@@ -65,7 +65,7 @@ def end_unsubmitted(trial_pks: Collection[int], status: TrialJobStatus, at: date
         TrialEvent(trial_id=pk, at=at, kind=status.value, actor=actor, message=message) for pk in pks)
 
 
-def want_of_trials(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, revision: int, reason: str,
+def set_targets(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, revision: int, reason: str,
                    actor: User | None = None) -> list[Trial]:
     """Write what is wanted of unfinished trials (all of one experiment), and why; the first wish to stop stands.
 

@@ -138,7 +138,7 @@ class BellBetweenProcesses:
                 await self._exchange(self._make_layer())
             except Exception as error:  # of many kinds: the layer's, those of its client library, the system's
                 self._say_away(error)
-            self._take()
+            self._drain()
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _exchange(self, layer: Any) -> None:
@@ -165,7 +165,7 @@ class BellBetweenProcesses:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), max(0.0, next_probe - loop.time()))
             if self._wake.is_set():
-                await self._send(layer, self._take())
+                await self._send(layer, self._drain())
                 await asyncio.sleep(GATHER_SECONDS)
             if loop.time() >= next_probe:
                 await self._probe(layer)
@@ -194,7 +194,7 @@ class BellBetweenProcesses:
                 "type": "rung", "by": self._name, "experiments": [pk for pk in rung if rung[pk]],
                 "only_shown": [pk for pk in rung if not rung[pk]]})
 
-    def _take(self) -> dict[int, bool]:
+    def _drain(self) -> dict[int, bool]:
         """What was rung since the last time."""
         with self._guard:
             rung, self._rung = self._rung, {}

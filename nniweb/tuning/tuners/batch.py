@@ -23,21 +23,21 @@ class Batch(Tuner):
     def note_asked(self, number: int, parameters: Parameters) -> None:
         key = point_key(parameters)
         self._proposed.append(key)
-        self._take(key)
+        self._mark_proposed(key)
 
     def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
         """A person ran one of the list by hand: it need not be run again."""
         if number is None:
-            self._take(point_key(parameters))
+            self._mark_proposed(point_key(parameters))
 
     def update_search_space(self, space: SearchSpace) -> None:
         """Another list: what it shares with the old one and was proposed already is not run again."""
         super().update_search_space(space)
         self._waiting = _options(space)
         for key in self._proposed:
-            self._take(key)
+            self._mark_proposed(key)
 
-    def _take(self, key: str) -> None:
+    def _mark_proposed(self, key: str) -> None:
         for index, option in enumerate(self._waiting):
             if point_key(option) == key:
                 del self._waiting[index]

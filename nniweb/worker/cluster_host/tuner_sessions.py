@@ -46,7 +46,7 @@ class _Opened:
     wants_more: bool = False
 
 
-class TunerDesk:
+class TunerSessions:
     """Used by the cluster's round thread alone. Several desks share one client."""
 
     def __init__(self, client: TunerClient, wake: Callable[[], None],

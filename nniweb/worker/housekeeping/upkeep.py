@@ -93,7 +93,7 @@ class Upkeep:
 
     def look(self) -> bool:
         """Work on one experiment that is due; False where none is."""
-        experiment = self._take()
+        experiment = self._next_experiment()
         if experiment is None:
             return False
         deadline = self._monotonic() + TURN_SECONDS
@@ -131,7 +131,7 @@ class Upkeep:
         measure_data_folder(host_name(), now, self.pace.sleep)
         return True
 
-    def _take(self) -> Experiment | None:
+    def _next_experiment(self) -> Experiment | None:
         """An experiment that is due, which no other worker takes for a while.
 
         What it left may lie on the host that its cluster is tied to, so only a worker there takes it.

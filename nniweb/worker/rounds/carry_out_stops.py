@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from nniweb.experiments.commands.intents import limit_reached
 from nniweb.experiments.lifecycle.end_classification import stop_sentence
-from nniweb.experiments.lifecycle.transitions import end_attempt, move_experiment, move_trial, want_of_trials
+from nniweb.experiments.lifecycle.transitions import end_attempt, move_experiment, move_trial, set_targets
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.work_counts import Tally
+from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -21,7 +21,7 @@ logger = ExperimentLogger(__name__)
 CHUNK = 200
 
 
-def carry_out_stops(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
+def carry_out_stops(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
     if experiment.target == ExperimentTarget.STOP:
         _want_all_stopped(work, experiment)
     if found.unwanted or experiment.target == ExperimentTarget.STOP:
@@ -33,7 +33,7 @@ def _want_all_stopped(work: ClusterWork, experiment: Experiment) -> None:
     """The experiment's stop becomes the target of its trials, in chunks."""
     while trials := list(Trial.objects.unfinished().filter(experiment=experiment, target=TrialTarget.RUN)[:CHUNK]):
         with work.lease.transaction():
-            want_of_trials(trials, TrialTarget.USER_CANCELED, work.now(), revision=next_revision(experiment.pk),
+            set_targets(trials, TrialTarget.USER_CANCELED, work.now(), revision=next_revision(experiment.pk),
                            reason="The experiment was stopped.")
 
 

@@ -11,8 +11,8 @@ from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.models import Attempt
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from nniweb.worker.cluster_host.service_host import ServiceHost
-from nniweb.worker.cluster_host.tuner_sessions import TunerDesk
-from nniweb.worker.rounds.fair_share import Shares
+from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
+from nniweb.worker.rounds.fair_share import FairShares
 from trainingservice.base import TrainingService
 from trainingservice.trial_job import TrialJobDetail
 
@@ -35,12 +35,12 @@ class ClusterWork:
     cluster_pk: int
     lease: Lease
     host: ServiceHost
-    tuners: TunerDesk
+    tuners: TunerSessions
     fetches: CodeFetches
     now: Callable[[], datetime] = timezone.now
     monotonic: Callable[[], float] = time.monotonic
     #: Who may start how much, as this round knows it; None until it is asked.
-    shares: Shares | None = None
+    shares: FairShares | None = None
     #: Attempt whose submission is under way -> its experiment (primary keys).
     submitting: dict[int, int] = field(default_factory=dict)
     #: Submissions that the platform has taken and that are to be written down.

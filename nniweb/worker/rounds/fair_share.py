@@ -21,7 +21,7 @@ STARTING = (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL, Expe
 
 
 @dataclass
-class Shares:
+class FairShares:
     """What one round knows of limits on one cluster. Used by the round's thread only."""
 
     limits: Limits
@@ -29,10 +29,10 @@ class Shares:
     under_way: dict[int, Holder] = field(default_factory=dict)
     #: Experiments of this cluster with trials that wait without having been given to the platform, and how many more
     #: they would start.
-    hungry: dict[int, tuple[Holder, int]] = field(default_factory=dict)
+    pending: dict[int, tuple[Holder, int]] = field(default_factory=dict)
 
     @classmethod
-    def of_round(cls, cluster: Cluster) -> Shares:
+    def of_round(cls, cluster: Cluster) -> FairShares:
         """As it is now."""
         limits = Limits.now(cluster)
         if not limits:
@@ -45,15 +45,15 @@ class Shares:
         holder = self.under_way.get(experiment.pk) or Holder.of(experiment)
         if wanted <= 0 or not self.limits.concerning(holder):
             return Room(max(0, wanted))
-        return room_for(holder, wanted, self.limits, self.under_way, self.hungry)
+        return room_for(holder, wanted, self.limits, self.under_way, self.pending)
 
     def started(self, experiment: Experiment, number: int) -> None:
         """So many of the room were used."""
         if self.limits and number:
             holder = self.under_way.get(experiment.pk) or Holder.of(experiment)
             self.under_way[experiment.pk] = now = replace(holder, under_way=holder.under_way + number)
-            if experiment.pk in self.hungry:
-                self.hungry[experiment.pk] = (now, max(0, self.hungry[experiment.pk][1] - number))
+            if experiment.pk in self.pending:
+                self.pending[experiment.pk] = (now, max(0, self.pending[experiment.pk][1] - number))
 
 
 def room_now(experiment: Experiment, wanted: int) -> Room:

@@ -25,11 +25,11 @@ from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.fair_share import STARTING, Shares, room_now
+from nniweb.worker.rounds.fair_share import STARTING, FairShares, room_now
 from nniweb.worker.rounds.log_words import trials_in_words
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
 from nniweb.worker.rounds.teach_tuner import CHUNK as TOLD_AT_ONCE
-from nniweb.worker.rounds.work_counts import Tally
+from nniweb.worker.rounds.work_counts import WorkCounts
 
 logger = ExperimentLogger(__name__)
 
@@ -37,7 +37,7 @@ logger = ExperimentLogger(__name__)
 MOST_AT_ONCE = 50
 
 
-def fill_slots(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
+def fill_slots(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
     if work.service is None:
         _say_why_nothing_starts(work, experiment)
         return
@@ -53,12 +53,12 @@ def fill_slots(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
         submit_again(work, experiment, starts)
 
 
-def _start_what_may(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
+def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
     free = experiment.trial_concurrency - found.under_way
     if free <= 0:
         return
     if work.shares is None:
-        work.shares = Shares.of_round(experiment.cluster)
+        work.shares = FairShares.of_round(experiment.cluster)
     room = work.shares.room(experiment, free)
     started = _start_waiting(work, experiment, min(room.count, MOST_AT_ONCE)) if found.waiting else 0
     more = room.count - started

@@ -21,7 +21,7 @@ from nniweb.experiments.lifecycle.transitions import (
     attempt_suspended,
     end_attempt,
     move_trial,
-    want_of_trials,
+    set_targets,
 )
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
@@ -72,7 +72,7 @@ def _look(work: ClusterWork, service: TrainingService, changed: Collection[str])
     else:
         details = [detail for name in changed if (detail := _detail(work, service, name)) is not None]
     for start in range(0, len(details), CHUNK):
-        _take(work, details[start: start + CHUNK])
+        _apply(work, details[start: start + CHUNK])
     if full:
         work.host.faults.pop("get_trial_job", None)  # nothing rings any more of what it failed on, perhaps
         _show_silence(work)
@@ -94,7 +94,7 @@ _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "journal_id", "obse
 _OF_TRIAL = ("id", "experiment", "status", "target", "message")
 
 
-def _take(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
+def _apply(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
     by_name = {detail.id: detail for detail in details}
     attempts = _looked_at(list(by_name), [name for name, detail in by_name.items() if detail.cause])
     _forget_settled(work, by_name, {attempt.job_name for attempt in attempts})
@@ -318,6 +318,6 @@ def _enforce_time_limits(work: ClusterWork) -> None:
         limit = trial.experiment.max_trial_duration
         if limit is not None and now - work.seen_running[trial.pk] > limit + TIME_LIMIT_GRACE:
             with work.lease.transaction():
-                want_of_trials([trial], TrialTarget.EARLY_STOPPED, work.now(),
+                set_targets([trial], TrialTarget.EARLY_STOPPED, work.now(),
                                revision=next_revision(trial.experiment_id),
                                reason="It ran longer than maxTrialDuration allows.")

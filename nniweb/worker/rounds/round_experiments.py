@@ -12,7 +12,7 @@ from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS
 #: Columns that rounds have no use for, or seldom.
 _LEFT_OUT = ("config_text", "notes", "description", "tags", "code_git_token", "archived", "foreign_id")
 _READ = tuple(field.name for field in Experiment._meta.concrete_fields if field.name not in _LEFT_OUT)
-# by hand, and with the statuses written out: see ``tally``
+# by hand, and with the statuses written out: see ``work_counts_of``
 _WITH_SOMETHING_TO_DO = (
     f"WHERE cluster_id = %s AND deleted_at IS NULL"
     f" AND (status IN ({', '.join(repr(status.value) for status in UNFINISHED_EXPERIMENTS)})"

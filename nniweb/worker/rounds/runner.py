@@ -27,8 +27,8 @@ from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from nniweb.worker.cluster_host.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.cluster_host.service_host import SLOW_CALL_SECONDS, ServiceHost
-from nniweb.worker.cluster_host.tuner_sessions import TunerDesk
-from nniweb.worker.coalescing_event import Alarm
+from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
+from nniweb.worker.coalescing_event import CoalescingEvent
 from nniweb.worker.rounds import (
     carry_out_stops,
     cluster_health,
@@ -43,7 +43,7 @@ from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.fetch_code import code_is_there
 from nniweb.worker.rounds.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.rounds.round_experiments import RoundExperiments
-from nniweb.worker.rounds.work_counts import Tally, tally
+from nniweb.worker.rounds.work_counts import WorkCounts, work_counts_of
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.secrets_in_use import own_secrets
@@ -64,11 +64,11 @@ class ClusterRunner:
         self.settings_revision = cluster.settings_revision
         self.lease = lease
         self._name = cluster.name
-        self._wake = Alarm()
+        self._wake = CoalescingEvent()
         self._stopping = threading.Event()
         self._is_idle = False
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring)
-        tuners = TunerDesk(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early)
+        tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early)
         self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.ring))
         self._experiments = RoundExperiments(cluster.pk)
         #: Whether the round that is going on takes in what has happened, before the steps of experiments.
@@ -189,7 +189,7 @@ class ClusterRunner:
         rung = set() if bell is None else bell.take()
         try:
             experiments = self._experiments.with_something_to_do() if is_full else self._experiments.of(rung)
-            found = tally([experiment.pk for experiment in experiments])
+            found = work_counts_of([experiment.pk for experiment in experiments])
             for experiment in experiments:
                 self._steps(experiment, found[experiment.pk])
             work.tuners.collect(ANSWERED_AT_ONCE)
@@ -202,7 +202,7 @@ class ClusterRunner:
             unheard_keepers.remark_on_unheard_keepers(work)
             delete_experiments.delete_some(work)
 
-    def _steps(self, experiment: Experiment, found: Tally) -> None:
+    def _steps(self, experiment: Experiment, found: WorkCounts) -> None:
         """The steps of one experiment; what goes wrong in them harms no other experiment."""
         try:
             with log_ids(experiment=experiment.public_id):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nniweb.experiments.lifecycle.transitions import move_experiment, want_of_trials
+from nniweb.experiments.lifecycle.transitions import move_experiment, set_targets
 from nniweb.experiments.lifecycle.tuner_events import append_events, intermediate_report
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
@@ -18,7 +18,7 @@ from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.failed_trials import failures_in_row, results_of, why_given_up
-from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS, Tally
+from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS, WorkCounts
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -36,7 +36,7 @@ _NOT_TAUGHT = ("WHERE experiment_id = %s AND NOT taught"
 _PARAMETERS = 'WHERE "index" = 0 AND trial_id IN '
 
 
-def teach_tuner(work: ClusterWork, experiment: Experiment, found: Tally) -> None:
+def teach_tuner(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
     # read before the results are handed over: a trial's results then reach the assessor before its end
     ended = _not_taught(experiment) if found.not_taught else []
     if not experiment.is_finished and work.tuners.ready(experiment):
@@ -163,5 +163,5 @@ def stop_early(work: ClusterWork, experiment: Experiment, public_ids: list[str])
     if not trials or experiment.status == ExperimentStatus.STOPPING:
         return
     with work.lease.transaction():
-        want_of_trials(trials, TrialTarget.EARLY_STOPPED, work.now(), revision=next_revision(experiment.pk),
+        set_targets(trials, TrialTarget.EARLY_STOPPED, work.now(), revision=next_revision(experiment.pk),
                        reason=ADVISED if experiment.has_own_tuner and experiment.assessor is None else ASSESSED)

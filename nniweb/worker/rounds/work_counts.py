@@ -20,7 +20,7 @@ _TRIALS, _ATTEMPTS = Trial._meta.db_table, Attempt._meta.db_table
 
 
 @dataclass(frozen=True)
-class Tally:
+class WorkCounts:
     """Of one experiment, as a round begins with it."""
 
     #: Trials that were given to the platform or are about to be: slots in use.
@@ -35,7 +35,7 @@ class Tally:
     not_taught: int = 0
 
 
-def tally(experiments: Collection[int]) -> dict[int, Tally]:
+def work_counts_of(experiments: Collection[int]) -> dict[int, WorkCounts]:
     """Of these experiments (primary keys), each of them. Two queries for 500, as long as what is unfinished.
 
     What frees a slot is not counted before it counts as not taught: the tuner is told of an end before it is asked
@@ -63,5 +63,5 @@ def tally(experiments: Collection[int]) -> dict[int, Tally]:
             not_taught = dict(cursor.fetchall())
         for pk in chunk:
             _, under_way, submitting, waiting, unwanted = unfinished.get(pk, (pk, 0, 0, 0, 0))
-            found[pk] = Tally(under_way, submitting, waiting, unwanted, not_taught.get(pk, 0))
+            found[pk] = WorkCounts(under_way, submitting, waiting, unwanted, not_taught.get(pk, 0))
     return found

@@ -24,7 +24,7 @@ POINTS = {
     "after a keeper was started": ("trainingservice.local.service", "LocalTrainingService.start_job", "after"),
     "between commit and answer": ("nniweb.keeperapi.group_commit", "GroupCommit._answer", "before"),
     "before a tuner is told": ("nniweb.worker.rounds.teach_tuner", "append_events", "before"),
-    "after a tuner was told": ("nniweb.worker.cluster_host.tuner_sessions", "TunerDesk.tell", "after"),
+    "after a tuner was told": ("nniweb.worker.cluster_host.tuner_sessions", "TunerSessions.tell", "after"),
     "before new trials are committed": ("nniweb.worker.rounds.fill_slots", "_make_attempts", "after"),
     "in a status write": ("nniweb.experiments.lifecycle.transitions", "move_trial", "after"),
 }

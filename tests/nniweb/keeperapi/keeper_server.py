@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from nniweb.experiments.launch.code_archives import keep_archive
-from nniweb.experiments.lifecycle.transitions import want_of_trials
+from nniweb.experiments.lifecycle.transitions import set_targets
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
@@ -133,7 +133,7 @@ class NniwebKeeperServer:
     def order_stop(self, job_name: str, reason: str) -> None:
         trial = self._attempt(job_name).trial
         with transaction.atomic():
-            want_of_trials([trial], TrialTarget.SYS_CANCELED, timezone.now(), reason=reason,
+            set_targets([trial], TrialTarget.SYS_CANCELED, timezone.now(), reason=reason,
                            revision=next_revision(trial.experiment_id))
 
     def order_parameters(self, job_name: str, parameters: HyperParameters) -> None:

@@ -5,7 +5,7 @@ from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
 
-from nniweb.middleware.backpressure import unhurried
+from nniweb.middleware.backpressure import with_backpressure
 
 PIECE = {"type": "http.response.body", "body": b"x", "more_body": True}
 START = {"type": "http.response.start", "status": 200, "headers": []}
@@ -42,7 +42,7 @@ async def step() -> None:
 def test_the_next_piece_waits_while_the_connection_is_full() -> None:
     async def run() -> None:
         request = Request()
-        send = unhurried(partial(handle_reply, request))
+        send = with_backpressure(partial(handle_reply, request))
         await send(START)
         assert request.producer is None
         await send(PIECE)
@@ -62,7 +62,7 @@ def test_the_next_piece_waits_while_the_connection_is_full() -> None:
 def test_a_connection_that_is_gone_lets_the_answer_come_to_its_end() -> None:
     async def run() -> None:
         request = Request()
-        send = unhurried(partial(handle_reply, request))
+        send = with_backpressure(partial(handle_reply, request))
         await send(PIECE)
         request.producer.pauseProducing()
         sending = asyncio.ensure_future(send(PIECE))
@@ -76,7 +76,7 @@ def test_a_connection_that_is_gone_lets_the_answer_come_to_its_end() -> None:
 def test_an_answer_in_one_piece_and_other_servers_are_left_alone() -> None:
     async def run() -> None:
         request = Request()
-        send = unhurried(partial(handle_reply, request))
+        send = with_backpressure(partial(handle_reply, request))
         await send(START)
         await send({"type": "http.response.body", "body": b"all"})
         assert (request.producer, len(request.sent)) == (None, 2)
@@ -84,6 +84,6 @@ def test_an_answer_in_one_piece_and_other_servers_are_left_alone() -> None:
         async def own(message: MutableMapping[str, Any]) -> None:
             """Of a server that waits by itself."""
 
-        assert unhurried(own) is own
+        assert with_backpressure(own) is own
 
     asyncio.run(run())

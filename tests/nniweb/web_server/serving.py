@@ -20,7 +20,7 @@ from django.conf import settings
 settings.configure(TRUSTED_PROXIES=())
 
 from nniweb.middleware.allowances import Allowances  # noqa: E402
-from nniweb.middleware.backpressure import unhurried  # noqa: E402
+from nniweb.middleware.backpressure import with_backpressure  # noqa: E402
 from nniweb.web_server.server import Server  # noqa: E402
 
 begun = given = 0
@@ -43,7 +43,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     if path == "/go":
         go.set()
     if path == "/large":
-        send = unhurried(send)
+        send = with_backpressure(send)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(32):
             await send({"type": "http.response.body", "body": b"x" * 2**20, "more_body": True})

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tests.fakes.ssh_machine import free_port
-from trainingservice.keeper.report_proxy import RelayDesk
+from trainingservice.keeper.report_proxy import ReportProxy
 from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trialkeeper import contract
 
@@ -36,7 +36,7 @@ def answers():
 @pytest.fixture
 def desk(receiver, answers):
     dead = f"http://127.0.0.1:{free_port()}"
-    desk = RelayDesk(lambda: (dead, receiver.url))
+    desk = ReportProxy(lambda: (dead, receiver.url))
     desk.serve(answers)
     yield desk
     desk.close()
@@ -75,7 +75,7 @@ def test_nothing_but_the_keepers_protocol_is_passed_on(desk, answers, method, pa
 
 
 def test_where_no_server_answers_the_keeper_is_told_so(answers):
-    desk = RelayDesk(lambda: (f"http://127.0.0.1:{free_port()}",))
+    desk = ReportProxy(lambda: (f"http://127.0.0.1:{free_port()}",))
     desk.serve(answers)
     ask(desk, contract.URL_PREFIX + "trials/attempt/job", method="GET")
     assert answers.come.get(timeout=10)[1] == 503
@@ -128,7 +128,7 @@ class CountingServer(ThreadingHTTPServer):
 @pytest.mark.parametrize(("goes_after", "connections"), [(100, 1), (1, 5)])
 def test_requests_share_a_connection_as_long_as_the_server_keeps_it(answers, goes_after, connections):
     server = CountingServer(goes_after)
-    desk = RelayDesk(lambda: (server.url,))
+    desk = ReportProxy(lambda: (server.url,))
     desk.serve(answers)
     try:
         for _ in range(5):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.trainingservice.jobs_of_tests import assert_whole, unreachable
 from trainingservice.keeper.agent_client import AgentClient
-from trainingservice.keeper.report_proxy import RelayDesk
+from trainingservice.keeper.report_proxy import ReportProxy
 from trainingservice.remote import machines as machines_module
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper.attempt_folder import keeper_pid
@@ -112,7 +112,7 @@ def test_a_report_that_comes_before_the_new_agent_has_introduced_itself_is_answe
     service.submit_trial_job(form)
     bench.wait("metrics come", lambda: metrics(bench, form) > 1)
     asked = threading.Event()
-    hear, introduce = RelayDesk.hear, AgentClient.machine
+    hear, introduce = ReportProxy.hear, AgentClient.machine
 
     def hear_and_note(desk, event):
         hear(desk, event)
@@ -123,7 +123,7 @@ def test_a_report_that_comes_before_the_new_agent_has_introduced_itself_is_answe
         assert asked.wait(15)
         return introduce(client, timeout=timeout)
 
-    monkeypatch.setattr(RelayDesk, "hear", hear_and_note)
+    monkeypatch.setattr(ReportProxy, "hear", hear_and_note)
     monkeypatch.setattr(AgentClient, "machine", introduce_late)
     asked.clear()
     os.kill(machine.agent_pids()[0], signal.SIGKILL)

@@ -57,12 +57,12 @@ def test_gpus_count_as_many_as_a_trial_asks_for_and_trials_without_go_on() -> No
 
 def test_the_experiment_with_the_fewest_trials_goes_first() -> None:
     many, few, none = holder(1, under_way=4), holder(2, under_way=1), holder(3)
-    under_way, hungry = by_pk(many, few), {2: (few, 5), 3: (none, 5)}
+    under_way, pending = by_pk(many, few), {2: (few, 5), 3: (none, 5)}
     cluster = limits(max_trials=9)  # room for four more
-    assert room_for(many, 5, cluster, under_way, hungry).count == 0
-    assert room_for(few, 5, cluster, under_way, hungry).count == 2
-    assert room_for(none, 5, cluster, under_way, hungry).count == 2
-    assert "the limit of the cluster farm: at most 9 trials" in room_for(many, 5, cluster, under_way, hungry).reason
+    assert room_for(many, 5, cluster, under_way, pending).count == 0
+    assert room_for(few, 5, cluster, under_way, pending).count == 2
+    assert room_for(none, 5, cluster, under_way, pending).count == 2
+    assert "the limit of the cluster farm: at most 9 trials" in room_for(many, 5, cluster, under_way, pending).reason
 
 
 def test_who_may_not_start_for_another_reason_takes_nobody_s_turn() -> None:
@@ -83,8 +83,8 @@ def test_whoever_asks_in_whatever_order_the_limit_holds_and_the_last_room_is_use
     cluster = limits(max_trials=most)
     for _ in range(len(experiments)):
         for pk in order.sample(sorted(wants), len(wants)):
-            hungry = {other: (under_way[other], want) for other, want in wants.items() if want}
-            count = room_for(under_way[pk], wants[pk], cluster, under_way, hungry).count
+            pending = {other: (under_way[other], want) for other, want in wants.items() if want}
+            count = room_for(under_way[pk], wants[pk], cluster, under_way, pending).count
             under_way[pk] = holder(pk, under_way=under_way[pk].under_way + count)
             wants[pk] -= count
     now = sum(one.under_way for one in under_way.values())

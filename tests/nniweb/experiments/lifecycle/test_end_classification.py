@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.lifecycle.end_classification import verdict, with_cause
+from nniweb.experiments.lifecycle.end_classification import classify_end, with_cause
 from trainingservice.trial_job_status import TrialJobStatus as S
 
 
@@ -22,7 +22,7 @@ from trainingservice.trial_job_status import TrialJobStatus as S
     ("lost", None, None, "USER_CANCELED", S.USER_CANCELED),
 ])
 def test_intent_and_exit_decide_together(reason, exit_code, signal, target, status) -> None:
-    decided, message = verdict(reason, exit_code, signal, "", target)
+    decided, message = classify_end(reason, exit_code, signal, "", target)
     assert decided is status
     assert message or status is S.SUCCEEDED, "every other end says why"
 
@@ -31,16 +31,16 @@ def test_intent_and_exit_decide_together(reason, exit_code, signal, target, stat
     (3, None, "exit code 3"), (127, None, "not found"), (126, None, "executable"), (137, None, "memory"),
     (None, 9, "SIGKILL"), (139, None, "SIGSEGV"), (None, 250, "signal 250")])
 def test_a_failure_says_why(exit_code, signal, words) -> None:
-    assert words in verdict("exited", exit_code, signal, "", "RUN")[1]
+    assert words in classify_end("exited", exit_code, signal, "", "RUN")[1]
 
 
 def test_a_stopped_trial_says_why_it_was_wanted_stopped() -> None:
-    assert verdict("stopped", 143, None, "", "EARLY_STOPPED", "It is worse than the others.")[1] == \
+    assert classify_end("stopped", 143, None, "", "EARLY_STOPPED", "It is worse than the others.")[1] == \
         "It is worse than the others."
 
 
 def test_the_last_words_are_told() -> None:
-    assert verdict("exited", 1, None, "", "RUN", last_words="KeyError: 'x'")[1].endswith("KeyError: 'x'")
+    assert classify_end("exited", 1, None, "", "RUN", last_words="KeyError: 'x'")[1].endswith("KeyError: 'x'")
 
 
 @pytest.mark.parametrize(("status", "target", "is_told"), [

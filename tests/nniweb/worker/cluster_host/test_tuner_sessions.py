@@ -8,7 +8,7 @@ import pytest
 
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
-from nniweb.worker.cluster_host.tuner_sessions import TunerDesk
+from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
 
 pytestmark = pytest.mark.django_db
 
@@ -41,11 +41,11 @@ def woken() -> list[bool]:
 
 
 @pytest.fixture
-def desk(client: HandedOutFutures, woken: list[bool]) -> TunerDesk:
-    return TunerDesk(client, lambda: woken.append(True), lambda *_: None, lambda *_: None)  # type: ignore[arg-type]
+def desk(client: HandedOutFutures, woken: list[bool]) -> TunerSessions:
+    return TunerSessions(client, lambda: woken.append(True), lambda *_: None, lambda *_: None)  # type: ignore[arg-type]
 
 
-def asked(desk: TunerDesk, experiment: Experiment) -> list[Any]:
+def asked(desk: TunerSessions, experiment: Experiment) -> list[Any]:
     """Where the answer will be."""
     answers: list[Any] = []
     desk.ask(experiment, 0, 1, lambda parameters, exhausted: answers.extend(parameters))
@@ -56,7 +56,7 @@ ANSWER: dict[str, Any] = {"parameters": [{"x": 1}], "exhausted": False}
 
 
 def test_an_answer_that_comes_while_it_waits_is_acted_on_without_a_round_more(
-        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk, woken: list[bool]) -> None:
+        make_experiment: Any, client: HandedOutFutures, desk: TunerSessions, woken: list[bool]) -> None:
     answers = asked(desk, make_experiment())
     threading.Timer(0.05, client.asked[0].set_result, [ANSWER]).start()
     desk.collect(LONG)
@@ -65,7 +65,7 @@ def test_an_answer_that_comes_while_it_waits_is_acted_on_without_a_round_more(
 
 
 def test_an_answer_that_comes_later_wakes_a_round(
-        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk, woken: list[bool]) -> None:
+        make_experiment: Any, client: HandedOutFutures, desk: TunerSessions, woken: list[bool]) -> None:
     answers = asked(desk, make_experiment())
     desk.collect(0.001)
     assert not answers
@@ -76,7 +76,7 @@ def test_an_answer_that_comes_later_wakes_a_round(
 
 
 def test_what_was_asked_in_an_earlier_round_is_not_waited_for_again(
-        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk) -> None:
+        make_experiment: Any, client: HandedOutFutures, desk: TunerSessions) -> None:
     asked(desk, make_experiment())
     desk.collect(0.001)
     done = threading.Event()
@@ -85,7 +85,7 @@ def test_what_was_asked_in_an_earlier_round_is_not_waited_for_again(
 
 
 def test_a_slot_that_was_freed_while_the_tuner_thought_brings_a_round_when_it_has_answered(
-        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk) -> None:
+        make_experiment: Any, client: HandedOutFutures, desk: TunerSessions) -> None:
     experiment = make_experiment()
     asked(desk, experiment)
     asked(desk, experiment)
@@ -101,7 +101,7 @@ def test_a_slot_that_was_freed_while_the_tuner_thought_brings_a_round_when_it_ha
 
 
 def test_what_cannot_be_written_does_not_keep_later_answers_from_waking_a_round(
-        make_experiment: Any, client: HandedOutFutures, desk: TunerDesk, woken: list[bool]) -> None:
+        make_experiment: Any, client: HandedOutFutures, desk: TunerSessions, woken: list[bool]) -> None:
     def refuse(*_: Any) -> None:
         raise OSError("the disk is full")
 

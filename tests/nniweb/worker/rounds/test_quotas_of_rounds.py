@@ -9,7 +9,7 @@ from nniweb.experiments.access.quota_settings import set_quota
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
-from nniweb.worker.rounds.fair_share import Shares
+from nniweb.worker.rounds.fair_share import FairShares
 from tests.nniweb.worker.conftest import Rig, report
 
 
@@ -94,7 +94,7 @@ def test_the_questions_of_a_round_do_not_grow_with_experiments_or_with_what_was(
 
     def queries() -> int:
         with CaptureQueriesContext(connection) as asked:
-            Shares.of_round(rig.cluster)
+            FairShares.of_round(rig.cluster)
         return len(asked)
 
     before = queries()
@@ -108,7 +108,7 @@ def test_the_questions_of_a_round_do_not_grow_with_experiments_or_with_what_was(
 
 def test_without_any_limit_a_round_asks_once_whether_there_is_one(rig: Rig) -> None:
     with CaptureQueriesContext(connection) as asked:
-        shares = Shares.of_round(rig.cluster)
+        shares = FairShares.of_round(rig.cluster)
     assert len(asked) == 1
     experiment = rig.experiment(trial_concurrency=3)
     assert shares.room(experiment, 3).count == 3

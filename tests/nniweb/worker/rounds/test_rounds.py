@@ -21,7 +21,7 @@ from nniweb.experiments.pubsub import doorbell
 from nniweb.worker.housekeeping.upkeep import Upkeep
 from nniweb.worker.rounds import delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker.rounds import runner as runner_module
-from nniweb.worker.rounds.work_counts import tally
+from nniweb.worker.rounds.work_counts import work_counts_of
 from tests.nniweb.worker.conftest import Rig, end, report
 from trainingservice.errors import TemporaryError
 from trainingservice.testing.misbehaving import DocileTrainingService
@@ -387,7 +387,7 @@ def test_the_tuner_hears_of_an_end_before_it_is_asked_for_more(rig: Rig, monkeyp
     experiment = rig.experiment(trial_concurrency=1)
     [trial] = rig.submitted(experiment, 1)
     experiment.refresh_from_db()
-    found = tally([experiment.pk])[experiment.pk]
+    found = work_counts_of([experiment.pk])[experiment.pk]
     teach_tuner.teach_tuner(rig.runner.work, experiment, found)
     report(trial, 0.5)  # just between two steps of a round
     with monkeypatch.context() as patch:
