@@ -6,6 +6,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from nniweb.api import schema  # noqa: F401  tells the schema how programs and browsers sign in
 from nniweb.api.clusters import cluster_views, platforms, workers
 from nniweb.api.clusters.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
 from nniweb.api.experiments import (

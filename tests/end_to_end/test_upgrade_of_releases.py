@@ -192,8 +192,8 @@ def test_an_upgrade_that_fails_after_several_changes_leaves_every_table_as_it_wa
 #: The process is killed when all changes are made and nothing is committed.
 KILLED_AT_ITS_END = """
 import os, signal
-from nniweb.experiments import migrated
-migrated.note_this_version = lambda: os.kill(os.getpid(), signal.SIGKILL)
+from nniweb.experiments.sql import schema_version
+schema_version.note_this_version = lambda: os.kill(os.getpid(), signal.SIGKILL)
 from nniweb.command_line.program import main
 main()
 """

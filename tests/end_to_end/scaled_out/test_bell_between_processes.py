@@ -23,7 +23,7 @@ PATIENCE = 60.0
 OTHER_PROCESS = """
 import sys, time, django
 django.setup()
-from nniweb.experiments import doorbell
+from nniweb.experiments.pubsub import doorbell
 with doorbell.listening() as listener:
     while not doorbell._others.is_connected:
         time.sleep(0.02)

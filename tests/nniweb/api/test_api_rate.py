@@ -63,7 +63,7 @@ ANOTHER = """
 import django
 from django.conf import settings
 settings.configure(REDIS_URL={url!r}, INSTALLATION_ID="one")
-from nniweb.api import request_counts
+from nniweb.http import request_counts
 request_counts.PATIENCE = 30.0
 print(request_counts.counted("rest-person-7"))
 """

@@ -17,7 +17,7 @@ needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no g
 #: Frees a great deal of what several threads had, and leaves a little of it in between, as a server does.
 PROGRAM = """
 import sys, threading
-from nniweb import freed_memory
+from nniweb.process import freed_memory
 
 def resident():
     with open("/proc/self/statm") as stream:

@@ -50,7 +50,7 @@ def test_a_second_server_is_told_who_has_the_folder(tmp_path: Path) -> None:
     first = data_folder.ServerLock(tmp_path)
     first.acquire()
     first.write_address(["http://127.0.0.1:1234"])
-    program = ("import sys; from pathlib import Path; from nniweb import data_folder;"
+    program = ("import sys; from pathlib import Path; from nniweb.storage import data_folder;"
                "data_folder.ServerLock(Path(sys.argv[1])).acquire()")
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert "DataFolderLocked" in done.stderr

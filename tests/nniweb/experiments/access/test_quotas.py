@@ -17,7 +17,7 @@ from nniweb.experiments.access.quotas import Holder, Limits, holders_under_way, 
 from nniweb.experiments.commands import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
-from trainingservice.polling.fair_queue import Turns
+from trainingservice.polling.fair_queue import FairQueue
 
 CLUSTER = Cluster(pk=7, name="farm", max_trials=None)
 
@@ -96,7 +96,7 @@ def test_whoever_asks_in_whatever_order_the_limit_holds_and_the_last_room_is_use
 
 
 def test_of_several_experiments_in_a_queue_the_one_with_the_fewest_jobs_is_tried_first() -> None:
-    turns: Turns[str] = Turns(["a", "a", "b"])
+    turns: FairQueue[str] = FairQueue(["a", "a", "b"])
     for name in ("a1", "a2", "b1", "b2", "c1", "c2", "c3"):
         turns.add(name[0], name)
     tried = []

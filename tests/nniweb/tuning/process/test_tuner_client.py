@@ -242,9 +242,10 @@ def test_shutdown_ends_a_hanging_process_fails_what_waits_and_may_be_repeated() 
 
 def test_the_process_has_a_session_of_its_own_and_ends_when_its_parent_is_killed() -> None:
     program = (
-        "import sys, time; from nniweb.tuning.process.tuner_client import TunerClient; from tests.nniweb.tuning import "
-        "test_tuner_client as t; c = TunerClient(t.MISBEHAVING); c.open('e', t.misbehaving('hang'), []).result(30);"
-        "c.ask('e', 2, 1); print(c.pid, flush=True); time.sleep(600)"
+        "import sys, time; from nniweb.tuning.process.tuner_client import TunerClient; "
+        "from tests.nniweb.tuning.process import test_tuner_client as t; c = TunerClient(t.MISBEHAVING); "
+        "c.open('e', t.misbehaving('hang'), []).result(30); c.ask('e', 2, 1); print(c.pid, flush=True); "
+        "time.sleep(600)"
     )
     root = Path(__file__).resolve().parents[4]
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=root) as parent:
