@@ -113,7 +113,8 @@ def test_no_code_looks_at_passwords_past_the_count() -> None:
     assert found == {
         ("experiments/models/account.py", "super().check_password"),  # inside an attempt
         ("experiments/access/sign_in_attempts.py", "ModelBackend"),  # the counted one is made of it
-        ("dashboard/account/sign_in.py", "ModelBackend"), ("settings.py", "ModelBackend"),  # of sessions; it is not asked
+        # of sessions; it is not asked
+        ("dashboard/account/sign_in.py", "ModelBackend"), ("settings.py", "ModelBackend"),
     }
 
 
