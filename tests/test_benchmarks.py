@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from benchmarks.__main__ import HERE, PROGRAMS
 from benchmarks.reporting import keep_faults, table
+from tests.trialkeeper.keeper_run import wait_until
 from trainingservice.testing.processes import is_alive
 
 
@@ -94,7 +94,4 @@ except KeyboardInterrupt:
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=90)
     assert running.returncode == 5
-    deadline = time.monotonic() + 30
-    while is_alive(left):  # it was told to end; that takes a moment
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not is_alive(left), 30)  # it was told to end; that takes a moment

@@ -92,7 +92,7 @@ def test_every_platform_says_how_it_was_proved() -> None:
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_how_a_platform_was_proved_is_what_its_conformance_suite_starts(platform: str) -> None:
     service, _, recorded, double = rows_of_proof()[platform]
-    suite = (ROOT / "tests" / "trainingservice" / f"test_conformance_{platform}.py").read_text()
+    suite = (ROOT / "tests" / "trainingservice" / "conformance" / f"test_conformance_{platform}.py").read_text()
     assert bool(double) == (platform in DOUBLES)
     assert bool(service) == (platform == "local" or platform in REAL_PROGRAMS)
     for program in (DOUBLES.get(platform), REAL_PROGRAMS.get(platform)):

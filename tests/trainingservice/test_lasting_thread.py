@@ -11,16 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.trialkeeper.keeper_run import wait_until
 from trainingservice.lasting_thread import LastingThread, Part, in_short, parts_in_trouble
 from trialkeeper.shortage import is_shortage
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 20
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    return found
+    return wait_until(condition)
 
 
 def troubles() -> dict[str, str]:

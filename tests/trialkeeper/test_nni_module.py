@@ -5,12 +5,11 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, old_python
+from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, old_python, wait_until
 from trainingservice.keeper.keeper_bundle import build_keeper
 from trialkeeper.metric_source import MetricsFile
 
@@ -87,8 +86,7 @@ def test_a_trial_waits_for_parameters_that_are_late_and_asks_for_them(trial):
     asked = threading.Event()
 
     def answer():
-        while not trial.metrics():
-            time.sleep(0.01)
+        wait_until(trial.metrics)
         asked.set()
         trial.give({"late": True})
     thread = threading.Thread(target=answer)

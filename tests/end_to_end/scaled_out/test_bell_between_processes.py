@@ -6,7 +6,7 @@ import logging
 import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from channels_redis.pubsub import RedisPubSubChannelLayer
 from nniweb.experiments.pubsub.bell_between_processes import BellBetweenProcesses
 from tests.end_to_end.running_server import ROOT
 from tests.end_to_end.scaled_out.redis_server import RedisServer
+from tests.trialkeeper.keeper_run import wait_until
 
 #: Seconds for anything here to happen.
 PATIENCE = 60.0
@@ -35,10 +36,7 @@ with doorbell.listening() as listener:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.01)
+    wait_until(condition, PATIENCE)
 
 
 Bell = tuple[BellBetweenProcesses, list[int]]
@@ -96,9 +94,17 @@ def test_a_ring_that_needs_no_round_says_so_unless_another_one_does(make_bell: C
     (one, _), (_, heard_by_two) = make_bell(), make_bell()
     one.ring(4, needs_round=False)
     until(lambda: heard_by_two == [-4])
+    assert one._loop is not None
+    have_rung = threading.Event()
+    one._loop.call_soon_threadsafe(have_rung.wait, PATIENCE)  # so that these four rings go out together
     one.ring(5, needs_round=False)
     one.ring(5, needs_round=True)
-    until(lambda: 5 in heard_by_two)
+    one.ring(6, needs_round=True)
+    one.ring(6, needs_round=False)
+    have_rung.set()
+    one.ring(7)  # heard after all that was rung before, or together with it
+    until(lambda: 7 in heard_by_two)
+    assert heard_by_two == [-4, 5, 6, 7]
 
 
 def test_without_redis_rings_are_dropped_and_it_is_said_once_that_it_went_and_returned(

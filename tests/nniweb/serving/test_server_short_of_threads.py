@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +24,7 @@ from nniweb.observability.probes import probe_application
 from nniweb.tuning.process.tuner_client import TunerClient, TunerProcessDied
 from nniweb.worker.cluster_host.call_threads import CallThreads
 from nniweb.worker.cluster_host.service_host import ServiceHost
+from tests.trialkeeper.keeper_run import wait_until
 from trainingservice.errors import TemporaryError
 
 NO_THREAD = "can't start new thread"
@@ -53,11 +53,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[NoThreads]:
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 30
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found
+    return wait_until(condition, 30)
 
 
 # --- what answers ----------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def heirs(trees: list[ast.Module], ancestor: str) -> set[str]:
 def platform_folders(package: Path) -> set[str]:
     """Folders with a class in ``service.py`` that is a platform of its own: it has a name in experiment files."""
     trees = {path.parent.name: ast.parse(path.read_text()) for path in package.glob("*/service.py")}
-    services = heirs([*trees.values(), *(ast.parse(path.read_text()) for path in package.glob("*.py"))], SERVICE)
+    services = heirs([ast.parse(path.read_text()) for path in package.rglob("*.py")], SERVICE)
 
     def is_platform(tree: ast.Module) -> bool:
         return any(isinstance(node, ast.ClassDef) and node.name in services and any(

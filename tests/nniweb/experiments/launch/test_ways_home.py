@@ -25,10 +25,20 @@ def settings_of(folder: Path, **more: Any):
         "tuner": {"name": "Random"}, "trainingService": {"platform": "kubernetes", **more}}, folder).settings
 
 
+def refused_fields(check: Callable[..., None], *given: Any) -> list[str]:
+    """The fields for which ``check`` refuses what is given; none where it accepts it."""
+    try:
+        check(*given)
+    except Refused as refusal:
+        return [field for field, _ in refusal.errors]
+    return []
+
+
 def test_pods_that_call_home_need_an_address(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="NNIWEB_PUBLIC_URL"):
         launching._way_home(load_platform("kubernetes"), settings_of(tmp_path), None)
-    launching._way_home(load_platform("kubernetes"), settings_of(tmp_path, nniManagerIp="10.0.0.1"), None)
+    settings = settings_of(tmp_path, nniManagerIp="10.0.0.1")
+    assert refused_fields(launching._way_home, load_platform("kubernetes"), settings, None) == []
 
 
 @pytest.mark.parametrize(("given", "told"), [
@@ -57,8 +67,10 @@ def test_what_is_no_address_is_refused_and_named(tmp_path: Path, given: str) -> 
     assert [field for field, _ in refusal.value.errors] == ["nniManagerIp"]
 
 
-def test_pods_whose_logs_are_read_need_none(tmp_path: Path) -> None:
-    launching._way_home(load_platform("kubernetes"), settings_of(tmp_path, wayHome="log"), None)
+@pytest.mark.parametrize(("more", "refused"), [({"wayHome": "log"}, []), ({}, ["nniManagerIp"])])
+def test_pods_whose_logs_are_read_need_none(tmp_path: Path, more: dict[str, str], refused: list[str]) -> None:
+    settings = settings_of(tmp_path, **more)
+    assert refused_fields(launching._way_home, load_platform("kubernetes"), settings, None) == refused
 
 
 def test_keepers_are_given_the_authority_behind_the_servers_certificate(
@@ -73,11 +85,10 @@ def test_keepers_are_given_the_authority_behind_the_servers_certificate(
 
 
 def test_what_a_cluster_of_the_server_says_counts(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, wayHome="log")
-    with pytest.raises(Refused):
-        launching._way_home(load_platform("kubernetes"), settings, Cluster(platform="kubernetes", settings={}))
-    launching._way_home(load_platform("kubernetes"), settings_of(tmp_path),
-                        Cluster(platform="kubernetes", settings={"wayHome": "log"}))
+    called, read = (Cluster(platform="kubernetes", settings=settings) for settings in ({}, {"wayHome": "log"}))
+    for settings in (settings_of(tmp_path, wayHome="log"), settings_of(tmp_path)):
+        assert refused_fields(launching._way_home, load_platform("kubernetes"), settings, called) == ["nniManagerIp"]
+        assert refused_fields(launching._way_home, load_platform("kubernetes"), settings, read) == []
 
 
 def test_members_may_not_use_the_servers_access_to_kubernetes(tmp_path: Path) -> None:
@@ -98,6 +109,7 @@ def test_code_for_pods_that_cannot_call_the_server_needs_a_storage_that_is_mount
         launching.check(parsed, owner)
     assert [field for field, _ in refusal.value.errors] == ["trialCodeDirectory"]
     reachable = {"storageType": "nfs", "server": "files", "path": "/nni", "localMountPoint": str(tmp_path)}
-    launching._way_for_code(settings_of(tmp_path, wayHome="log", storage=reachable), None, None)
+    with_storage = settings_of(tmp_path, wayHome="log", storage=reachable)
+    assert refused_fields(launching._way_for_code, with_storage, None, None) == []
     without_code = settings_of(tmp_path, wayHome="log").model_copy(update={"trial_code_directory": None})
-    launching._way_for_code(without_code, None, None)
+    assert refused_fields(launching._way_for_code, without_code, None, None) == []

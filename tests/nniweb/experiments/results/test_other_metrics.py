@@ -163,13 +163,18 @@ def test_exports_and_documents_have_the_metrics(three: Experiment, client: Any, 
 def test_tables_and_filters_read_the_rows_of_a_page_and_no_history(three: Experiment) -> None:
     """The statements, whatever they find: none reads what trials reported."""
     with CaptureQueriesContext(connection) as asked:
-        list(in_order(fitting_trials(Trial.objects.filter(experiment=three), "loss > 2", three, timezone.now()),
-                      "metrics.loss"))
-    assert all("experiments_metric\"" not in query["sql"] for query in asked.captured_queries)
+        trials = in_order(fitting_trials(Trial.objects.filter(experiment=three), "loss > 2", three, timezone.now()),
+                          "metrics.loss")
+        assert [trial.sequence_id for trial in trials] == [0]
+    statements = [query["sql"] for query in asked.captured_queries]
+    assert any("experiments_metricnumber\"" in statement for statement in statements)
+    assert [statement for statement in statements if "experiments_metric\"" in statement] == []
 
 
 def test_an_upgrade_keeps_the_numbers_of_earlier_results(three: Experiment) -> None:
     before = sorted(MetricNumber.objects.values_list("trial", "metric__name", "final"))
+    assert [(name, final) for _, name, final in before] == [("loss", 3.0), ("val.acc", 0.5), ("loss", 1.0)]
     MetricName.objects.all().delete()
+    assert not MetricNumber.objects.exists()
     import_module("nniweb.experiments.migrations.0018_earlier_metrics").keep_numbers(apps, None)
     assert sorted(MetricNumber.objects.values_list("trial", "metric__name", "final")) == before

@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from nniweb.tuning.process.tuner_client import ExperimentNotOpen, TunerClient, TunerFailed, TunerProcessDied
+from tests.trialkeeper.keeper_run import wait_until
 
 WAIT = 30
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
@@ -36,13 +36,6 @@ def result(future: "Future[Any]") -> Any:
 
 def error(future: "Future[Any]") -> Any:
     return future.exception(WAIT)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:
