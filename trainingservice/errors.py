@@ -1,8 +1,17 @@
 """What can go wrong on a platform. The type says what to do, the text what happened and what to try."""
 
+from trainingservice.reasons import Reason
+
 
 class TrainingServiceError(Exception):
-    """Base of all errors a platform raises on purpose. ``str(error)`` is a sentence for a person."""
+    """Base of all errors a platform raises on purpose. ``str(error)`` is a sentence for a person; ``reason`` is the
+    same with its code, where it was given as a ``reasons.Reason``.
+    """
+
+    @property
+    def reason(self) -> str:
+        said = self.args[0] if self.args else ""
+        return said if isinstance(said, Reason) else str(self)
 
 
 class TemporaryError(TrainingServiceError):

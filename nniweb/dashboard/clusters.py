@@ -1,11 +1,13 @@
 """The clusters' pages: how they are, who drives them, what runs and waits there and why."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, OuterRef, Subquery
+from django.db.models import Count, Min, OuterRef, Subquery, TextField
+from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
@@ -40,7 +42,8 @@ def clusters(request: HttpRequest) -> HttpResponse:
         gpus = [gpu for machine in cluster.machines.all() for gpu in gpus_of(machine, holders, {})]
         rows.append({"cluster": cluster, "counts": counts.get(cluster.pk, Counter()), "gpus": len(gpus),
                      "held": sum(gpu.is_held for gpu in gpus), "strip": GpuStrip(gpus[:MOST_IN_STRIP]),
-                     "beyond": max(0, len(gpus) - MOST_IN_STRIP), "reason": reasons.get(cluster.pk, ""),
+                     "beyond": max(0, len(gpus) - MOST_IN_STRIP), "reason": reasons.get(cluster.pk, ("", {}))[0],
+                     "reason_arguments": reasons.get(cluster.pk, ("", {}))[1],
                      "usable": sum(machine.healthy for machine in cluster.machines.all())})
     return render(request, "dashboard/clusters.html", {
         "rows": rows, "now": timezone.now(), "broken": broken_platforms()})
@@ -166,13 +169,13 @@ def _unfinished(found: Iterable[Cluster]) -> dict[int, Counter[str]]:
     return counts
 
 
-def _reasons(found: Iterable[Cluster], user: User) -> dict[int, str]:
+def _reasons(found: Iterable[Cluster], user: User) -> dict[int, tuple[str, dict[str, Any]]]:
     """Why most of the trials wait that this person may see, for each cluster. One query."""
     waiting = Trial.objects.filter(experiment__cluster__in=list(found), status="WAITING",
                                    experiment__in=visible_experiments(user)).exclude(message="").order_by()
-    counted = waiting.values_list("experiment__cluster", "message").annotate(count=Count("pk")).order_by(
-        "count", "message")
-    return {pk: message for pk, message, _ in counted}
+    counted = waiting.values_list("experiment__cluster", "message").annotate(
+        count=Count("pk"), arguments=Min(Cast("reason_arguments", TextField()))).order_by("count", "message")
+    return {pk: (message, json.loads(arguments)) for pk, message, _, arguments in counted}
 
 
 def _metadata(cluster: Cluster) -> list[dict[str, object]]:

@@ -9,6 +9,8 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from trainingservice.reasons import jobs_named_by
+
 register = template.Library()
 
 #: Significant digits of a number.
@@ -145,3 +147,9 @@ def parameter(value: Any) -> str:
         return digits(value)
     text = str(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+@register.filter
+def jobs_named(reason: Any) -> str:
+    """The jobs that a reason names, with commas between: static/js/named_trials.js shows trials in their place."""
+    return ",".join(jobs_named_by(reason))

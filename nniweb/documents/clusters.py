@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from nniweb.documents.own_group import OwnGroupField
+from nniweb.documents.reasons import ReasonSerializer, reason_document
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.editing import NAME_PATTERN, NAME_RULE
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
@@ -76,11 +77,16 @@ class ClusterSerializer(serializers.Serializer[Any]):
                                    "limit of this server's.")
     health = serializers.ChoiceField(choices=Cluster.Health.choices)
     message = serializers.CharField()
+    reason = serializers.SerializerMethodField()
     machines = MachineSerializer(many=True)
     rehearsal = serializers.SerializerMethodField(
         help_text="What the last full rehearsal found; null before the first.")
     created_at = serializers.DateTimeField()
     settings_revision = serializers.IntegerField(help_text="Grows with each change of settings or metadata.")
+
+    @extend_schema_field(ReasonSerializer(allow_null=True))
+    def get_reason(self, cluster: Cluster) -> dict[str, Any] | None:
+        return reason_document(cluster.reason, cluster.reason_arguments)
 
     @extend_schema_field(RehearsalSerializer(allow_null=True))
     def get_rehearsal(self, cluster: Cluster) -> dict[str, Any] | None:

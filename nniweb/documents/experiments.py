@@ -9,6 +9,7 @@ from django.utils import timezone
 from rest_framework import serializers
 
 from nniweb.documents.own_group import OwnGroupField
+from nniweb.documents.reasons import ReasonSerializer, reason_document
 from nniweb.documents.retention_fields import DaysKeptSerializer, RetentionField, RetentionSerializer
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
@@ -19,6 +20,7 @@ from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.retention.policy import KINDS, days_kept
 from nniweb.http.fields import DurationField, StrictSerializer, TagsField
 from nniweb.http.times import time_text
+from trainingservice.reasons import arguments_of, code_of
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -70,6 +72,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     target = serializers.ChoiceField(choices=ExperimentTarget.choices, help_text="What is wanted of it.")
     message = serializers.CharField(
         help_text="Why it is as it is, where there is something to say; also that no worker is there.")
+    reason = ReasonSerializer(allow_null=True)
     owner = serializers.CharField(allow_null=True)
     group = serializers.CharField(allow_null=True, help_text="Whose members see and steer it too.")
     cluster = serializers.CharField()
@@ -94,9 +97,11 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     def to_representation(self, experiment: Experiment) -> dict[str, Any]:
         """By hand: of a thousand experiments, field by field, this would be most of what the list takes."""
         git = experiment.code_git
+        explanation = self.context["explanations"][experiment.pk]
         return {
             "id": experiment.public_id, "name": experiment.name, "status": experiment.status,
-            "target": experiment.target, "message": str(self.context["explanations"][experiment.pk]),
+            "target": experiment.target, "message": str(explanation),
+            "reason": reason_document(code_of(explanation), arguments_of(explanation)),
             "owner": experiment.owner.username if experiment.owner else None,
             "group": experiment.group.name if experiment.group else None, "cluster": experiment.cluster.name,
             "platform": experiment.cluster.platform, "tags": experiment.tags, "archived": experiment.archived,
@@ -159,9 +164,10 @@ NOT_IN_LISTS = ("description", "notes", "search_space", "tuner", "assessor", "co
 
 
 #: What ``summaries`` reads of an experiment.
-IN_LISTS = ("public_id", "name", "status", "target", "message", "owner", "group", "cluster", "tags", "archived",
-            "optimize_mode", "objectives", "trial_concurrency", "max_trial_number", "max_duration",
-            "max_trial_duration", "code_git", "created_at", "started_at", "ended_at", "changed_at", "revision",
+IN_LISTS = ("public_id", "name", "status", "target", "message", "reason", "reason_arguments", "owner", "group",
+            "cluster", "tags", "archived", "optimize_mode", "objectives", "trial_concurrency", "max_trial_number",
+            "max_duration", "max_trial_duration", "code_git", "created_at", "started_at", "ended_at", "changed_at",
+            "revision",
             "running_seconds", "running_since", "deleted_at")
 
 

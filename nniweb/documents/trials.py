@@ -10,6 +10,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from nniweb.documents.reasons import ReasonSerializer, reason_document
 from nniweb.experiments.models import Attempt, Metric, MetricNumber, Trial, TrialEvent, TrialFile, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
 from nniweb.experiments.queries.trial_advice import PLACES, advice_for
@@ -61,6 +62,7 @@ class TrialSerializer(serializers.Serializer[Any]):
     source = serializers.ChoiceField(  # type: ignore[assignment]  # taken from the class before DRF's own name counts
         choices=TrialSource.choices, help_text="Who chose its parameters.")
     message = serializers.CharField(help_text="Why it waits, why it failed.")
+    reason = ReasonSerializer(allow_null=True)
     parameters = serializers.DictField(allow_null=True)
     final_value = serializers.CharField(allow_null=True, help_text="JSON text, as the trial reported it.")
     final_number = serializers.FloatField(allow_null=True, help_text="The number in it that the tuner uses.")
@@ -92,6 +94,7 @@ class TrialSerializer(serializers.Serializer[Any]):
         return {
             "id": trial.public_id, "experiment": trial.experiment.public_id, "sequence_id": trial.sequence_id,
             "status": trial.status, "target": trial.target, "source": trial.source, "message": trial.message,
+            "reason": reason_document(trial.reason, trial.reason_arguments),
             "parameters": first[0].value if first else None,
             "final_value": trial.final_value, "final_number": trial.final_number,
             "latest_number": trial.latest_number,

@@ -38,6 +38,7 @@ class DatabaseFigures(Collector):
         cluster_of = {pk: name for pk, (name, _) in places.items()}
         yield from self._experiments(places)
         yield from self._trials(cluster_of)
+        yield from self._waiting(cluster_of)
         yield from self._ages(cluster_of, now)
         yield from self._leases(clusters.values(), database_now())
         yield from self._notifications(now)
@@ -65,6 +66,20 @@ class DatabaseFigures(Collector):
         for cluster in sorted(set(cluster_of.values())):
             for status in TrialJobStatus:
                 family.add_metric([cluster, status.value], counts[cluster, status.value])
+        yield family
+
+    @staticmethod
+    def _waiting(cluster_of: dict[int, str]) -> Iterator[Metric]:
+        """Only what occurs: of each cluster there would be all codes."""
+        counts: Counter[tuple[str, str]] = Counter()
+        waiting = Trial.objects.unfinished().filter(status=TrialJobStatus.WAITING.value)
+        for experiment, reason, count in waiting.order_by().values_list("experiment", "reason").annotate(Count("pk")):
+            if experiment in cluster_of:
+                counts[cluster_of[experiment], reason] += count
+        family = GaugeMetricFamily("nniweb_trials_waiting", "Trials that wait, by the code of their reason.",
+                                   labels=["cluster", "reason"])
+        for (cluster, reason), count in sorted(counts.items()):
+            family.add_metric([cluster, reason], count)
         yield family
 
     def _ages(self, cluster_of: dict[int, str], now: datetime) -> Iterator[Metric]:

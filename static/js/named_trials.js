@@ -1,13 +1,13 @@
 /**
- * Messages name jobs ("GPU 0 is held by ovy2pm6wxrk4"): here each becomes "trial 12 of experiment NAME" with a link,
- * or, where the reader may not see that trial, "a trial of others".
+ * A reason may name jobs ("GPU 0 is held by ovy2pm6wxrk4"): in its message each becomes "trial 12 of experiment NAME"
+ * with a link, or, where the reader may not see that trial, "a trial of others".
  *
- * What the server wrote is taken from elements with `data-says`; what scripts write goes through `showMessage`.
+ * Which jobs a message names stands beside it: in `data-says` of what the server wrote, in the `reason` of what scripts
+ * show with `showMessage`.
  */
 
 import { rest } from "./rest.js";
 
-const LIST = /(?<=\bheld by )[a-z][a-z0-9]{11}(?:[rs]\d+)?(?:, [a-z][a-z0-9]{11}(?:[rs]\d+)?)*/g;
 /** What a question carries at most, as on the server. */
 const MOST_JOBS = 200;
 
@@ -50,15 +50,25 @@ function whose(job) {
 }
 
 /**
- * Show a message in an element; the names in it follow when they are known.
+ * The jobs in a reason: whatever stands in lists that are called "jobs", however deep.
+ * @param {any} reason
+ * @returns {string[]}
+ */
+export function jobsOf(reason) {
+  if (reason === null || typeof reason !== "object") return [];
+  return Object.entries(reason).flatMap(([key, value]) => (key === "jobs" && Array.isArray(value) ? value : jobsOf(value)));
+}
+
+/**
+ * Show a message in an element; the trials in the place of its jobs follow when they are known.
  * @param {Element | null} place
  * @param {string} text
+ * @param {string[]} jobs
  */
-export async function showMessage(place, text) {
+export async function showMessage(place, text, jobs = []) {
   if (!(place instanceof HTMLElement) || place.dataset.said === text) return;
   if (place.dataset.said !== undefined || place.textContent !== text) place.textContent = text;
   place.dataset.said = text;
-  const jobs = [...text.matchAll(LIST)].flatMap(([list]) => list.split(", "));
   if (jobs.length === 0) return;
   try {
     const found = new Map(await Promise.all(jobs.map(async (job) => /** @type {[string, Named | null]} */ ([job, await whose(job)]))));
@@ -75,16 +85,8 @@ export async function showMessage(place, text) {
  * @param {Map<string, Named | null>} found
  */
 function pieces(text, found) {
-  /** @type {(string | Node)[]} */
-  const made = [];
-  let end = 0;
-  for (const list of text.matchAll(LIST)) {
-    made.push(text.slice(end, list.index));
-    list[0].split(", ").forEach((job, place) => made.push(place ? ", " : "", name(found.get(job) ?? null)));
-    end = list.index + list[0].length;
-  }
-  made.push(text.slice(end));
-  return made;
+  const jobs = new RegExp(`\\b(${[...found.keys()].map((job) => job.replace(/\W/g, "\\$&")).join("|")})\\b`);
+  return text.split(jobs).map((piece) => (found.has(piece) ? name(found.get(piece) ?? null) : piece));
 }
 
 /** @param {Named | null} trial */
@@ -101,5 +103,8 @@ function name(trial) {
  * @param {ParentNode} root
  */
 export function nameTrials(root) {
-  for (const place of root.querySelectorAll("[data-says]")) showMessage(place, place.textContent ?? "");
+  for (const place of root.querySelectorAll("[data-says]")) {
+    const jobs = /** @type {HTMLElement} */ (place).dataset.says ?? "";
+    showMessage(place, place.textContent ?? "", jobs ? jobs.split(",") : []);
+  }
 }

@@ -6,7 +6,7 @@ import { confirmed } from "./confirm.js";
 import { writeAddress } from "./experiment/address_state.js";
 import { live } from "./live.js";
 import { MetricChart } from "./metric_chart.js";
-import { showMessage } from "./named_trials.js";
+import { jobsOf, showMessage } from "./named_trials.js";
 import { nothingRead } from "./nothing_read.js";
 import { OutputFiles } from "./output_files.js";
 import { OutputView } from "./output_view.js";
@@ -69,7 +69,7 @@ function show(now) {
   trialAt = performance.now();
   showStatus(cell("status"), now.status);
   const why = /** @type {HTMLElement} */ (cell("message"));
-  showMessage(why, now.message);
+  showMessage(why, now.message, jobsOf(now.reason));
   why.className = `reason ${now.status}`;
   why.hidden = !now.message;
   const result = /** @type {HTMLElement} */ (cell("result"));
@@ -152,7 +152,7 @@ function showEvents(events) {
     const seconds = index ? (new Date(event.at).getTime() - new Date(events[index - 1].at).getTime()) / 1000 : null;
     const after = words("quiet small", seconds === null ? "" : `after ${duration(Math.max(0, seconds))}`);
     const said = words("small", "");
-    showMessage(said, event.message);
+    said.textContent = event.message;
     item.append(at, " ", kind, " ", after, " ", said);
     return item;
   }));

@@ -10,7 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from trainingservice.reasons import Reason, count_of
+
+#: Jobs that are named for one GPU.
+MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Assigned:
 class Waits:
     """The machine has such GPUs, but they are taken. ``reason`` names what holds them."""
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     were booked when the readings were made; the processes seen there were ours, even if their
     trial has ended since.
     """
-    asks = f"This trial asks for {_count(request.gpu_number)}"
+    asks = f"This trial asks for {count_of(request.gpu_number)}"
     seen = {reading.index: reading for reading in readings}
     if request.gpu_indices is not None and (missing := sorted(set(request.gpu_indices) - seen.keys())):
         return Impossible(f"gpuIndices names GPU {_listed(missing)}, but machine {machine} has "
@@ -68,29 +73,23 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     allowed = sorted(seen if request.gpu_indices is None else set(request.gpu_indices))
     if len(allowed) < request.gpu_number:
         if request.gpu_indices is None or len(seen) < request.gpu_number:
-            return Impossible(f"{asks}, but machine {machine} has {_count(len(seen))}; lower trialGpuNumber.")
-        return Impossible(f"{asks}, but gpuIndices allows {_count(len(allowed))} of machine {machine}; "
+            return Impossible(f"{asks}, but machine {machine} has {count_of(len(seen))}; lower trialGpuNumber.")
+        return Impossible(f"{asks}, but gpuIndices allows {count_of(len(allowed))} of machine {machine}; "
                           "lower trialGpuNumber or name more GPUs in gpuIndices.")
     free: list[int] = []
-    held: list[str] = []
+    held: list[dict[str, Any]] = []
     for index in allowed:
         holders = sorted(job for job, indices in booked.items() if index in indices)
         ours = bool(holders) or index in recently_ours
         if len(holders) >= request.max_trials_per_gpu:
-            held.append(f"GPU {index} is held by {', '.join(holders[:4])}{' and others' if len(holders) > 4 else ''}")
+            held.append({"gpu": index, "jobs": holders[:MOST_NAMED], "more": len(holders) > MOST_NAMED})
         elif seen[index].processes and not ours and not request.use_active_gpu:
-            held.append(f"GPU {index} is used by {seen[index].processes} process(es) of others, "
-                        "useActiveGpu would share it")
+            held.append({"gpu": index, "jobs": [], "processes": seen[index].processes})
         else:
             free.append(index)
     if len(free) >= request.gpu_number:
         return Assigned(tuple(free[:request.gpu_number]))
-    have = f"{_count(len(free))} of machine {machine} {'is' if len(free) == 1 else 'are'} free"
-    return Waits(f"Waits for {_count(request.gpu_number)}: {have}; {'; '.join(held)}.")
-
-
-def _count(number: int) -> str:
-    return "no GPU" if number == 0 else "1 GPU" if number == 1 else f"{number} GPUs"
+    return Waits(Reason("gpu_held", machine=machine, asked=request.gpu_number, free=len(free), held=held))
 
 
 def _listed(indices: Sequence[int]) -> str:
@@ -100,7 +99,7 @@ def _listed(indices: Sequence[int]) -> str:
 def _has(indices: Sequence[int]) -> str:
     if not indices:
         return "no GPUs"
-    return f"{_count(len(indices))} ({_listed(indices)})"
+    return f"{count_of(len(indices))} ({_listed(indices)})"
 
 
 class GpuBook(Protocol):

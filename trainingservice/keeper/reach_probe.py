@@ -35,8 +35,11 @@ for url in sys.argv[3:]:
         sys.exit(0)
     said.append(url + ": another program answers there")
 if said:
-    sys.exit("unreachable: " + "; ".join(said))
+    sys.stderr.write("unreachable: " + "; ".join(said) + "\\n")
+    sys.exit(3)
 """
+#: Exit status of the program where no address is reached.
+UNREACHABLE = 3
 #: An address of the keeper protocol that needs no attempt: any answer of ours names the installation.
 PROBED_PATH = contract.URL_PREFIX + "trials/rehearsal/job"
 

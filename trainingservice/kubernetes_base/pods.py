@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from trainingservice.kubernetes_base.api import Object
+from trainingservice.reasons import Reason
 from trainingservice.rest.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
@@ -108,10 +109,10 @@ def termination_of(pod: Object, container: str) -> Termination | None:
     return None
 
 
-def end_in(message: object) -> Mapping[str, Any] | None:
+def end_in(left: object) -> Mapping[str, Any] | None:
     """The keeper's EXIT_FILE that it left as termination message; None where the text is another."""
     try:
-        document = read_json(message) if isinstance(message, str) and message.startswith("{") else None
+        document = read_json(left) if isinstance(left, str) and left.startswith("{") else None
     except ValueError:
         return None
     return document if isinstance(document, dict) and document.get("reason") in contract.END_REASONS else None
@@ -186,6 +187,11 @@ def silent_container(pod: Object, container: str) -> str:
     return ""
 
 
+#: Reasons of waiting containers that are about their image.
+_OF_THE_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+                 "RegistryUnavailable", "SignatureValidationFailed")
+
+
 def why_waiting(of_trial: Sequence[Object]) -> str:
     """Why pods have not started, the gravest first; "" where nothing is wrong."""
     return next(filter(None, [*map(trouble_of, of_trial), *map(_progress_of, of_trial)]), "")
@@ -196,13 +202,13 @@ def trouble_of(pod: Object) -> str:
     status = pod.get("status") or {}
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return (f"Pod {pod['metadata']['name']} waits for a node ({condition.get('reason')}): "
-                    f"{_sentence(condition.get('message'))}")
+            return Reason("pod_unschedulable", pod=pod["metadata"]["name"], cause=str(condition.get("reason")),
+                          said=_sentence(condition.get("message")))
     for container, reason, message in _waiting_containers(pod):
         if reason not in _NORMAL:
-            said = f": {_sentence(message)}" if message else "."
-            advice = f" {_ADVICE[reason]}" if reason in _ADVICE else ""
-            return f"Pod {pod['metadata']['name']} cannot start image {container.get('image')} ({reason}){said}{advice}"
+            code = "image_pull" if reason in _OF_THE_IMAGE else "container_waits"
+            return Reason(code, pod=pod["metadata"]["name"], image=str(container.get("image")), cause=reason,
+                          said=_sentence(message), advice=_ADVICE.get(reason, ""))
     return ""
 
 

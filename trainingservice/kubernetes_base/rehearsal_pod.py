@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.keeper.reach_probe import probe_arguments
+from trainingservice.keeper.reach_probe import UNREACHABLE, probe_arguments
 from trainingservice.kubernetes_base import names, pods
 from trainingservice.kubernetes_base.api import MERGE_PATCH, PODS, SECRETS, ApiRefusal, Object, error_of
 from trainingservice.kubernetes_base.belongings import login_of, remove
@@ -169,7 +169,7 @@ def _outcome(service: ClusterAccess, name: str, role: RoleSettings, urls: Sequen
         way = " and reaches this server" if urls else ""
         what = f"has a Python that fits{way}" if runs_keeper else "starts"
         yield RehearsalFinding("trial", True, f"A test pod with image {role.docker_image} {what}.", pods.node_of(pod))
-    elif ended is not None and ended.message.startswith("unreachable"):
+    elif ended is not None and ended.exit_code == UNREACHABLE:
         only_loopback = all(urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1") for url in urls)
         yield RehearsalFinding("way_home", False, f"A pod cannot reach this server ({ended.message.strip()}). Set "
                                "NNIWEB_PUBLIC_URL or nniManagerIp to an address that pods can reach, or wayHome: log.",

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from trainingservice.polling.service import MustWait
+from trainingservice.reasons import Reason
 
 
 class Room:
@@ -21,8 +22,7 @@ class Room:
         """Raises MustWait where there is no room for one more."""
         unfinished = len(self._names)
         if unfinished >= self._most:
-            raise MustWait(f"Waits for room: {unfinished} trials are on the cluster, and maxUnfinishedObjects allows "
-                           f"{self._most}.")
+            raise MustWait(Reason("most_objects", unfinished=unfinished, most=self._most))
 
     def take(self, name: str) -> None:
         """This trial is on the cluster. Harmless when repeated, and for one that has ended."""

@@ -28,6 +28,7 @@ from trainingservice.local.config import LocalClusterSettings, LocalConfigMetada
 from trainingservice.local.environment import allowed_environment, interpreter_path
 from trainingservice.local.rehearsal import rehearse_local
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
+from trainingservice.reasons import Reason
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract, machine
@@ -284,7 +285,7 @@ class LocalTrainingService(PollingTrainingService):
         if not isinstance(choice, Assigned):
             raise MustWait(choice.reason)
         if not self.context.gpu_book.book(self._identity, job.id, choice.indices, request.max_trials_per_gpu):
-            raise MustWait(f"Waits for {request.gpu_number} GPU(s): another trial took them at this moment.",
+            raise MustWait(Reason("gpu_taken", asked=request.gpu_number),
                            retry_after=0.2)
         return choice.indices
 

@@ -91,7 +91,7 @@ class PollingTrainingService(PolledPlatform):
         record.given_back = None
         record.detail = replace(record.detail, machine="", gpu_indices=None, url="", platform_state={})
         if not isinstance(fault, TemporaryError):
-            record.apply(Observation(TrialJobStatus.FAILED, message=str(fault), ended_by_itself=True),
+            record.apply(Observation(TrialJobStatus.FAILED, message=fault.reason, ended_by_itself=True),
                          self.context.clock())
             return
         self._put_back(record, fault, self._monotonic(), of_the_cluster=False)
@@ -422,7 +422,7 @@ class PollingTrainingService(PolledPlatform):
     def _put_back(self, record: JobRecord, fault: TemporaryError, now: float, *, of_the_cluster: bool = True) -> None:
         """A job could not be handed over now (the lock is held). ``of_the_cluster``: others would fare no better."""
         record.stage = Stage.QUEUED
-        record.say(str(fault))
+        record.say(fault.reason)
         if record.canceled:
             record.apply(Observation(record.canceled_status(), message=""), self.context.clock())
             record.stop_due = now

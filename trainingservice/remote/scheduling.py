@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from trainingservice.gpus.gpu_slots import Assigned, GpuReading, GpuRequest, Impossible, Waits, choose_gpus
+from trainingservice.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -53,32 +55,32 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
 
     ``kept``: a machine on which GPUs come free for a trial that has waited for long; it is left out.
     """
-    wants = f"Waits for {_gpus(gpu_number)}" if gpu_number else "Waits for a free machine"
-    reasons: list[str] = []
+    reasons: list[dict[str, Any]] = []
     never: list[str] = []
     fitting: list[tuple[tuple[float, ...], Placed]] = []
     for order, machine in enumerate(machines):
         if machine.problem:
-            reasons.append(f"{machine.name}: {_clause(machine.problem)}")
+            reasons.append({"said": f"{machine.name}: {_clause(machine.problem)}"})
         elif machine.is_full:
-            reasons.append(f"{machine.name} runs {machine.trials} trial(s), as many as maxTrialNumber allows")
+            reasons.append({"said": f"{machine.name} runs {machine.trials} trial(s), as many as maxTrialNumber allows"})
         elif not gpu_number:
             load = machine.trials / (machine.max_trials or machine.cpu_count)
             fitting.append(((machine.failures, load, order), Placed(machine.address)))
         elif not machine.has_gpus:
             never.append(f"{machine.name} has no nvidia-smi on its PATH")
         elif machine.gpu_problem:
-            reasons.append(f"{machine.name}: its GPUs cannot be read: {_clause(machine.gpu_problem)}")
+            reasons.append({"said": f"{machine.name}: its GPUs cannot be read: {_clause(machine.gpu_problem)}"})
         elif machine.gpus is None:
-            reasons.append(f"{machine.name}: its GPUs are being looked at")
+            reasons.append({"said": f"{machine.name}: its GPUs are being looked at"})
         else:
             choice = _choose_gpus(gpu_number, machine)
             if isinstance(choice, Impossible):
                 never.append(_clause(choice.reason))
             elif isinstance(choice, Waits):
-                reasons.append(_clause(choice.reason.partition(": ")[2]))
+                reasons.append({key: choice.reason.arguments[key] for key in ("machine", "free", "held")})
             elif machine.address == kept:
-                reasons.append(f"{machine.name} is kept for a trial that asks for more GPUs and has waited longer")
+                reasons.append({"said": f"{machine.name} is kept for a trial that asks for more GPUs and has waited "
+                                        "longer"})
             else:
                 held = sum(map(len, machine.booked.values())) / max(1, len(machine.gpus) * machine.max_trials_per_gpu)
                 fitting.append(((machine.failures, held, order), Placed(machine.address, choice.indices)))
@@ -87,7 +89,8 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
     if not reasons:
         return Impossible(f"No machine can ever run this trial, which asks for {_gpus(gpu_number or 0)}: "
                           f"{'; '.join(never)}.")
-    return Waits(f"{wants}: {'; '.join(reasons + never)}.")
+    return Waits(Reason("machines_busy", asked=gpu_number or 0,
+                        machines=[*reasons, *({"said": one} for one in never)]))
 
 
 def machine_to_keep(gpu_number: int, machines: Sequence[MachineView]) -> str | None:

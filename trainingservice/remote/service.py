@@ -20,6 +20,7 @@ from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
 from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
+from trainingservice.reasons import Reason
 from trainingservice.remote.code_copies import folders_in, remove_folder
 from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings, RemoteTrialOptions
 from trainingservice.remote.first_contact import DEFAULT_FOLDER, look_at
@@ -190,7 +191,7 @@ class RemoteTrainingService(PollingTrainingService):
         machine = self._machines[choice.address]
         if choice.gpu_indices is not None and not self.context.gpu_book.book(
                 machine.identity, job.id, choice.gpu_indices, machine.settings.max_trial_number_per_gpu):
-            raise MustWait(f"Waits for {number} GPU(s): another trial took them at this moment.", retry_after=0.2)
+            raise MustWait(Reason("gpu_taken", asked=number), retry_after=0.2)
         self._waits_since.pop(job.id, None)
         self._places[job.id] = choice.address
         self._absent.pop(job.id, None)

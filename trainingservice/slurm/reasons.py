@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from trainingservice.reasons import Reason
+
 _SENTENCES = {
     "None": "the scheduler has not looked at it yet",
     "Priority": "other jobs in this partition go first",
@@ -50,16 +52,20 @@ _UNITS = {"cpu": "CPUs", "cpus": "CPUs", "gres": "GPUs or other generic resource
           "bb": "burst buffers", "billing": "billed units", "license": "licences"}
 
 
-def why_it_waits(reason: str) -> str:
+def why_it_waits(reason: str) -> Reason:
     """A sentence for a pending job's reason as squeue shows it."""
     code, _, detail = reason.strip().partition(",")
     code = code.strip("() ")
     if code in ("", "None"):
-        return f"Waits in Slurm's queue: {_SENTENCES['None']}."
+        return _in_queue("None", f"{_SENTENCES['None']}.")
     known = _SENTENCES.get(code) or _of_limit(code) or _spelled_out(code)
     said = f" (Slurm: {code})" if known else ""
     more = f" {' '.join(detail.split())[:200]}" if detail.strip() else ""
-    return f"Waits in Slurm's queue: {known or code}{said}.{more}"
+    return _in_queue(code, f"{known or code}{said}.{more}")
+
+
+def _in_queue(code: str, said: str) -> Reason:
+    return Reason("scheduler", scheduler="Slurm", cause=code, said=said)
 
 
 def _of_limit(code: str) -> str:

@@ -64,6 +64,8 @@ class TimelineWaitsSerializer(serializers.Serializer[Any]):
     attempt = serializers.ListField(child=serializers.IntegerField())
     reason = serializers.ListField(child=serializers.CharField(), help_text=(
         "Why it waits, or for how long it waited for what."))
+    jobs = serializers.ListField(child=serializers.ListField(child=serializers.CharField()), help_text=(
+        "Names of jobs in the reason of what waits."))
 
 
 class TimelineSerializer(serializers.Serializer[Any]):
@@ -122,5 +124,5 @@ def timeline_document(timeline: Timeline) -> dict[str, Any]:
             "lane": [lane for lane, _ in waits], "begin": [_rounded(wait.begin) for _, wait in waits],
             "end": [_rounded(wait.end) for _, wait in waits], "sequence_id": [wait.sequence_id for _, wait in waits],
             "id": [wait.trial_id for _, wait in waits], "attempt": [wait.attempt for _, wait in waits],
-            "reason": [wait.reason for _, wait in waits]},
+            "reason": [wait.reason for _, wait in waits], "jobs": [wait.jobs for _, wait in waits]},
         "merged": timeline.merged, "waits_left_out": timeline.waits_left_out}

@@ -17,9 +17,9 @@ from django.db import connection
 from django.db.models import Count, Q
 
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, User
+from trainingservice.reasons import Reason
 
 #: How limits are shared, for people.
-TURNS = "Where several experiments wait, the one with the fewest trials under way goes first."
 Unit = Literal["trials", "gpus"]
 
 
@@ -58,16 +58,13 @@ class Limit:
         """What one trial of this experiment takes of it."""
         return 1 if self.unit == "trials" else holder.gpus_of_a_trial
 
-    def reason(self, holder: Holder) -> str:
-        """Why a trial waits; the same sentence as long as it waits for the same."""
-        if self.unit == "trials":
-            return (f"Waits for {self.words}: at most {self.most} trial{'' if self.most == 1 else 's'} at a time. "
-                    f"{TURNS}")
-        asks = f"{holder.gpus_of_a_trial} GPU{'' if holder.gpus_of_a_trial == 1 else 's'}"
-        if holder.gpus_of_a_trial > self.most:
-            return (f"A trial asks for {asks}, and {self.words} allows {self.most} at a time: it can never start. "
-                    "Lower trialGpuNumber in a new experiment, or ask an administrator for more.")
-        return f"Waits for {self.words}: at most {self.most} GPUs at a time, of which a trial asks for {asks}. {TURNS}"
+    def reason(self, holder: Holder) -> Reason:
+        """Why a trial waits; the same as long as it waits for the same."""
+        asked = holder.gpus_of_a_trial
+        if self.unit != "trials" and asked > self.most:
+            return Reason("quota_too_small", whose=self.words, most=self.most, asked=asked)
+        return Reason("quota", whose=self.words, unit=self.unit, most=self.most,
+                      asked=0 if self.unit == "trials" else asked)
 
 
 @dataclass(frozen=True)

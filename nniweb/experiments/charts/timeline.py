@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nniweb.experiments.models import Experiment, Machine, Trial
+from trainingservice.reasons import jobs_named_by
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper.whole_number import whole_number
 
@@ -48,6 +49,8 @@ class Wait:
     end: float | None
     #: Why it waits, or for how long it waited for what.
     reason: str
+    #: Jobs that the reason names.
+    jobs: list[str]
 
 
 @dataclass(slots=True)
@@ -125,11 +128,11 @@ def _read(experiment: Experiment) -> tuple[dict[_Place, list[Run]], list[Wait]]:
     rows = list(Trial.objects.filter(experiment=experiment).order_by("sequence_id", "attempts__number").values_list(
         "public_id", "sequence_id", "status", "message", "created_at", "started_at", "ended_at", "attempts__number",
         "attempts__created_at", "attempts__submitted_at", "attempts__started_at", "attempts__ended_at",
-        "attempts__machine_name", "attempts__gpu_indices"))
+        "attempts__machine_name", "attempts__gpu_indices", "reason_arguments"))
     runs: dict[_Place, list[Run]] = defaultdict(list)
     waits = []
     for index, (public_id, sequence_id, status, message, trial_created, trial_started, trial_ended, number, created,
-                submitted, started, ended, machine, gpus) in enumerate(rows):
+                submitted, started, ended, machine, gpus, arguments) in enumerate(rows):
         if number is None:  # imported, or never given to the platform
             started, ended = trial_started, trial_ended
         is_last = index + 1 == len(rows) or rows[index + 1][0] != public_id
@@ -143,7 +146,8 @@ def _read(experiment: Experiment) -> tuple[dict[_Place, list[Run]], list[Wait]]:
         if until is None or until > since:
             reason = message if until is None else _waited_for(since, created, submitted, until)
             waits.append(Wait(public_id, sequence_id, attempt, since.timestamp(),
-                              None if until is None else until.timestamp(), reason))
+                              None if until is None else until.timestamp(), reason,
+                              jobs_named_by(arguments) if until is None else []))
         if started is not None:
             begin = started.timestamp()
             run = Run(public_id, sequence_id, attempt, status, begin,

@@ -9,6 +9,7 @@ from nniweb.database.database_clock import DatabaseNow, database_now
 from nniweb.experiments.models import Cluster, Worker
 from nniweb.experiments.sql.database_health import write_trouble
 from nniweb.storage.own_files import COMMAND, START
+from trainingservice.reasons import Reason
 
 #: A worker heard within this time is alive; it reports every 5 s.
 ALIVE_FOR = timedelta(seconds=15)
@@ -43,11 +44,10 @@ def absence_of(cluster: Cluster, hosts: Collection[str]) -> str:
     ``hosts`` are those of ``alive_hosts``. One query at most, and that only where the cluster's host is none of them.
     """
     if not cluster.enabled:
-        return f"The cluster {cluster.name} is disabled; an administrator can enable it."
+        return Reason("cluster_disabled", cluster=cluster.name)
     if not hosts:
-        return f"No worker is alive, so nothing is started. {HOW_TO_START}"
+        return Reason("no_worker", todo=HOW_TO_START)
     pinned = cluster.pinned_host
     if pinned and pinned not in hosts and not is_leased(cluster):
-        return f"The worker on host {pinned} is away, and only it can run trials on {cluster.name}. Start the " \
-               "server there."
+        return Reason("host_away", cluster=cluster.name, host=pinned)
     return ""

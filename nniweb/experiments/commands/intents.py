@@ -18,6 +18,7 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.access.quotas import why_no_experiment_more
 from nniweb.experiments.commands.changes import write_down
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.lifecycle.reasons import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -26,6 +27,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.experiments.sql.exact_text import printable
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Stands for a parameter that is not there; None may be a value.
@@ -88,9 +90,9 @@ def limit_reached(experiment: Experiment, now: datetime) -> str:
     """The sentence of the limit that keeps new trials from starting, "" where there is none."""
     most = experiment.max_trial_number
     if most is not None and experiment.next_sequence_id >= most:
-        return f"All {most} trials of maxTrialNumber were submitted."
+        return Reason("max_trial_number", most=most)
     if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
-        return f"It has run for maxExperimentDuration ({experiment.max_duration:g} s)."
+        return Reason("max_duration", seconds=experiment.max_duration)
     return ""
 
 
@@ -172,7 +174,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         trial = Trial.objects.create(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
-            message="It waits for a free slot.")
+            **said(Reason("free_slot")))
         TrialParameters.objects.create(trial=trial, index=0, parameter_id=None, value=parameters)
         TrialEvent.objects.create(trial=trial, at=now, kind="created", actor=actor, message=origin)
         Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=experiment.next_sequence_id + 1)
@@ -296,7 +298,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
     first = experiment.next_sequence_id
     again = Trial.objects.bulk_create(
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
-              source=TrialSource.RERUN, rerun_of=trial, message="It waits for a free slot.")
+              source=TrialSource.RERUN, rerun_of=trial, **said(Reason("free_slot")))
         for index, trial in enumerate(trials))
     TrialParameters.objects.bulk_create(
         TrialParameters(trial=trial, index=0, parameter_id=None, value=parameters.get(old.pk) or {})

@@ -10,6 +10,7 @@ from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.lifecycle import external_termination
 from nniweb.experiments.lifecycle.end_classification import classify_end, with_cause
+from nniweb.experiments.lifecycle.reasons import read
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, TrialOutput
 from nniweb.experiments.models.trial import TrialTarget
@@ -24,13 +25,14 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
     # read now that the revision holds off whoever writes it
     observed = _observed_end(attempt.pk)
     status, message = classify_end(entry["reason"], entry["exit_code"], entry["signal"], entry["message"],
-                              attempt.target, attempt.message,
+                              attempt.target, read(attempt.message, attempt.reason, attempt.reason_arguments),
                               "" if entry["exit_code"] == 0 else _last_words(attempt.pk, rows))
     if attempt.target == TrialTarget.RUN and external_termination.must_be_held(row, entry["reason"]):
         if not observed:
             external_termination.hold(row, entry, status, message, at)
             return
-        status, message = TrialJobStatus(observed["status"]), observed["message"] or message
+        status = TrialJobStatus(observed["status"])
+        message = read(observed["message"], observed.get("code", ""), observed.get("arguments", {})) or message
     message = with_cause(status, message, attempt.target, str(observed.get("cause") or ""))
     if end_attempt(row, status, at, revision=revision, message=message, reason=entry["reason"],
                    exit_code=entry["exit_code"], duration=entry["duration"]):

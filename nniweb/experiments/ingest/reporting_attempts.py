@@ -37,6 +37,8 @@ class ReportingAttempt:
     status: str
     target: str
     message: str
+    reason: str
+    reason_arguments: dict[str, Any]
     has_final: bool
     #: Whether there are parameters of index 1 and above (multi-phase).
     has_later_parameters: bool
@@ -52,6 +54,7 @@ class ReportingAttempt:
 
 _COLUMNS = """SELECT a.id, a.job_name, a.number, a.stage, a.token_hashes, a.journal_id, a.accepted, a.stored_bytes,
  a.awaited_index, a.started_at IS NOT NULL, a.end_received_at, t.id, t.experiment_id, t.status, t.target, t.message,
+ t.reason, t.reason_arguments,
  t.final_value IS NOT NULL,
  EXISTS (SELECT 1 FROM experiments_trialparameters p WHERE p.trial_id = t.id AND p."index" > 0),
  e.assessor IS NOT NULL, e.tuner FROM experiments_attempt a JOIN experiments_trial t ON t.id = a.trial_id

@@ -19,12 +19,13 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from nniweb.database.outage_logs import first_line, takes_nothing
-from nniweb.experiments.ingest.refused_keeper import is_sentence
+from nniweb.experiments.ingest import refused_keeper
 from nniweb.experiments.ingest.report_rows import Overtaken, ReportRows, corrected, corrected_times, for_database
 from nniweb.experiments.ingest.report_size_limit import KeptEntries, within_limit
 from nniweb.experiments.ingest.reported_ends import end_as_reported
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, has_newer_attempt, reporting_attempts
-from nniweb.experiments.lifecycle.end_classification import stop_sentence
+from nniweb.experiments.lifecycle.end_classification import stop_reason
+from nniweb.experiments.lifecycle.reasons import said
 from nniweb.experiments.lifecycle.retries import SUSPENDED
 from nniweb.experiments.lifecycle.transitions import attempt_started, move_trial
 from nniweb.experiments.models import Attempt, Trial, TrialParameters
@@ -209,14 +210,14 @@ def _accept(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, rev
         rows.reading(attempt.pk, now, report.resources)
 
     is_back = attempt.status == TrialJobStatus.UNKNOWN and attempt.has_started and attempt.stage != Attempt.Stage.ENDED
-    is_refuted = is_sentence(attempt.message)  # that its keeper is not understood
+    is_refuted = attempt.reason == refused_keeper.CODE
     if new.entries or is_back or is_refuted:
         revision = revisions.get(attempt.experiment_pk)
         if revision is None:
             revision = revisions[attempt.experiment_pk] = next_revision(attempt.experiment_pk, needs_round=False)
         if is_refuted:
-            Trial.objects.filter(pk=attempt.trial_pk, message=attempt.message).update(message="", revision=revision)
-            attempt.message = ""
+            Trial.objects.filter(pk=attempt.trial_pk, message=attempt.message).update(revision=revision, **said(""))
+            attempt.message = attempt.reason = ""
         if is_back:
             move_trial(attempt.trial_pk, TrialJobStatus.RUNNING, now, revision=revision, message="")
             attempt.status = TrialJobStatus.RUNNING
@@ -312,7 +313,7 @@ def _reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, l
     holds = report.keeper["parameter_index"]
     if (attempt.target != TrialTarget.RUN or attempt.stage == Attempt.Stage.ENDED) and not report.tells_of_an_end:
         orders.append({"order": contract.ORDER_STOP, "reason": (
-            stop_sentence(attempt.target, attempt.message) if attempt.target != TrialTarget.RUN
+            stop_reason(attempt.target, attempt.message) if attempt.target != TrialTarget.RUN
             else "the trial has ended, or is tried again elsewhere")})
     later = phases.get(attempt.trial_pk, ())
     orders += [order for order in later if order["index"] > holds]

@@ -9,9 +9,10 @@ import logging
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments.ingest.refused_keeper import sentence
+from nniweb.experiments.ingest.refused_keeper import why_refused
 from nniweb.experiments.ingest.reporting_attempts import reporting_attempts
 from nniweb.experiments.ingest.reports import authenticate
+from nniweb.experiments.lifecycle.reasons import said
 from nniweb.experiments.models import Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -28,13 +29,14 @@ def note(job_name: str, token_hash: str, refused: UnspokenVersion) -> None:
         if attempt is None:
             return
         authenticate(attempt, token_hash, timezone.now())
-        message = printable(sentence(refused.version))
+        reason = why_refused(refused.version)
+        message = printable(reason)
         if attempt.message == message or attempt.target != TrialTarget.RUN:
             return
         revision = next_revision(attempt.experiment_pk, needs_round=False)
-        said = Trial.objects.unfinished().filter(pk=attempt.trial_pk, target=TrialTarget.RUN).update(
-            message=message, revision=revision)
-        if said:
+        is_said = Trial.objects.unfinished().filter(pk=attempt.trial_pk, target=TrialTarget.RUN).update(
+            revision=revision, **said(reason))
+        if is_said:
             trial = attempt.row().trial
             logger.warning("job %s: %s", job_name, message,
                            extra={"experiment": trial.experiment.public_id, "trial": trial.public_id})

@@ -1,18 +1,17 @@
-"""How a trial ended, in one status and one sentence."""
-
-import signal as signals
+"""How a trial ended, in one status and one reason."""
 
 from nniweb.experiments.models.trial import TrialTarget
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
 
-def stop_sentence(target: str, wanted_because: str) -> str:
+def stop_reason(target: str, wanted_because: str) -> str:
     """Why a trial that was wanted stopped has ended: the reason that was given, else what the target says."""
-    return wanted_because or {
-        TrialTarget.USER_CANCELED.value: "Canceled by a person.",
-        TrialTarget.EARLY_STOPPED.value: "Stopped early.",
-        TrialTarget.SYS_CANCELED.value: "Canceled by the platform."}[target]
+    return wanted_because or Reason({
+        TrialTarget.USER_CANCELED.value: "canceled",
+        TrialTarget.EARLY_STOPPED.value: "stopped_early",
+        TrialTarget.SYS_CANCELED.value: "canceled_by_platform"}[target])
 
 
 def classify_end(reason: str, exit_code: int | None, signal: int | None, message: str, target: str,
@@ -26,17 +25,16 @@ def classify_end(reason: str, exit_code: int | None, signal: int | None, message
     """
     wanted_end = target != TrialTarget.RUN
     if reason == contract.TIME_LIMIT:
-        return TrialJobStatus.EARLY_STOPPED, message or "It ran longer than maxTrialDuration allows."
+        return TrialJobStatus.EARLY_STOPPED, message or Reason("time_limit")
     if reason == contract.STOPPED or (wanted_end and reason in (contract.NOT_STARTED, contract.LOST)):
         if wanted_end:
-            return TrialJobStatus(target), stop_sentence(target, wanted_because)
-        return TrialJobStatus.SYS_CANCELED, message or "Something outside of this server stopped its keeper (SIGTERM)."
+            return TrialJobStatus(target), stop_reason(target, wanted_because)
+        return TrialJobStatus.SYS_CANCELED, message or Reason("keeper_stopped")
     if reason == contract.EXITED and exit_code == 0:
         return TrialJobStatus.SUCCEEDED, ""
-    said = f" Its last words: {last_words}" if last_words else ""
     if reason in (contract.NOT_STARTED, contract.LOST):
-        return TrialJobStatus.FAILED, (message or "It could not be started.") + said
-    return TrialJobStatus.FAILED, _why(exit_code, signal) + said
+        return TrialJobStatus.FAILED, Reason("not_started", said=message, last_words=last_words)
+    return TrialJobStatus.FAILED, _why(exit_code, signal, last_words)
 
 
 def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) -> str:
@@ -48,21 +46,14 @@ def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) ->
                                                    and target == TrialTarget.RUN)
     if not cause or cause in message or not unwanted:
         return message
-    return f"{cause} {message}".rstrip()
+    return Reason("cause", cause=cause, said=str(message))
 
 
-def _why(exit_code: int | None, signal: int | None) -> str:
+def _why(exit_code: int | None, signal: int | None, last_words: str) -> Reason:
     if signal is None and exit_code is not None and exit_code > 128:
         signal = exit_code - 128  # a shell reports a signalled command this way
     if signal is not None:
-        try:
-            name = signals.Signals(signal).name
-        except ValueError:
-            name = f"signal {signal}"
-        hint = " Often this means that the machine ran out of memory." if name == "SIGKILL" else ""
-        return f"The command was ended by {name}.{hint}"
-    if exit_code == 127:
-        return "The command was not found (exit code 127): is it installed on the trial machine and on its PATH?"
-    if exit_code == 126:
-        return "The command could not be executed (exit code 126): is the file marked as executable?"
-    return f"The command ended with exit code {exit_code}."
+        return Reason("signal", signal=signal, last_words=last_words)
+    if exit_code in (126, 127):
+        return Reason("not_executable" if exit_code == 126 else "command_not_found", last_words=last_words)
+    return Reason("exit_code", exit_code=exit_code, last_words=last_words)

@@ -13,6 +13,7 @@ from typing import Any
 from django.utils import timezone
 
 from nniweb.experiments.lifecycle.end_classification import with_cause
+from nniweb.experiments.lifecycle.reasons import said, said_by_platform
 from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
@@ -23,6 +24,7 @@ from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
 
 
@@ -30,7 +32,7 @@ def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision:
                actor: User | None = None, **fields: Any) -> bool:
     """Move one trial; True if it happened. ``message`` None leaves the old one."""
     if message is not None:
-        fields["message"] = printable(message)
+        fields |= said(message)
     if status.is_end:
         fields["ended_at"] = at
     elif status is TrialJobStatus.RUNNING:
@@ -54,15 +56,15 @@ def _may_move_to(status: TrialJobStatus) -> str:
 def end_unsubmitted(trial_pks: Collection[int], status: TrialJobStatus, at: datetime, *, revision: int, message: str,
                     actor: User | None = None) -> None:
     """End those of these trials that were never submitted: nobody else will."""
-    message = printable(message)
     waiting = Trial.objects.filter(pk__in=trial_pks, status__in=[source.value for source in sources_of(status)],
                                    attempts=None)
     pks = list(waiting.values_list("pk", flat=True))
     if not pks:
         return
-    Trial.objects.filter(pk__in=pks).update(status=status.value, revision=revision, message=message, ended_at=at)
+    Trial.objects.filter(pk__in=pks).update(
+        status=status.value, revision=revision, ended_at=at, **said(message))
     TrialEvent.objects.bulk_create(
-        TrialEvent(trial_id=pk, at=at, kind=status.value, actor=actor, message=message) for pk in pks)
+        TrialEvent(trial_id=pk, at=at, kind=status.value, actor=actor, message=printable(message)) for pk in pks)
 
 
 def set_targets(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, revision: int, reason: str,
@@ -71,18 +73,18 @@ def set_targets(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, r
 
     Returns those of them that it was written for. Four statements, however many they are.
     """
-    reason = printable(reason)
     by_key = {trial.pk: trial for trial in trials}
     open_to_wishes = Trial.objects.unfinished().filter(pk__in=by_key, target=TrialTarget.RUN)
     possible = list(open_to_wishes.values_list("pk", flat=True))
     if not possible:
         return []
     Trial.objects.unfinished().filter(pk__in=possible, target=TrialTarget.RUN).update(
-        target=target, message=reason, revision=revision)
+        target=target, revision=revision, **said(reason))
     # one that ended in between kept its revision
     changed = list(Trial.objects.filter(pk__in=possible, target=target, revision=revision).values_list("pk", flat=True))
     TrialEvent.objects.bulk_create(
-        TrialEvent(trial_id=pk, at=at, kind=f"wanted {target}", message=reason, actor=actor) for pk in changed)
+        TrialEvent(trial_id=pk, at=at, kind=f"wanted {target}", message=printable(reason), actor=actor)
+        for pk in changed)
     return [by_key[pk] for pk in changed]
 
 
@@ -129,8 +131,8 @@ def _wait_for_attempt(trial_pk: int, message: str, revision: int) -> int:
     Its figures are those of its last attempt, so they begin anew.
     """
     waits = Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN).update(
-        status=TrialJobStatus.WAITING.value, message=printable(message), started_at=None, final_value=None,
-        final_number=None, intermediate_count=0, latest_number=None, revision=revision)
+        status=TrialJobStatus.WAITING.value, started_at=None, final_value=None, final_number=None,
+        intermediate_count=0, latest_number=None, revision=revision, **said_by_platform(message))
     if waits:
         MetricNumber.objects.filter(trial=trial_pk).delete()
     return waits
@@ -148,8 +150,8 @@ def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revis
                   end_reason=reason, duration=duration):
         return False
     again = retries_left(attempt, status, reason)
-    if again is None or not _try_again(attempt, at, revision=revision, message=(
-            f"{message or 'It failed.'} It is tried again ({again[0]} of {again[1]}).")):
+    if again is None or not _try_again(attempt, at, revision=revision, message=Reason(
+            "tried_again", said=str(message), number=again[0], most=again[1])):
         move_trial(attempt.trial_id, status, at, revision=revision, message=message)
     return True
 
@@ -160,11 +162,11 @@ def add_cause(attempt: Attempt, cause: str, *, revision: int) -> None:
     Of an attempt that is followed by another one the trial's history tells it.
     """
     trial = Trial.objects.get(pk=attempt.trial_id)
-    message = printable(with_cause(TrialJobStatus(trial.status), trial.message, trial.target, cause))
+    message = with_cause(TrialJobStatus(trial.status), trial.message, trial.target, cause)
     if Attempt.objects.filter(trial=trial, number__gt=attempt.number).exists():
         TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="the platform says", message=printable(cause))
     elif message != trial.message:
-        Trial.objects.filter(pk=trial.pk, message=trial.message).update(message=message, revision=revision)
+        Trial.objects.filter(pk=trial.pk, message=trial.message).update(revision=revision, **said(message))
         TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="the platform says", message=printable(cause))
 
 
@@ -206,7 +208,7 @@ def move_experiment(experiment: Experiment, status: ExperimentStatus, at: dateti
     was = ExperimentStatus(experiment.status)
     if was not in _EXPERIMENT_SOURCES.get(status, ()):
         return False
-    fields: dict[str, Any] = {"status": status, "message": printable(message)}
+    fields: dict[str, Any] = {"status": status, **said(message)}
     if was == ExperimentStatus.RUNNING and experiment.running_since is not None:
         fields["running_seconds"] = running_seconds(experiment, at)
         fields["running_since"] = None

@@ -42,6 +42,9 @@ class Cluster(models.Model):
 
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     message = models.TextField(blank=True, editable=False)
+    #: Its code (``trainingservice.reasons``), "" where there is no message, and what the code needs besides.
+    reason = models.CharField(max_length=32, blank=True, default="", editable=False)
+    reason_arguments = models.JSONField(default=dict, editable=False)
     #: What the last full rehearsal found: a list of {"check", "ok", "message", "machine", "temporary"}.
     rehearsal = models.JSONField(null=True, editable=False)
     rehearsed_at = models.DateTimeField(null=True, editable=False)

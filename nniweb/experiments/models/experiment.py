@@ -68,6 +68,9 @@ class Experiment(models.Model):
     status = models.CharField(max_length=20, choices=ExperimentStatus.choices, default=ExperimentStatus.INITIALIZED)
     target = models.CharField(max_length=5, choices=ExperimentTarget.choices, default=ExperimentTarget.RUN)
     message = models.TextField(blank=True)
+    #: Its code (``trainingservice.reasons``), "" where there is no message, and what the code needs besides.
+    reason = models.CharField(max_length=32, blank=True, default="", editable=False)
+    reason_arguments = models.JSONField(default=dict, editable=False)
     archived = models.BooleanField(default=False)
     #: Set when somebody deleted it: out of sight at once, removed by the worker.
     deleted_at = models.DateTimeField(null=True)

@@ -59,6 +59,9 @@ class Trial(models.Model):
     tags = models.JSONField(default=list)
     #: Why it waits, why it failed.
     message = models.TextField(blank=True)
+    #: Its code (``trainingservice.reasons``), "" where there is no message, and what the code needs besides.
+    reason = models.CharField(max_length=32, blank=True, default="", editable=False)
+    reason_arguments = models.JSONField(default=dict, editable=False)
     final_value = ExactTextField(null=True)
     final_number = models.FloatField(null=True)
     #: The latest intermediate result, for tables.

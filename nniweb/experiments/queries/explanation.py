@@ -1,12 +1,14 @@
-"""Why an experiment is as it is, in one sentence for a person."""
+"""Why an experiment is as it is: a reason, which is one sentence for a person."""
 
 from collections.abc import Iterable, Mapping
 
 from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
+from nniweb.experiments.lifecycle.reasons import document, reason_of
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.results.progress import Progress
 from nniweb.experiments.sql.database_health import write_trouble
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -20,36 +22,35 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
     experiments = list(experiments)
     unfinished = [experiment for experiment in experiments if not experiment.is_finished]
     hosts = alive_hosts() if unfinished else frozenset()
-    found = {experiment.pk: experiment.message for experiment in experiments}
+    found = {experiment.pk: reason_of(experiment) for experiment in experiments}
     refused = write_trouble() if unfinished else ""
     clusters = set() if refused else {experiment.cluster for experiment in unfinished}
     absences = {cluster: absence_of(cluster, hosts) for cluster in clusters}
     for experiment in unfinished:
         absent = refused or absences[experiment.cluster]
-        found[experiment.pk] = absent or experiment.message or _of_status(experiment, progress[experiment.pk])
+        found[experiment.pk] = absent or found[experiment.pk] or _of_status(experiment, progress[experiment.pk])
     stuck = [experiment.pk for experiment in unfinished if not found[experiment.pk]
              and progress[experiment.pk].counts[TrialJobStatus.WAITING.value]
              and not progress[experiment.pk].counts[TrialJobStatus.RUNNING.value]]
     if stuck:
         waiting = Trial.objects.filter(experiment__in=stuck, status=TrialJobStatus.WAITING.value).exclude(message="")
-        for key, message in waiting.order_by("-sequence_id").values_list("experiment", "message"):
-            found[key] = f"No trial runs yet: {message[:1].lower()}{message[1:]}"
+        for key, message, code, arguments in waiting.order_by("-sequence_id").values_list(
+                "experiment", "message", "reason", "reason_arguments"):
+            found[key] = Reason("no_trial_runs", said=message, because=document(code, arguments))
     return found
 
 
 def _of_status(experiment: Experiment, progress: Progress) -> str:
     left = progress.total - progress.ended
-    trials = "1 unfinished trial" if left == 1 else f"{left} unfinished trials"
     match experiment.status:
         case ExperimentStatus.INITIALIZED:
-            return "A worker is about to take it up."
+            return Reason("not_taken_up")
         case ExperimentStatus.PAUSED:
-            going_on = f"; {trials} may still go on to the end" if left else ""
-            return f"Nothing new is started until it is resumed{going_on}."
+            return Reason("paused", left=left)
         case ExperimentStatus.NO_MORE_TRIAL:
-            return f"All trials its limits allow were submitted; it is done when {trials} ended." if left else ""
+            return Reason("all_submitted", left=left) if left else ""
         case ExperimentStatus.TUNER_NO_MORE_TRIAL:
-            return f"The tuner has nothing more to try for now; {trials} left." if left else ""
+            return Reason("tuner_waits", left=left) if left else ""
         case ExperimentStatus.STOPPING:
-            return f"It is being stopped; {trials} left to end." if left else "It is being stopped."
+            return Reason("stopping", left=left)
     return ""

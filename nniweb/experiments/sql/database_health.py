@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from nniweb.database.outage_logs import first_line
+from trainingservice.reasons import Reason
 
 #: A refusal that nobody met again for so long, in seconds, says nothing any more: a worker that lives writes each 5 s.
 REMEMBERED_SECONDS = 60.0
@@ -44,8 +45,7 @@ def write_trouble() -> str:
     free = _free_bytes()
     room = "" if free is None or free >= settings.LOW_SPACE_BYTES else \
         f" {_megabytes(free)} are free in {settings.DATA_FOLDER}; make room there."
-    return f"The database takes nothing at the moment ({refusal.said}).{room} Running trials go on and their reports " \
-           "wait on the trial machines; nothing new is started. It goes on by itself."
+    return Reason("database_refuses", refusal=refusal.said, room=room)
 
 
 def little_room() -> str:

@@ -27,7 +27,9 @@ from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
 from nniweb.experiments.sql.json_values import HasItem, HasItemLike, NumberAt, TextAt, TypeAt
 from nniweb.experiments.trial_filter import values
 from nniweb.experiments.trial_filter.language import Comparison, FilterInvalid, Path, Term
+from trainingservice.reasons import CODES, OTHER, PLATFORM
 
+REASONS = sorted([*CODES, OTHER, PLATFORM])
 _ORDER = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _ORDER_OF_EXPRESSIONS = {"<": LessThan, "<=": LessThanOrEqual, ">": GreaterThan, ">=": GreaterThanOrEqual}
 
@@ -105,6 +107,15 @@ def _choices(column: str, choices: list[str]) -> Callable[[Comparison, datetime]
         return ~found if comparison.operator == "!=" else found
 
     return condition
+
+
+def _reasons(comparison: Comparison, now: datetime) -> Q:
+    """A code that there is, or none: a mistyped one is told."""
+    if comparison.operator in ("=", "!=", "in"):
+        for term in comparison.values:
+            if not values.is_none(term):
+                values.choice_for(comparison.path, term, REASONS)
+    return _texts("reason")(comparison, now)
 
 
 def _times(column: str) -> Callable[[Comparison, datetime], Q]:
@@ -207,6 +218,7 @@ FIELDS = {field.name: field for field in [
           _numbers("number", values.whole_number_for, of_last_attempt)),
     Field("tag", "one of its tags", _tags),
     Field("message", "why it waits, why it failed", _texts("message")),
+    Field("reason", "the code of the same: quota, gpu_held, exit_code ...", _reasons),
     Field("source", "who chose its parameters: tuner, customized, rerun", _choices("source", TrialSource.values)),
     Field("created", "2026-01-31, 2026-01-31T18:30 (UTC), 2h ago", _times("created_at")),
     Field("started", "a time, likewise", _times("started_at")),

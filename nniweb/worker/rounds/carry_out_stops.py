@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nniweb.experiments.commands.intents import limit_reached
-from nniweb.experiments.lifecycle.end_classification import stop_sentence
+from nniweb.experiments.lifecycle.end_classification import stop_reason
+from nniweb.experiments.lifecycle.reasons import reason_of
 from nniweb.experiments.lifecycle.transitions import end_attempt, move_experiment, move_trial, set_targets
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -13,6 +14,7 @@ from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 logger = ExperimentLogger(__name__)
@@ -34,7 +36,7 @@ def _want_all_stopped(work: ClusterWork, experiment: Experiment) -> None:
     while trials := list(Trial.objects.unfinished().filter(experiment=experiment, target=TrialTarget.RUN)[:CHUNK]):
         with work.lease.transaction():
             set_targets(trials, TrialTarget.USER_CANCELED, work.now(), revision=next_revision(experiment.pk),
-                           reason="The experiment was stopped.")
+                           reason=Reason("experiment_stopped"))
 
 
 def _stop_trials(work: ClusterWork, experiment: Experiment) -> None:
@@ -48,7 +50,7 @@ def _stop_trials(work: ClusterWork, experiment: Experiment) -> None:
         if attempt is None or attempt.stage == Attempt.Stage.ENDED:
             with work.lease.transaction():
                 move_trial(trial.pk, TrialJobStatus(trial.target), work.now(), revision=next_revision(experiment.pk),
-                           message=stop_sentence(trial.target, trial.message))
+                           message=stop_reason(trial.target, reason_of(trial)))
         elif attempt.job_name not in work.stops_sent and attempt.pk not in work.submitting:
             _send_stop(work, trial, attempt)
 
@@ -58,7 +60,7 @@ def _send_stop(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
     if service is None:
         return  # the order in the reply to the keeper's next report is the other way
     work.stops_sent.add(attempt.job_name)
-    logger.info("trial %d is being stopped: %s", trial.sequence_id, stop_sentence(trial.target, trial.message),
+    logger.info("trial %d is being stopped: %s", trial.sequence_id, stop_reason(trial.target, reason_of(trial)),
                 extra={"trial": trial.public_id})
     early = trial.target == TrialTarget.EARLY_STOPPED
 
@@ -80,7 +82,7 @@ def _end_unknown(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
         return
     with work.lease.transaction():
         end_attempt(attempt, TrialJobStatus(trial.target), work.now(), revision=next_revision(trial.experiment_id),
-                    message=stop_sentence(trial.target, trial.message), reason="never started")
+                    message=stop_reason(trial.target, reason_of(trial)), reason="never started")
 
 
 def _move_on(work: ClusterWork, experiment: Experiment) -> None:
@@ -97,5 +99,5 @@ def _move_on(work: ClusterWork, experiment: Experiment) -> None:
             return
         goal = ExperimentStatus.STOPPED if experiment.status == ExperimentStatus.STOPPING else ExperimentStatus.DONE
         with work.lease.transaction():
-            move_experiment(experiment, goal, work.now(), message=experiment.message)
+            move_experiment(experiment, goal, work.now(), message=reason_of(experiment))
         work.tuners.forget(experiment.pk)

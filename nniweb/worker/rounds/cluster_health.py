@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from nniweb.experiments.lifecycle.reasons import said, said_by_platform, struck_reason
 from nniweb.experiments.models import Cluster, Experiment, Machine
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.secrets.masking import struck_out
@@ -39,10 +40,10 @@ def show(work: ClusterWork) -> None:
         health, message = Cluster.Health.AWAY, trouble
     else:
         health, message = Cluster.Health.GOOD, ""
-    message = struck_out(message)
+    message = struck_reason(message)
     if work.shown_health != (health, message):
         with work.lease.transaction():
-            Cluster.objects.filter(pk=work.cluster_pk).update(health=health, message=printable(message))
+            Cluster.objects.filter(pk=work.cluster_pk).update(health=health, **said_by_platform(message))
             _ring(work)
         _log(work, health, message)
         work.shown_health = (health, message)
@@ -56,7 +57,8 @@ def show_hanging(work: ClusterWork) -> None:
     if not slow:
         return
     with work.lease.transaction():
-        Cluster.objects.filter(pk=work.cluster_pk).update(health=Cluster.Health.AWAY, message=printable(slow[0]))
+        Cluster.objects.filter(pk=work.cluster_pk).update(health=Cluster.Health.AWAY,
+                                                          **said_by_platform(slow[0]))
         _ring(work)
     work.shown_health = None  # the round thread says what is so when it goes on
 
@@ -65,7 +67,7 @@ def forget_trouble(work: ClusterWork) -> None:
     """Of a cluster that nobody will ask for a while: trouble of now may have passed long before it is asked again."""
     with work.lease.transaction():
         Cluster.objects.filter(pk=work.cluster_pk).exclude(health=Cluster.Health.GOOD).update(
-            health=Cluster.Health.UNKNOWN, message="")
+            health=Cluster.Health.UNKNOWN, **said(""))
 
 
 def _show_machines(work: ClusterWork, machines: list[MachineDetail]) -> None:

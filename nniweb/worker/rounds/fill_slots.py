@@ -13,6 +13,7 @@ from django.db import connection
 from django.db.models import Exists, OuterRef
 
 from nniweb.experiments.launch.job_forms import first_parameters
+from nniweb.experiments.lifecycle.reasons import said, said_by_platform
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
@@ -30,6 +31,7 @@ from nniweb.worker.rounds.log_words import trials_in_words
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
 from nniweb.worker.rounds.teach_tuner import CHUNK as TOLD_AT_ONCE
 from nniweb.worker.rounds.work_counts import WorkCounts
+from trainingservice.reasons import Reason
 
 logger = ExperimentLogger(__name__)
 
@@ -77,7 +79,7 @@ def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: s
         with work.lease.transaction():
             pks = list(_waiting(experiment).exclude(message=reason).values_list("pk", flat=True))
             Trial.objects.filter(pk__in=pks).update(
-                message=reason, revision=next_revision(experiment.pk, needs_round=False))
+                revision=next_revision(experiment.pk, needs_round=False), **said(reason))
     return bool(messages)
 
 
@@ -95,7 +97,7 @@ def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
         with work.lease.transaction():
             revision = next_revision(experiment.pk, needs_round=False)
             trials = trials[:room_now(experiment, len(trials)).count]
-            Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(message="", revision=revision)
+            Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
             attempts = _make_attempts(work, trials)
         _note_started(work, experiment, len(trials))
     if trials:
@@ -153,7 +155,7 @@ def _make_trials(work: ClusterWork, experiment: Experiment, parameters: list[dic
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
         trials = insert(
             Trial(experiment=experiment, sequence_id=first_sequence + index, ask_number=first_ask + index,
-                  created_at=now, revision=revision, message="" if index < may_start.count else may_start.reason)
+                  created_at=now, revision=revision, **said("" if index < may_start.count else may_start.reason))
             for index in range(len(parameters)))
         stored = insert(
             TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number, value=value)
@@ -165,7 +167,7 @@ def _make_trials(work: ClusterWork, experiment: Experiment, parameters: list[dic
         attempts = _make_attempts(work, trials[:may_start.count])
         if exhausted:
             move_experiment(experiment, ExperimentStatus.TUNER_NO_MORE_TRIAL, now,
-                            message="The tuner has no further parameters to try.")
+                            message=Reason("tuner_exhausted"))
     _note_started(work, experiment, min(may_start.count, len(trials)))
     work.tuners.recorded(experiment.pk, len(trials))
     if trials:
@@ -211,5 +213,5 @@ def _say_why_nothing_starts(work: ClusterWork, experiment: Experiment) -> None:
 def _set_message(work: ClusterWork, experiment: Experiment, message: str) -> None:
     with work.lease.transaction():
         next_revision(experiment.pk)
-        Experiment.objects.filter(pk=experiment.pk).update(message=message)
+        Experiment.objects.filter(pk=experiment.pk).update(**said_by_platform(message))
     experiment.message = message

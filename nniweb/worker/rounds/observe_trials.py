@@ -12,8 +12,9 @@ from datetime import timedelta
 
 from django.db.models import Q
 
-from nniweb.experiments.lifecycle.end_classification import stop_sentence
+from nniweb.experiments.lifecycle.end_classification import stop_reason
 from nniweb.experiments.lifecycle.external_termination import completed, is_held
+from nniweb.experiments.lifecycle.reasons import read, reason_of, said_by_platform
 from nniweb.experiments.lifecycle.transitions import (
     add_cause,
     attempt_requeued,
@@ -32,6 +33,7 @@ from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.worker.rounds.cluster_work import ClusterWork, Drain
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
+from trainingservice.reasons import PLATFORM, Reason, arguments_of, code_of
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -91,7 +93,7 @@ def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobD
 #: Of the many columns, those that each look needs.
 _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "journal_id", "observed_end", "unseen_since", "url",
                "machine_name", "working_directory", "platform_state", "heard_at")
-_OF_TRIAL = ("id", "experiment", "status", "target", "message")
+_OF_TRIAL = ("id", "experiment", "status", "target", "message", "reason", "reason_arguments")
 
 
 def _apply(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
@@ -191,7 +193,7 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
         Attempt.objects.filter(pk=attempt.pk, unseen_since=None).update(unseen_since=now)
         if _says_what_is_not_known(attempt.trial, detail):
             Trial.objects.filter(pk=attempt.trial_id, status=attempt.trial.status).update(
-                message=printable(detail.message), revision=revision)
+                revision=revision, **said_by_platform(detail.message))
         return
     update(Attempt, "id = %s", [attempt.pk], unseen_since=None, platform_state=detail.platform_state, **facts(detail))
     if status.is_end:
@@ -205,18 +207,18 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
             attempt_suspended(attempt, now, revision=revision, message=detail.message)
     elif attempt.trial.status == TrialJobStatus.RUNNING and not attempt.journal_id:
         attempt_requeued(attempt, now, revision=revision,
-                         message=detail.message or "The platform took it back into its queue.")
+                         message=detail.message or Reason("requeued"))
     elif attempt.trial.status == TrialJobStatus.UNKNOWN:
         move_trial(attempt.trial_id, TrialJobStatus.WAITING, now, revision=revision, message=detail.message)
     elif attempt.trial.status == TrialJobStatus.WAITING and _says_why_it_waits(attempt, detail):
         Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
-            message=printable(detail.message), revision=revision)
+            revision=revision, **said_by_platform(detail.message))
 
 
 def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
     """Write the observed end; where no keeper ever reported it is the end, else its last word is waited for."""
-    observed = {"status": detail.status.value, "message": detail.message, "exit_code": detail.exit_code,
-                "cause": detail.cause}
+    observed = {"status": detail.status.value, "message": detail.message, "code": code_of(detail.message, PLATFORM),
+                "arguments": arguments_of(detail.message), "exit_code": detail.exit_code, "cause": detail.cause}
     if is_held(attempt):
         attempt.observed_end = completed(attempt.observed_end or {}, observed)
         _end_as_observed(work, attempt, revision)
@@ -278,9 +280,9 @@ def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int) -> None
     if wanted != TrialTarget.RUN and status in (TrialJobStatus.FAILED, TrialJobStatus.SYS_CANCELED,
                                                 TrialJobStatus.USER_CANCELED, TrialJobStatus.EARLY_STOPPED):
         status = TrialJobStatus(wanted)
-    message = observed.get("message") or ""
+    message = read(observed.get("message") or "", observed.get("code", ""), observed.get("arguments", {}))
     if status == wanted:
-        message = message or stop_sentence(wanted, attempt.trial.message)
+        message = message or stop_reason(wanted, reason_of(attempt.trial))
     end_attempt(attempt, status, work.now(), revision=revision, message=message,
                 reason=observed.get("reason") or "platform", exit_code=observed.get("exit_code"),
                 duration=observed.get("duration"))
@@ -299,8 +301,7 @@ def _show_silence(work: ClusterWork) -> None:
         with work.lease.transaction():
             move_trial(attempt.trial_id, TrialJobStatus.UNKNOWN, work.now(),
                        revision=next_revision(attempt.trial.experiment_id),
-                       message=own_words or "The platform could not be asked about it for 5 minutes. It may well be "
-                                            "running; its results will arrive when it can be reached again.")
+                       message=own_words or Reason("not_answering"))
 
 
 def _enforce_time_limits(work: ClusterWork) -> None:
@@ -320,4 +321,4 @@ def _enforce_time_limits(work: ClusterWork) -> None:
             with work.lease.transaction():
                 set_targets([trial], TrialTarget.EARLY_STOPPED, work.now(),
                                revision=next_revision(trial.experiment_id),
-                               reason="It ran longer than maxTrialDuration allows.")
+                               reason=Reason("time_limit"))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from nniweb.experiments.launch.job_forms import application_form, first_parameters, keeper_access
+from nniweb.experiments.lifecycle.reasons import said, said_by_platform, struck_reason
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
@@ -20,20 +21,20 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.changed_rows import update
-from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.observe_trials import facts
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.reasons import Reason
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
 logger = ExperimentLogger(__name__)
 
-#: How a trial begins to say that its experiment keeps it waiting.
-HELD = "The experiment is"
+#: The code with which a trial says that its experiment keeps it waiting.
+HELD = "experiment_held"
 #: Pauses before an attempt is submitted again, in seconds.
 RETRY_PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
 
@@ -83,9 +84,9 @@ def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> Non
         for attempt in due:  # the running job of an earlier submission may hold the older token: none is removed
             attempt.token_hashes = [*attempt.token_hashes, hash_of(tokens[attempt.pk])]
         Attempt.objects.bulk_update(due, ["token_hashes"])
-        if waited := [attempt.trial_id for attempt in due if attempt.trial.message.startswith(HELD)]:
-            Trial.objects.filter(pk__in=waited, message__startswith=HELD).update(
-                message="", revision=next_revision(experiment.pk, needs_round=False))
+        if waited := [attempt.trial_id for attempt in due if attempt.trial.reason == HELD]:
+            Trial.objects.filter(pk__in=waited, reason=HELD).update(
+                revision=next_revision(experiment.pk, needs_round=False), **said(""))
     parameters = first_parameters([attempt.trial_id for attempt in due])
     for attempt in due:
         _hand_over(work, service, attempt, parameters.get(attempt.trial_id), tokens[attempt.pk])
@@ -96,13 +97,13 @@ def _has_started(attempt: Attempt) -> bool:
 
 
 def _say_that_they_wait(work: ClusterWork, experiment: Experiment, attempts: Sequence[Attempt]) -> None:
-    message = f"{HELD} {experiment.status}; it is submitted when the experiment is resumed."
+    message = Reason(HELD, status=str(experiment.status))
     silent = [attempt.trial_id for attempt in attempts if attempt.trial.message != message]
     if silent:
         with work.lease.transaction():
             revision = next_revision(experiment.pk, needs_round=False)
             Trial.objects.filter(pk__in=silent, status=TrialJobStatus.WAITING.value, target=TrialTarget.RUN).update(
-                message=message, revision=revision)
+                revision=revision, **said(message))
 
 
 def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, parameters: TrialParameters | None,
@@ -158,7 +159,7 @@ def note_submitted(work: ClusterWork) -> None:
                     continue
                 if detail.message or attempt.trial.message or attempt.pk in failed_before:
                     Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
-                        message=printable(struck_out(detail.message)))
+                        **said_by_platform(struck_reason(detail.message)))
     for attempt, detail, _ in taken:
         with log_ids(experiment=attempt.trial.experiment.public_id):
             logger.info("trial %d%s was submitted%s", attempt.trial.sequence_id,
@@ -184,8 +185,8 @@ def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceEr
                    error, pause, extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
         Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
-            message=printable(f"{struck_out(str(error))} It is submitted again in {pause:g} s."),
-            revision=next_revision(attempt.trial.experiment_id))
+            revision=next_revision(attempt.trial.experiment_id),
+            **said(Reason("not_submitted", said=struck_out(str(error)), pause=pause)))
 
 
 def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
@@ -196,4 +197,4 @@ def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
                  extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
         end_attempt(attempt, TrialJobStatus.FAILED, work.now(), revision=next_revision(attempt.trial.experiment_id),
-                    message=reason, reason=REFUSED)
+                    message=Reason("refused", said=reason), reason=REFUSED)

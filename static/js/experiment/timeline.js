@@ -124,7 +124,7 @@ function tables() {
     link.href = `/trials/${waits.id[index]}/`;
     link.textContent = `Trial ${waits.sequence_id[index]}`;
     const reason = document.createElement("span");
-    showMessage(reason, waits.reason[index]);
+    showMessage(reason, waits.reason[index], waits.jobs[index]);
     item.append(link, ` for ${duration(found.now - waits.begin[index])}. `, reason);
     return item;
   });

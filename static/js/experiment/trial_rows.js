@@ -2,7 +2,7 @@
 
 import { showError } from "../action_error.js";
 import { confirmed } from "../confirm.js";
-import { showMessage } from "../named_trials.js";
+import { jobsOf, showMessage } from "../named_trials.js";
 import { rest } from "../rest.js";
 import { isEnd, showStatus, showText } from "../status.js";
 import { digits, duration, moment, parameter, parameterAt } from "../words.js";
@@ -75,7 +75,7 @@ export function fillCells(cell, trial) {
   showTags(cell("tags"), trial.tags);
   const why = cell("message"); // a short table has none
   if (why?.getAttribute("data-said") !== trial.message) why?.setAttribute("title", trial.message);
-  showMessage(why, trial.message);
+  showMessage(why, trial.message, jobsOf(trial.reason));
 }
 
 /**

@@ -168,12 +168,12 @@ def test_the_process_is_measured_while_the_database_is_away(admin: User, figures
     assert "nniweb_workers" not in {name for name, *_ in found}, "not known is not none"
 
 
-def test_a_scrape_asks_seven_questions_and_finds_trials_in_an_index(make_experiment, make_attempt) -> None:
+def test_a_scrape_asks_eight_questions_and_finds_trials_in_an_index(make_experiment, make_attempt) -> None:
     for _ in range(3):
         make_attempt(make_experiment(), status="WAITING")
     with CaptureQueriesContext(connection) as asked:
         list(DatabaseFigures().collect())
-    assert len(asked) == 7, [query["sql"] for query in asked]
+    assert len(asked) == 8, [query["sql"] for query in asked]
     if connection.vendor != "sqlite":
         return  # an empty table is always scanned there
     for query in asked:

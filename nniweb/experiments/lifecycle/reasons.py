@@ -1,0 +1,60 @@
+"""How reasons are kept in rows: the sentence in ``message``, its code in ``reason``, and ``reason_arguments``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.secrets.masking import struck_out
+from nniweb.experiments.sql.exact_text import printable
+from trainingservice.reasons import CODES, OTHER, PLATFORM, Reason, arguments_of, code_of
+
+
+def said(message: str, whose: str = OTHER) -> dict[str, Any]:
+    """Columns of a trial or an experiment that is to say this. ``whose`` is the code of plain text."""
+    return {"message": printable(message), "reason": code_of(message, whose),
+            "reason_arguments": _each_text(arguments_of(message), printable)}
+
+
+def said_by_platform(message: str) -> dict[str, Any]:
+    """As ``said``, of what a platform says: plain text is its own words."""
+    return said(message, PLATFORM)
+
+
+def read(message: str, code: str, arguments: dict[str, Any]) -> str:
+    """What was kept in these columns, with its code where it is one that this version knows."""
+    if code not in CODES:
+        return message
+    try:
+        return Reason(code, **arguments)
+    except TypeError:  # written by a version whose code has other arguments
+        return message
+
+
+def reason_of(row: Trial | Experiment) -> str:
+    """As ``read``, of a row whose three columns were read."""
+    return read(row.message, row.reason, row.reason_arguments)
+
+
+def document(code: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """What REST says of a reason: its code, and its arguments beside it; None where there is none."""
+    return {"code": code, **arguments} if code else None
+
+
+def struck_reason(message: str) -> str:
+    """The message without the secrets of the work that is done now, also in the arguments of a reason."""
+    if not isinstance(message, Reason):
+        return struck_out(message)
+    return Reason(message.code, **_each_text(message.arguments, struck_out))
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """A value of JSON whose texts (not the keys) are changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _each_text(each, change) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_each_text(each, change) for each in value]
+    return value

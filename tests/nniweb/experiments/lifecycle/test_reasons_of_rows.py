@@ -1,0 +1,156 @@
+"""Reasons of trials and experiments: kept as codes, told by REST, filtered by, counted."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from nniweb.documents.reasons import MEANINGS
+from nniweb.experiments.lifecycle.reasons import read, reason_of, said, struck_reason
+from nniweb.experiments.lifecycle.transitions import move_trial
+from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
+from nniweb.observability.database_figures import DatabaseFigures
+from trainingservice.reasons import CODES, Reason
+from trainingservice.trial_job_status import TrialJobStatus
+
+pytestmark = pytest.mark.django_db
+ROOT = Path(__file__).resolve().parents[4]
+QUOTA = Reason("quota", whose="the quota of ada", unit="trials", most=2)
+
+
+def wait_for(trial: Trial, message: str) -> Trial:
+    Trial.objects.filter(pk=trial.pk).update(**said(message))
+    trial.refresh_from_db()
+    return trial
+
+
+def test_a_row_keeps_sentence_code_and_arguments_and_gives_them_back(make_attempt) -> None:
+    trial = wait_for(make_attempt(status="WAITING").trial, QUOTA)
+    assert (trial.message, trial.reason, trial.reason_arguments) == (
+        str(QUOTA), "quota", {"whose": "the quota of ada", "unit": "trials", "most": 2})
+    again = reason_of(trial)
+    assert isinstance(again, Reason)
+    assert (again, again.code) == (QUOTA, "quota")
+
+
+def test_what_a_newer_version_has_written_is_read_as_its_sentence() -> None:
+    assert read("Waits for the moon.", "moon", {"phase": 1}) == "Waits for the moon."
+    assert read("Waits.", "quota", {"of": "another version"}) == "Waits."
+
+
+def test_text_that_no_database_takes_is_replaced_in_arguments_too() -> None:
+    columns = said(Reason("refused", said="a\x00b"))
+    assert "\x00" not in columns["message"] + columns["reason_arguments"]["said"]
+
+
+def test_secrets_are_struck_out_of_arguments_too(monkeypatch) -> None:
+    reasons = importlib.import_module("nniweb.experiments.lifecycle.reasons")
+    monkeypatch.setattr(reasons, "struck_out", lambda text: text.replace("hunter2", "***"))
+    struck = struck_reason(Reason("machines_busy", asked=0, machines=[{"said": "m: hunter2"}]))
+    assert struck == "Waits for a free machine: m: ***."
+    assert struck.arguments["machines"] == [{"said": "m: ***"}]  # type: ignore[attr-defined]
+
+
+def test_another_status_does_not_keep_the_code_of_the_one_before(make_attempt) -> None:
+    trial = wait_for(make_attempt(status="WAITING").trial, QUOTA)
+    assert move_trial(trial.pk, TrialJobStatus.RUNNING, timezone.now(), revision=1, message="")
+    trial.refresh_from_db()
+    assert (trial.message, trial.reason, trial.reason_arguments) == ("", "", {})
+
+
+def test_rest_tells_code_and_arguments_beside_the_sentence(make_attempt, admin, client) -> None:
+    attempt = make_attempt(status="WAITING")
+    wait_for(attempt.trial, QUOTA)
+    client.force_login(admin)
+    told = client.get(f"/api/v1/trials/{attempt.trial.public_id}/").json()
+    assert told["message"] == str(QUOTA)
+    assert told["reason"] == {"code": "quota", "whose": "the quota of ada", "unit": "trials", "most": 2}
+    experiment = client.get(f"/api/v1/experiments/{attempt.trial.experiment.public_id}/").json()
+    assert experiment["reason"]["code"] in CODES
+
+
+def test_the_schema_lists_every_code_with_its_meaning(admin, client) -> None:
+    client.force_login(admin)
+    schema = client.get("/api/schema/?format=json").json()
+    texts = str(schema["components"]["schemas"])
+    assert MEANINGS
+    assert [code for code, meaning in MEANINGS.items() if f"`{code}` - {meaning}" not in texts] == []
+
+
+def test_trials_are_filtered_by_the_code(make_attempt) -> None:
+    attempt = make_attempt(status="WAITING")
+    experiment, now = attempt.trial.experiment, timezone.now()
+    wait_for(attempt.trial, QUOTA)
+
+    def found(text: str) -> int:
+        return len(fitting_trials(Trial.objects.filter(experiment=experiment), text, experiment, now))
+
+    assert [found(text) for text in ("reason = quota", "reason != quota", "reason in (quota, exit_code)",
+                                     "reason ~ quo", "reason = none")] == [1, 0, 1, 1, 0]
+    with pytest.raises(FilterInvalid, match="quota"):
+        found("reason = qouta")
+
+
+def test_waiting_trials_are_counted_by_the_code(make_attempt) -> None:
+    attempt = make_attempt(status="WAITING")
+    wait_for(attempt.trial, QUOTA)
+    family, = (each for each in DatabaseFigures().collect() if each.name == "nniweb_trials_waiting")
+    assert [(sample.labels["reason"], sample.value) for sample in family.samples] == [("quota", 1)]
+
+
+@pytest.mark.parametrize(("sentence", "code"), [
+    ("It waits for a free slot.", "free_slot"),
+    ("The experiment is PAUSED; it is submitted when the experiment is resumed.", "experiment_held"),
+    ("Waits for 2 GPUs: 1 GPU of machine m is free; GPU 0 is held by abc.", "gpu_held"),
+    ("Its keeper speaks version 9 of the keepers' protocol and was started by a newer NNI Web; ...", "keeper_version"),
+    ("The platform is away. It is submitted again in 15 s.", "not_submitted"),
+    ("The command ended with exit code 3. Its last words: x", "exit_code"),
+    ("The command ended with exit code 3. It is tried again (1 of 2).", "tried_again"),
+    ("A plug-in's own words", "other"),
+])
+def test_sentences_of_earlier_versions_are_recognised_where_they_can_be(make_attempt, sentence: str, code: str) -> None:
+    trial = make_attempt(status="WAITING").trial
+    Trial.objects.filter(pk=trial.pk).update(message=sentence, reason="", reason_arguments={})
+    migration = importlib.import_module("nniweb.experiments.migrations.0030_reasons")
+    from django.apps import apps
+
+    migration.recognise(apps, None)
+    trial.refresh_from_db()
+    assert (trial.message, trial.reason) == (sentence, code)
+    assert reason_of(trial) == sentence or code in ("free_slot",)
+
+
+def test_an_experiment_at_its_limit_keeps_the_reason_until_it_is_done(make_attempt) -> None:
+    experiment = make_attempt().trial.experiment
+    Experiment.objects.filter(pk=experiment.pk).update(**said(Reason("max_trial_number", most=1)))
+    experiment.refresh_from_db()
+    assert isinstance(reason_of(experiment), Reason)
+
+
+#: Names whose values are sentences for people.
+SENTENCES = {"message", "sentence", "explanation"}
+READS = {"startswith", "endswith", "find", "index", "partition", "split", "removeprefix"}
+
+
+def test_no_code_reads_a_sentence() -> None:
+    """Neither in Python nor in a question to the database; ``in`` is allowed of a text that the same code joins."""
+    found = []
+    for package in ("nniweb", "trainingservice"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if "migrations" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READS:
+                    of = node.func.value
+                    name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
+                    if name in SENTENCES:
+                        found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+                if isinstance(node, ast.keyword) and (node.arg or "").startswith((
+                        "message__startswith", "message__contains", "message__regex", "message__endswith")):
+                    found.append(f"{path.relative_to(ROOT)}:{node.value.lineno}")
+    assert found == []

@@ -1,0 +1,134 @@
+"""Reasons: a sentence with the code and the arguments that programs look at."""
+
+import ast
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from trainingservice.errors import MustWait
+from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Waits, choose_gpus
+from trainingservice.reasons import CODES, OTHER, PLATFORM, Reason, arguments_of, code_of, jobs_named_by
+from trainingservice.remote.scheduling import MachineView, choose_machine
+
+ROOT = Path(__file__).resolve().parents[2]
+HELD = [{"gpu": 0, "jobs": ["ovy2pm6wxrk4"], "more": False}, {"gpu": 1, "jobs": [], "processes": 2}]
+#: Arguments of each code as they occur, and a word of the sentence.
+EXAMPLES = {
+    "free_slot": ({}, "free slot"),
+    "experiment_held": ({"status": "PAUSED"}, "PAUSED"),
+    "quota": ({"whose": "the quota of ada", "unit": "gpus", "most": 4, "asked": 1}, "at most 4 GPUs"),
+    "quota_too_small": ({"whose": "the quota of ada", "most": 4, "asked": 8}, "8 GPUs"),
+    "gpu_held": ({"machine": "m", "asked": 2, "free": 0, "held": HELD}, "GPU 0 is held by ovy2pm6wxrk4"),
+    "machines_busy": ({"asked": 1, "machines": [{"said": "n is away"}, {"machine": "m", "free": 0, "held": HELD}]},
+                      "n is away; no GPU of machine m are free"),
+    "gpu_taken": ({"asked": 1}, "at this moment"),
+    "most_objects": ({"unfinished": 5, "most": 5}, "maxUnfinishedObjects"),
+    "pod_unschedulable": ({"pod": "p", "cause": "Unschedulable", "said": "0/1 nodes."}, "(Unschedulable): 0/1 nodes."),
+    "image_pull": ({"pod": "p", "image": "x", "cause": "ErrImagePull", "said": "No.", "advice": "Correct it."},
+                   "image x (ErrImagePull): No. Correct it."),
+    "container_waits": ({"pod": "p", "image": "x", "cause": "CreateContainerError"}, "(CreateContainerError)."),
+    "scheduler": ({"scheduler": "Slurm", "cause": "Priority", "said": "others go first."}, "Slurm's queue: others"),
+    "not_submitted": ({"said": "It is away.", "pause": 5.0}, "in 5 s"),
+    "requeued": ({}, "queue"),
+    "not_answering": ({}, "5 minutes"),
+    "keeper_version": ({"version": "9", "newer": True, "spoken": [1, 2]},
+                       "a newer NNI Web; this server understands 1 and 2"),
+    "tried_again": ({"said": "", "number": 1, "most": 3}, "It failed. It is tried again (1 of 3)."),
+    "refused": ({"said": "No such queue."}, "No such queue."),
+    "exit_code": ({"exit_code": 3, "last_words": "oh"}, "exit code 3. Its last words: oh"),
+    "signal": ({"signal": 9, "last_words": ""}, "SIGKILL. Often"),
+    "command_not_found": ({"last_words": ""}, "127"),
+    "not_executable": ({"last_words": ""}, "126"),
+    "not_started": ({"said": "", "last_words": ""}, "could not be started"),
+    "time_limit": ({}, "maxTrialDuration"),
+    "canceled": ({}, "person"),
+    "stopped_early": ({}, "early"),
+    "canceled_by_platform": ({}, "platform"),
+    "keeper_stopped": ({}, "SIGTERM"),
+    "cause": ({"cause": "Out of memory.", "said": "It ended."}, "Out of memory. It ended."),
+    "experiment_stopped": ({}, "stopped"),
+    "max_trial_number": ({"most": 7}, "All 7 trials"),
+    "max_duration": ({"seconds": 60.0}, "(60 s)"),
+    "cluster_disabled": ({"cluster": "c"}, "c is disabled"),
+    "no_worker": ({"todo": "Start one."}, "Start one."),
+    "host_away": ({"cluster": "c", "host": "h"}, "host h"),
+    "database_refuses": ({"refusal": "locked", "room": ""}, "(locked)"),
+    "not_taken_up": ({}, "take it up"),
+    "paused": ({"left": 1}, "1 unfinished trial may"),
+    "all_submitted": ({"left": 2}, "2 unfinished trials"),
+    "tuner_waits": ({"left": 2}, "2 unfinished trials left"),
+    "stopping": ({"left": 0}, "being stopped."),
+    "no_trial_runs": ({"said": "Waits for x.", "because": {"code": "quota"}}, "No trial runs yet: waits for x."),
+    "tuner_exhausted": ({}, "no further parameters"),
+}
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_each_code_makes_one_sentence_of_arguments_that_json_has(code: str) -> None:
+    arguments, words = EXAMPLES[code]
+    reason = Reason(code, **arguments)
+    assert words in reason
+    assert (code_of(reason), arguments_of(reason)) == (code, arguments)
+    assert Reason(code, **json.loads(json.dumps(reason.arguments))) == reason
+    assert CODES[code].meaning.endswith(".")
+    assert len(code) <= 32  # the column's width
+
+
+def test_every_code_is_given_somewhere_and_has_an_example() -> None:
+    given = {node.value for package in ("nniweb", "trainingservice") for path in (ROOT / package).rglob("*.py")
+             if path != ROOT / "trainingservice" / "reasons.py" and "migrations" not in path.parts
+             for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert CODES.keys() == EXAMPLES.keys()
+    assert CODES.keys() - given == set()
+
+
+def test_an_unknown_code_or_argument_is_a_fault_of_the_program() -> None:
+    with pytest.raises(KeyError):
+        Reason("no_such_code")
+    with pytest.raises(TypeError):
+        Reason("quota", whom="ada")
+
+
+def test_plain_text_has_the_code_of_who_wrote_it() -> None:
+    assert [code_of(""), code_of("text"), code_of("text", PLATFORM)] == ["", OTHER, PLATFORM]
+    assert arguments_of("text") == {}
+
+
+def test_an_error_keeps_the_code_it_was_given() -> None:
+    assert MustWait(Reason("gpu_taken", asked=1)).reason.code == "gpu_taken"  # type: ignore[attr-defined]
+    assert code_of(MustWait("text").reason) == OTHER
+    assert str(MustWait(Reason("gpu_taken", asked=1))) == str(Reason("gpu_taken", asked=1))
+
+
+def test_a_reason_can_be_sent_to_another_process() -> None:
+    reason = Reason("quota", whose="the quota of ada", unit="trials", most=4)
+    again = pickle.loads(pickle.dumps(reason))
+    assert (again, again.code, again.arguments) == (reason, reason.code, reason.arguments)
+
+
+def test_a_gpu_that_is_held_names_the_jobs_as_data() -> None:
+    choice = choose_gpus(GpuRequest(1), [GpuReading(0), GpuReading(1, processes=1)],
+                         {f"job{number}": (0,) for number in range(6)}, "m")
+    assert isinstance(choice, Waits)
+    assert choice.reason.arguments == {"machine": "m", "asked": 1, "free": 0, "held": [
+        {"gpu": 0, "jobs": ["job0", "job1", "job2", "job3"], "more": True}, {"gpu": 1, "jobs": [], "processes": 1}]}
+
+
+def test_of_several_machines_each_says_what_it_lacks_as_data() -> None:
+    machines = [MachineView("a", "a", problem="It is away."), MachineView(
+        "b", "b", has_gpus=True, gpus=(GpuReading(0),), booked={"job": (0,)})]
+    choice = choose_machine(1, machines)
+    assert isinstance(choice, Waits)
+    assert choice.reason.code == "machines_busy"
+    assert choice.reason.arguments["machines"] == [
+        {"said": "a: It is away"}, {"machine": "b", "free": 0, "held": [{"gpu": 0, "jobs": ["job"], "more": False}]}]
+
+
+def test_the_jobs_that_a_reason_names_are_found_however_deep_and_once() -> None:
+    reason = {"code": "no_trial_runs", "because": {"machines": [
+        {"said": "m is away"}, {"held": [{"gpu": 0, "jobs": ["a", "b"]}, {"gpu": 1, "jobs": ["b", 7]}]}]}}
+    assert jobs_named_by(reason) == ["a", "b"]
+    assert [jobs_named_by(nothing) for nothing in (None, "", {}, {"jobs": "a"}, 3)] == [[]] * 5

@@ -1,0 +1,265 @@
+"""Why a trial waits, failed or was stopped, why an experiment or a cluster is as it is: a code with arguments.
+
+A ``Reason`` is its own sentence: it goes wherever a message goes. What stores a message stores ``code`` and
+``arguments`` beside it, and programs look at those alone. The sentences are made here and nowhere else.
+
+Text that somebody else wrote (a platform, a plug-in, a person) is a plain ``str``. Who stores it says whose it is:
+``PLATFORM`` or ``OTHER``.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Codes of text that is not made here.
+PLATFORM, OTHER = "platform", "other"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is known of one code: for whoever reads it in an answer, and how its sentence is made of the arguments."""
+
+    meaning: str
+    sentence: Callable[..., str]
+
+
+class Reason(str):
+    """``Reason("quota", whose="the quota of ada", unit="trials", most=4)``. Raises KeyError for an unknown code, and
+    TypeError for arguments that the code does not have. Arguments are JSON-able.
+    """
+
+    code: str
+    arguments: dict[str, Any]
+
+    def __new__(cls, code: str, /, **arguments: Any) -> Reason:
+        reason = super().__new__(cls, CODES[code].sentence(**arguments))
+        reason.code = code
+        reason.arguments = arguments
+        return reason
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
+        """For copies and other processes."""
+        return (self.code,), self.arguments
+
+
+def code_of(message: str, whose: str = OTHER) -> str:
+    """The code of a message; ``whose`` where it is plain text, "" where it is empty."""
+    if isinstance(message, Reason):
+        return message.code
+    return whose if message else ""
+
+
+def arguments_of(message: str) -> dict[str, Any]:
+    """The arguments of a message; none where it is plain text."""
+    return message.arguments if isinstance(message, Reason) else {}
+
+
+def jobs_named_by(reason: Any) -> list[str]:
+    """The jobs in a reason's arguments: whatever stands in lists that are called "jobs", however deep. Each once."""
+    if isinstance(reason, dict):
+        found = [job for key, value in reason.items()
+                 for job in (value if key == "jobs" and isinstance(value, list) else jobs_named_by(value))]
+    elif isinstance(reason, list):
+        found = [job for value in reason for job in jobs_named_by(value)]
+    else:
+        return []
+    return list(dict.fromkeys(job for job in found if isinstance(job, str)))
+
+
+# --- sentences -----------------------------------------------------------------------------------------------
+
+
+def count_of(number: int, thing: str = "GPU") -> str:
+    """"no GPU", "1 GPU", "2 GPUs"."""
+    return f"no {thing}" if number == 0 else f"1 {thing}" if number == 1 else f"{number} {thing}s"
+
+
+_TURNS = "Where several experiments wait, the one with the fewest trials under way goes first."
+
+
+def _quota(whose: str, unit: str, most: int, asked: int = 0) -> str:
+    if unit == "trials":
+        return f"Waits for {whose}: at most {count_of(most, 'trial')} at a time. {_TURNS}"
+    return f"Waits for {whose}: at most {most} GPUs at a time, of which a trial asks for {count_of(asked)}. {_TURNS}"
+
+
+def _quota_too_small(whose: str, most: int, asked: int) -> str:
+    return (f"A trial asks for {count_of(asked)}, and {whose} allows {most} at a time: it can never start. Lower "
+            "trialGpuNumber in a new experiment, or ask an administrator for more.")
+
+
+def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]) -> str:
+    return f"Waits for {count_of(asked)}: {_few_are_free(machine, free, held)}."
+
+
+def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str:
+    parts = [f"{count_of(free)} of machine {machine} {'is' if free == 1 else 'are'} free"]
+    for one in held:
+        if one["jobs"]:
+            more = " and others" if one["more"] else ""
+            parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}")
+        else:
+            parts.append(f"GPU {one['gpu']} is used by {one['processes']} process(es) of others, useActiveGpu would "
+                         "share it")
+    return "; ".join(parts)
+
+
+def _machines_busy(asked: int, machines: list[Mapping[str, Any]]) -> str:
+    wants = f"Waits for {count_of(asked)}" if asked else "Waits for a free machine"
+    parts = [one["said"] if "said" in one else _few_are_free(**one) for one in machines]
+    return f"{wants}: {'; '.join(parts)}."
+
+
+def _container_waits(pod: str, image: str, cause: str, said: str = "", advice: str = "") -> str:
+    return (f"Pod {pod} cannot start image {image} ({cause}){f': {said}' if said else '.'}"
+            f"{f' {advice}' if advice else ''}")
+
+
+def _keeper_version(version: str, newer: bool, spoken: list[int]) -> str:
+    return (f"Its keeper speaks version {version} of the keepers' protocol and was started by "
+            f"{'a newer' if newer else 'another'} NNI Web; this server understands "
+            f"{' and '.join(map(str, spoken))}. The trial goes on and what it reports waits with it, until a day after "
+            "its end: start a version that understands it, then all of it comes (docs/upgrade.md).")
+
+
+def _unfinished(left: int) -> str:
+    return count_of(left, "unfinished trial")
+
+
+def _last_words(text: str) -> str:
+    return f" Its last words: {text}" if text else ""
+
+
+def _signal(signal: int, last_words: str = "") -> str:
+    try:
+        name = signals.Signals(signal).name
+    except ValueError:
+        name = f"signal {signal}"
+    hint = " Often this means that the machine ran out of memory." if name == "SIGKILL" else ""
+    return f"The command was ended by {name}.{hint}{_last_words(last_words)}"
+
+
+def _exit_code(exit_code: int | None, last_words: str = "") -> str:
+    return f"The command ended with exit code {exit_code}.{_last_words(last_words)}"
+
+
+def _command_not_found(last_words: str = "") -> str:
+    return ("The command was not found (exit code 127): is it installed on the trial machine and on its PATH?"
+            f"{_last_words(last_words)}")
+
+
+def _not_executable(last_words: str = "") -> str:
+    return ("The command could not be executed (exit code 126): is the file marked as executable?"
+            f"{_last_words(last_words)}")
+
+
+CODES: dict[str, Kind] = {
+    "free_slot": Kind(
+        "A person asked for the trial; it starts as soon as fewer trials run than trialConcurrency allows.",
+        lambda: "It waits for a free slot."),
+    "experiment_held": Kind(
+        "The experiment starts nothing in its present status (PAUSED, for example).",
+        lambda status: f"The experiment is {status}; it is submitted when the experiment is resumed."),
+    "quota": Kind(
+        "A quota of the owner or the group, or the limit of the cluster, is used up. unit: trials or gpus.", _quota),
+    "quota_too_small": Kind(
+        "One trial asks for more GPUs than a quota or the cluster's limit ever allows.", _quota_too_small),
+    "gpu_held": Kind(
+        "Too few GPUs of the machine are free. held: who has which; jobs are names of trials' jobs.", _gpu_held),
+    "machines_busy": Kind(
+        "No machine has room. machines: of each either said (why not), or free and held as with gpu_held. asked: GPUs.",
+        _machines_busy),
+    "gpu_taken": Kind(
+        "Another trial was given the GPUs at the same moment; it is tried again at once.",
+        lambda asked: f"Waits for {asked} GPU(s): another trial took them at this moment."),
+    "most_objects": Kind(
+        "The cluster's maxUnfinishedObjects is reached.",
+        lambda unfinished, most: (f"Waits for room: {unfinished} trials are on the cluster, and maxUnfinishedObjects "
+                                  f"allows {most}.")),
+    "pod_unschedulable": Kind(
+        "Kubernetes finds no node for the pod. cause: its word for it; said: its message.",
+        lambda pod, cause, said: f"Pod {pod} waits for a node ({cause}): {said}"),
+    "image_pull": Kind(
+        "The node cannot get the container image. cause: its word for it; said: its message.", _container_waits),
+    "container_waits": Kind(
+        "A container cannot be started. cause: the node's word for it; said: its message.", _container_waits),
+    "scheduler": Kind(
+        "The scheduler keeps the job in its queue. cause: its own code.",
+        lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
+    "not_submitted": Kind(
+        "The platform could not take the trial for the moment; said: why, in its words or ours.",
+        lambda said, pause: f"{said} It is submitted again in {pause:g} s."),
+    "requeued": Kind(
+        "The platform took the trial back into its queue.", lambda: "The platform took it back into its queue."),
+    "not_answering": Kind(
+        "The platform could not be asked about the trial for five minutes.",
+        lambda: ("The platform could not be asked about it for 5 minutes. It may well be running; its results will "
+                 "arrive when it can be reached again.")),
+    "keeper_version": Kind(
+        "The trial's keeper speaks a version of the protocol that this server does not understand.", _keeper_version),
+    "tried_again": Kind(
+        "An attempt failed and another one is due. said: how it failed.",
+        lambda said, number, most: f"{said or 'It failed.'} It is tried again ({number} of {most})."),
+    "refused": Kind("The platform will never take the trial as it is. said: why.", lambda said: said),
+    "exit_code": Kind("The trial's command ended with this code.", _exit_code),
+    "signal": Kind("The trial's command was ended by this signal.", _signal),
+    "command_not_found": Kind("The shell did not find the trial's command (exit code 127).", _command_not_found),
+    "not_executable": Kind("The trial's command cannot be executed (exit code 126).", _not_executable),
+    "not_started": Kind(
+        "The keeper could not start the command, or lost it. said: why.",
+        lambda said="", last_words="": f"{said or 'It could not be started.'}{_last_words(last_words)}"),
+    "time_limit": Kind(
+        "The trial ran longer than maxTrialDuration.", lambda: "It ran longer than maxTrialDuration allows."),
+    "canceled": Kind("A person canceled the trial.", lambda: "Canceled by a person."),
+    "stopped_early": Kind("The assessor, or the tuner, stopped the trial.", lambda: "Stopped early."),
+    "canceled_by_platform": Kind("The platform canceled the trial.", lambda: "Canceled by the platform."),
+    "keeper_stopped": Kind(
+        "Something outside of this server stopped the trial's keeper.",
+        lambda: "Something outside of this server stopped its keeper (SIGTERM)."),
+    "cause": Kind(
+        "The platform knows why the trial ended. cause: in its words; said: how it ended.",
+        lambda cause, said="": f"{cause} {said}".rstrip()),
+    "experiment_stopped": Kind("The experiment was stopped.", lambda: "The experiment was stopped."),
+    "max_trial_number": Kind(
+        "maxTrialNumber is reached.", lambda most: f"All {most} trials of maxTrialNumber were submitted."),
+    "max_duration": Kind(
+        "maxExperimentDuration is over.",
+        lambda seconds: f"It has run for maxExperimentDuration ({seconds:g} s)."),
+    "cluster_disabled": Kind(
+        "An administrator has disabled the cluster.",
+        lambda cluster: f"The cluster {cluster} is disabled; an administrator can enable it."),
+    "no_worker": Kind(
+        "No worker process is alive. todo: what starts one.",
+        lambda todo: f"No worker is alive, so nothing is started. {todo}"),
+    "host_away": Kind(
+        "The cluster is driven by the worker of one host alone, and that is away.",
+        lambda cluster, host: (f"The worker on host {host} is away, and only it can run trials on {cluster}. Start the "
+                               "server there.")),
+    "database_refuses": Kind(
+        "The database takes nothing that is written. refusal: why; room: what is free on its disk.",
+        lambda refusal, room: (f"The database takes nothing at the moment ({refusal}).{room} Running trials go on and "
+                               "their reports wait on the trial machines; nothing new is started. It goes on by "
+                               "itself.")),
+    "not_taken_up": Kind("A worker is about to take the experiment up.", lambda: "A worker is about to take it up."),
+    "paused": Kind(
+        "The experiment is paused. left: trials that have not ended.",
+        lambda left: ("Nothing new is started until it is resumed"
+                      + (f"; {_unfinished(left)} may still go on to the end." if left else "."))),
+    "all_submitted": Kind(
+        "The limits of the experiment allow no further trial. left: trials that have not ended.",
+        lambda left: f"All trials its limits allow were submitted; it is done when {_unfinished(left)} ended."),
+    "tuner_waits": Kind(
+        "The tuner proposes nothing at the moment. left: trials that have not ended.",
+        lambda left: f"The tuner has nothing more to try for now; {_unfinished(left)} left."),
+    "stopping": Kind(
+        "The experiment is being stopped. left: trials that have not ended.",
+        lambda left: f"It is being stopped; {_unfinished(left)} left to end." if left else "It is being stopped."),
+    "no_trial_runs": Kind(
+        "All trials wait. because: the reason of the last one, with its code; said: the same as a sentence.",
+        lambda said, because: f"No trial runs yet: {said[:1].lower()}{said[1:]}"),
+    "tuner_exhausted": Kind(
+        "The tuner has nothing more to try.", lambda: "The tuner has no further parameters to try."),
+}
