@@ -73,7 +73,7 @@ def tensorboard_page(request: HttpRequest, public_id: str, ticket: str, path: st
             "Access-Control-Max-Age": "600"}))
     boards.note_use(board)
     if path == STORAGE:
-        script = own_files.FOLDER / "static" / "js" / "tensorboard_storage.js"
+        script = own_files.FOLDER / "static" / "js" / "pages" / "tensorboard_storage.js"
         return _guarded(HttpResponse(script.read_bytes(), content_type="text/javascript; charset=utf-8"))
     address = runner.address_of(board)
     if address is None:

@@ -1,4 +1,4 @@
-"""A trial's page as it is when it is opened. static/js/trial_page.js keeps it live."""
+"""A trial's page as it is when it is opened. static/js/pages/trial.js keeps it live."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render

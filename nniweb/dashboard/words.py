@@ -151,5 +151,5 @@ def parameter(value: Any) -> str:
 
 @register.filter
 def jobs_named(reason: Any) -> str:
-    """The jobs that a reason names, with commas between: static/js/named_trials.js shows trials in their place."""
+    """The jobs that a reason names, with commas between: static/js/ui/named_trials.js shows trials in their place."""
     return ",".join(jobs_named_by(reason))

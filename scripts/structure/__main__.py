@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structure import python_files
+from structure import javascript_files, python_files
 
 
 def main() -> None:
@@ -23,6 +23,11 @@ def main() -> None:
         parts = {part for arrow in between for part in arrow}
         print(f"{house}: {len(parts)} parts, {len(between)} arrows, "
               f"{len(python_files.back_arrows(between))} of them in circles")
+    scripts = javascript_files.imports_of_scripts()
+    folders = javascript_files.files_per_folder()
+    print(f"static/js: {len(scripts)} scripts in {len(folders)} folders, {max(folders.values())} in the largest, "
+          f"{len(python_files.circles(scripts))} circles, "
+          f"{len(javascript_files.arrows_against_layers(scripts))} arrows against the layers")
 
 
 if __name__ == "__main__":

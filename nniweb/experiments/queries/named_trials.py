@@ -1,7 +1,7 @@
 """Who is meant by the jobs that a reason names ("GPU 0 is held by ovy2pm6wxrk4"), for those who may see them.
 
 Reasons keep the names, which tell a stranger nothing: they are stored once and read by people who see different
-experiments. static/js/named_trials.js asks for the names and shows trials in their place.
+experiments. static/js/ui/named_trials.js asks for the names and shows trials in their place.
 """
 
 import re

@@ -1,6 +1,6 @@
 /** The tab of events. Those of the experiment are taken anew by the head; here those of its trials. */
 
-import { refreshParts } from "../rest.js";
+import { refreshParts } from "../ui/refreshed_parts.js";
 import { page, startHead } from "./head.js";
 
 /** Shortest pause between two looks, in milliseconds. */

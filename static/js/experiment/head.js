@@ -5,16 +5,17 @@
  *     startHead({ heard: (trials) => table.heard(trials), missed: () => table.refresh() });
  */
 
-import { showError } from "../action_error.js";
-import { confirmed } from "../confirm.js";
-import { live } from "../live.js";
-import { refreshParts, rest, RestError } from "../rest.js";
-import { isFinishedExperiment, showStatus, showText } from "../status.js";
-import { TagEditor } from "../tag_editor.js";
-import { digits, duration } from "../words.js";
-import { startShareDialog } from "./share_dialog.js";
-import { startSpaceDialog } from "./space_dialog.js";
-import { startTunerDialog } from "./tuner_dialog.js";
+import { showError } from "../ui/action_error.js";
+import { confirmed } from "../ui/confirm.js";
+import { live } from "../lib/live.js";
+import { rest, RestError } from "../lib/rest.js";
+import { refreshParts } from "../ui/refreshed_parts.js";
+import { isFinishedExperiment, showStatus, showText } from "../ui/status.js";
+import { TagEditor } from "../ui/tag_editor.js";
+import { digits, duration } from "../lib/formats.js";
+import { startShareDialog } from "./dialogs/share_dialog.js";
+import { startSpaceDialog } from "./dialogs/space_dialog.js";
+import { startTunerDialog } from "./dialogs/tuner_dialog.js";
 
 /** Shortest pause between two looks at everything, when more changes than frames carry; in milliseconds. */
 const REFRESH_PAUSE = 3_000;

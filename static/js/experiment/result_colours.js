@@ -3,7 +3,7 @@
  * the best stands out from the page in both themes.
  */
 
-import { colour } from "../chart.js";
+import { colour } from "../charts/chart.js";
 
 const STEPS = ["--scale-worst", "--scale-low", "--scale-middle", "--scale-high", "--scale-best"];
 /** Worse than this part of all is as bad as bad can be: a few wild results would make all others equal. */

@@ -1,11 +1,11 @@
 /** Rows of trials, wherever they stand in a table: made from the template, filled, and their buttons obeyed. */
 
-import { showError } from "../action_error.js";
-import { confirmed } from "../confirm.js";
-import { jobsOf, showMessage } from "../named_trials.js";
-import { rest } from "../rest.js";
-import { isEnd, showStatus, showText } from "../status.js";
-import { digits, duration, moment, parameter, parameterAt } from "../words.js";
+import { showError } from "../ui/action_error.js";
+import { confirmed } from "../ui/confirm.js";
+import { jobsOf, showMessage } from "../ui/named_trials.js";
+import { rest } from "../lib/rest.js";
+import { isEnd, showStatus, showText } from "../ui/status.js";
+import { digits, duration, moment, parameter, parameterAt } from "../lib/formats.js";
 
 /** @returns {HTMLTableRowElement} */
 export function blankRow() {

@@ -3,7 +3,7 @@
  * launches: the text stays the only truth. One question at a time; answers to an older text are not used.
  */
 
-import { rest, RestError } from "../rest.js";
+import { rest, RestError } from "../lib/rest.js";
 import { onChange, setText, text } from "./editor.js";
 
 /** @typedef {Record<string, any>} Values */

@@ -1,6 +1,6 @@
 /** The experiment file's text: line numbers, marks at lines that are wrong, files that are dropped. */
 
-import { confirmed } from "../confirm.js";
+import { confirmed } from "../ui/confirm.js";
 
 export const text = /** @type {HTMLTextAreaElement} */ (document.getElementById("config"));
 const editor = /** @type {HTMLElement} */ (document.getElementById("editor"));

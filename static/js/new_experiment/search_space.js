@@ -1,7 +1,7 @@
 /** The search space as rows, as JSON, and as points that trials could receive. */
 
-import { rest, RestError } from "../rest.js";
-import { digits } from "../words.js";
+import { rest, RestError } from "../lib/rest.js";
+import { digits } from "../lib/formats.js";
 import { change, onValues } from "./config_fields.js";
 
 /** @typedef {{_type: string, _value: any}} Parameter */

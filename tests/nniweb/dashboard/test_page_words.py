@@ -41,8 +41,7 @@ def in_node(folder: Path, module: str, names: str, result: str) -> Any:
     node = shutil.which("node")
     assert node, "npm brings the browser libraries, and node comes with npm"
     (folder / "package.json").write_text('{"type": "module"}')
-    for script in SCRIPTS.glob("*.js"):
-        shutil.copy(script, folder)
+    shutil.copytree(SCRIPTS, folder, dirs_exist_ok=True)
     program = f'import {{ {names} }} from "./{module}"; console.log(JSON.stringify({result}))'
     done = subprocess.run([node, "--input-type=module", "-e", program], cwd=folder, capture_output=True, text=True,
                           timeout=60, check=True)
@@ -50,7 +49,7 @@ def in_node(folder: Path, module: str, names: str, result: str) -> Any:
 
 
 def test_the_scripts_say_the_same(tmp_path: Path) -> None:
-    numbers, durations = in_node(tmp_path, "words.js", "digits, duration", (
+    numbers, durations = in_node(tmp_path, "lib/formats.js", "digits, duration", (
         f"[{json.dumps(NUMBERS)}.map(digits), {json.dumps(SECONDS)}.map(duration)]"))
     assert numbers == [digits(value) for value in NUMBERS]
     assert durations == [duration(seconds) for seconds in SECONDS]
@@ -61,7 +60,7 @@ def test_a_trial_without_a_reading_says_what_is_known_of_its_machine(tmp_path: P
            "ended": True}
     runs = {**ran, "gpu_indices": None, "ended": False}
     cases = [ran, {**ran, "duration": 90.0}, runs, {**runs, "started_at": None}, {**ran, "started_at": None}]
-    assert in_node(tmp_path, "nothing_read.js", "nothingRead", f"{json.dumps(cases)}.map(nothingRead)") == [
+    assert in_node(tmp_path, "ui/no_readings.js", "nothingRead", f"{json.dumps(cases)}.map(nothingRead)") == [
         "It ran on ada with GPU 0, 1 for 3.2 s: too short for a reading, which is made each 10 s.",
         "It ran on ada with GPU 0, 1 for 1 min 30 s, and no reading of it has come.",
         "It runs on ada. The first reading comes about 10 s after the start.",

@@ -1,0 +1,187 @@
+/** The chart of an experiment's results: a point for every trial, the best so far as a line, failures on the axis. */
+
+import { axis, colour } from "../../charts/chart.js";
+import { rest } from "../../lib/rest.js";
+import { isEnd } from "../../ui/status.js";
+import { digits } from "../../lib/formats.js";
+import { MetricChoice } from "../metric_choice.js";
+import { TrialPoints } from "../trial_points.js";
+
+/** With more points than this the server is asked to thin them again. */
+const MOST_POINTS = 5_000;
+/** From so many points on they are drawn as one shape, smaller. */
+const MANY = 500;
+
+/** @typedef {{id: string, sequence: number, status: string, value: number | null, at: number | null, final: boolean}} Point */
+
+/** @extends {TrialPoints<Point>} */
+export class ResultChart extends TrialPoints {
+  /**
+   * @param {HTMLElement} element
+   * @param {{id: string, optimize_mode: string}} experiment
+   */
+  constructor(element, experiment) {
+    super(element);
+    this.experiment = experiment;
+    this.metric = new MetricChoice(() => this.load(true));
+    /** maximize, minimize, or null where there is no best. @type {string | null} */
+    this.mode = experiment.optimize_mode;
+    this.asked = 0;
+    /** By sequence. @type {Map<number, Point>} */
+    this.points = new Map();
+    this.leftOut = 0;
+    this.byTime = false;
+    this.logarithmic = false;
+    this.canBeLogarithmic = false;
+    /** Until the first answer, frames wait here. @type {any[] | null} */
+    this.early = [];
+    this.loading = false;
+    /** Called with each answer: what else is drawn of it. @type {((columns: any) => void) | null} */
+    this.tookAll = null;
+  }
+
+  /**
+   * Take all points anew.
+   * @param {boolean} [another]  of another metric: what is on its way is not wanted any more
+   */
+  async load(another = false) {
+    if (this.loading && !another) return;
+    this.loading = true;
+    const mine = ++this.asked;
+    if (another) this.early ??= [];
+    try {
+      const { query } = this.metric;
+      const columns = await rest("GET", `experiments/${this.experiment.id}/chart/${query && `?${query}`}`);
+      if (mine !== this.asked) return;
+      this.mode = columns.optimize_mode;
+      this.points.clear();
+      columns.sequence_id.forEach((/** @type {number} */ sequence, /** @type {number} */ index) => {
+        this.points.set(sequence, {
+          id: columns.id[index], sequence, status: columns.statuses[columns.status[index]], value: columns.value[index],
+          at: columns.at[index], final: columns.final[index] === 1,
+        });
+      });
+      this.leftOut = columns.left_out;
+      this.tookAll?.(columns);
+      const early = this.early ?? [];
+      this.early = null;
+      early.forEach((trial) => this.take(trial));
+    } finally {
+      if (mine === this.asked) this.loading = false;
+    }
+    this.note();
+    this.redraw?.();
+  }
+
+  /**
+   * Trials of a frame.
+   * @param {any[]} trials
+   */
+  heard(trials) {
+    this.metric.heard(trials);
+    if (this.early) {
+      this.early.push(...trials);
+      return;
+    }
+    trials.forEach((trial) => this.take(trial));
+    if (this.points.size > MOST_POINTS) this.load();
+    else this.redraw?.();
+    this.note();
+  }
+
+  /** @param {any} trial */
+  take(trial) {
+    const [result, latest] = this.metric.numbersOf(trial);
+    const final = result !== null && ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status);
+    const value = ["FAILED", "WAITING"].includes(trial.status) ? null : result ?? latest;
+    if (value === null && (this.metric.name || !isEnd(trial.status))) return;
+    const at = trial.ended_at ?? trial.started_at;
+    this.points.set(trial.sequence_id, {
+      id: trial.id, sequence: trial.sequence_id, status: trial.status, value, final,
+      at: at ? Date.parse(at) / 1000 : null,
+    });
+  }
+
+  /** Say what is not shown, and offer what is possible. */
+  note() {
+    const words = [];
+    if (this.leftOut) words.push(`${this.leftOut.toLocaleString()} of ${(this.leftOut + this.points.size).toLocaleString()} trials are left out here${this.mode === null ? "" : "; the line of the best is exact"}.`);
+    const note = document.getElementById("chart-note");
+    if (note) note.textContent = words.join(" ");
+    const values = [...this.points.values()].filter((point) => point.value !== null);
+    this.canBeLogarithmic = values.length > 0 && values.every((point) => /** @type {number} */ (point.value) > 0);
+    const choice = document.getElementById("log-choice");
+    if (choice) choice.hidden = !this.canBeLogarithmic;
+  }
+
+  /** The best so far at each point that counts, in the order of the horizontal axis. */
+  best() {
+    if (this.mode === null) return [];
+    const sign = this.mode === "maximize" ? 1 : -1;
+    /** @type {[number, number][]} */
+    const line = [];
+    let best = -Infinity;
+    let last = null;
+    for (const point of this.ordered()) {
+      last = point;
+      if (!point.final || point.value === null || sign * point.value <= best) continue;
+      best = sign * point.value;
+      line.push([this.x(point), point.value]);
+    }
+    if (last && line.length) line.push([this.x(last), line[line.length - 1][1]]);
+    return line;
+  }
+
+  ordered() {
+    const points = [...this.points.values()].filter((point) => !this.byTime || point.at !== null);
+    return points.sort((one, other) => this.x(one) - this.x(other));
+  }
+
+  /** @param {Point} point */
+  x(point) {
+    return this.byTime ? (point.at ?? 0) * 1000 : point.sequence;
+  }
+
+  options() {
+    /** @type {Record<string, Point[]>} */
+    const drawn = { result: [], running: [], failed: [] };
+    for (const point of this.ordered()) drawn[point.value === null ? "failed" : point.final ? "result" : "running"].push(point);
+    this.drawn = drawn;
+    // bare numbers, and thousands of points as one shape: a frame must not hold up the page
+    const places = (/** @type {string} */ name) => drawn[name].map((point) => [this.x(point), point.value ?? 0]);
+    const many = { large: true, largeThreshold: MANY, cursor: "pointer" };
+    const tooltip = (/** @type {any} */ event) => {
+      const point = this.pointOf(event);
+      if (!point) return "";
+      const value = point.value === null ? "no result" : `${point.final ? "" : "so far "}${digits(point.value)}`;
+      return `trial ${point.sequence}\n${value}\n${point.status}`;
+    };
+    const horizontal = this.byTime
+      ? { type: "time" }
+      : { type: "value", name: "trial", nameLocation: "end", nameGap: 4, minInterval: 1, min: 0 };
+    return {
+      tooltip: {
+        trigger: "item", renderMode: "richText", confine: true, formatter: tooltip,
+        backgroundColor: colour("--raised"), borderColor: colour("--line"), textStyle: { color: colour("--ink"), fontSize: 12 },
+      },
+      legend: {
+        top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"),
+        data: ["result", "running", "best so far", "failed"].filter(
+          (name) => (!["running", "failed"].includes(name) || drawn[name].length) && (name !== "best so far" || this.mode !== null)),
+      },
+      grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
+      xAxis: axis({ ...horizontal, splitLine: { show: false } }),
+      yAxis: [
+        axis({ type: this.logarithmic && this.canBeLogarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+        // the marks' own: they sit on the axis whatever the values are
+        { type: "value", min: 0, max: 1, show: false },
+      ],
+      series: [
+        { name: "result", type: "scatter", data: places("result"), symbolSize: drawn.result.length > MANY ? 4 : 7, itemStyle: { color: colour("--chart-point"), opacity: 0.75 }, ...many },
+        { name: "running", type: "scatter", data: places("running"), symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: colour("--chart-running"), borderWidth: 1.5 }, cursor: "pointer" },
+        { name: "best so far", type: "line", step: "end", data: this.best(), showSymbol: false, silent: true, lineStyle: { color: colour("--chart-best"), width: 2 }, itemStyle: { color: colour("--chart-best") } },
+        { name: "failed", type: "scatter", yAxisIndex: 1, data: places("failed"), symbol: "path://M0 0L4 4M4 0L0 4", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-failed"), borderWidth: 2 }, cursor: "pointer" },
+      ],
+    };
+  }
+}

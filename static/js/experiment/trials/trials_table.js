@@ -1,0 +1,73 @@
+/** Keeps the table of trials live: rows change where they stand; new ones come on top where the newest are first. */
+
+import { blankRow, fillRow, obeyButtons } from "../trial_rows.js";
+
+export class TrialsTable {
+  /**
+   * @param {any} page  what the table was made with: order, is_filtered, first_page, page_size
+   * @param {() => Promise<unknown>} refresh  brings the table as the server has it now
+   * @param {() => void} grew  called when rows came or went
+   */
+  constructor(page, refresh, grew) {
+    this.page = page;
+    this.grew = grew;
+    /** New trials that are not in the table. @type {Set<string>} */
+    this.elsewhere = new Set();
+    this.more = /** @type {HTMLButtonElement} */ (document.getElementById("more-trials"));
+    this.more.addEventListener("click", () => refresh());
+    this.newest = this.newestOfRows();
+    obeyButtons(/** @type {Element} */ (document.getElementById("trials-table")?.parentElement), (trial) => this.heard([trial]));
+  }
+
+  newestOfRows() {
+    return Math.max(-1, ...this.rows().map((row) => Number(row.querySelector('[data-cell="number"]')?.textContent)));
+  }
+
+  /** @returns {HTMLTableRowElement[]} */
+  rows() {
+    return [...document.querySelectorAll("#trials-table tbody tr[data-id]")].map((row) => /** @type {HTMLTableRowElement} */ (row));
+  }
+
+  /**
+   * Trials of a frame.
+   * @param {any[]} trials
+   */
+  heard(trials) {
+    const shown = new Map(this.rows().map((row) => [row.dataset.id, row]));
+    const grows = this.page.first_page && !this.page.is_filtered && this.page.order === "-sequence_id";
+    const body = /** @type {HTMLElement} */ (document.querySelector("#trials-table tbody"));
+    let came = 0;
+    for (const trial of [...trials].sort((one, other) => one.sequence_id - other.sequence_id)) {
+      const row = shown.get(trial.id);
+      if (row) fillRow(row, trial);
+      else if (trial.sequence_id > this.newest) {
+        came += 1;
+        if (grows) body.prepend(fillRow(blankRow(), trial));
+        else this.elsewhere.add(trial.id);
+      }
+      this.newest = Math.max(this.newest, trial.sequence_id);
+    }
+    if (grows && came) {
+      const rows = this.rows();
+      rows.slice(this.page.page_size).forEach((row) => row.remove());
+      document.getElementById("no-trials")?.setAttribute("hidden", "");
+      this.page.fitting += came;
+      const count = document.getElementById("fitting-count");
+      if (count) count.textContent = `${this.page.fitting} trial${this.page.fitting === 1 ? "" : "s"}`;
+      this.grew();
+    }
+    this.offer();
+  }
+
+  offer() {
+    this.more.hidden = this.elsewhere.size === 0;
+    this.more.textContent = `${this.elsewhere.size} new – show the table anew`;
+  }
+
+  /** The server made the table anew. */
+  madeAnew() {
+    this.elsewhere.clear();
+    this.newest = Math.max(this.newest, this.newestOfRows());
+    this.offer();
+  }
+}

@@ -1,0 +1,245 @@
+/** Keeps the list of experiments live; archives, deletes and tags. */
+
+import { showError } from "../ui/action_error.js";
+import { confirmed } from "../ui/confirm.js";
+import { live } from "../lib/live.js";
+import { rest } from "../lib/rest.js";
+import { refreshParts } from "../ui/refreshed_parts.js";
+import { drawSparkline } from "../charts/sparkline.js";
+import { isFinishedExperiment, showStatus, showText } from "../ui/status.js";
+import { TagEditor } from "../ui/tag_editor.js";
+import { digits, duration, moment } from "../lib/formats.js";
+
+/** Shortest pause between two looks at the whole list, in milliseconds. */
+const REFRESH_PAUSE = 1_000;
+
+/** @returns {HTMLTableRowElement[]} */
+function rows() {
+  return [...document.querySelectorAll("#experiments tr[data-id]")].map((row) => /** @type {HTMLTableRowElement} */ (row));
+}
+
+/**
+ * @param {Element} row
+ * @param {string} name
+ */
+function cell(row, name) {
+  return row.querySelector(`[data-cell="${name}"]`);
+}
+
+// --- one row ---------------------------------------------------------------------------------
+
+/** When a row's times were true, by the page's own clock; the tags beside its name. @type {WeakMap<Element, {at: number, tags: TagEditor | null}>} */
+const kept = new WeakMap();
+
+/** @param {HTMLTableRowElement} row */
+function begin(row) {
+  const place = /** @type {HTMLElement | null} */ (row.querySelector(".tags"));
+  const save = (/** @type {string[]} */ tags) => rest("PATCH", `experiments/${row.dataset.id}/`, { tags });
+  kept.set(row, { at: performance.now(), tags: place && new TagEditor(place, save) });
+  drawRow(row);
+}
+
+/** @param {Element} row */
+function drawRow(row) {
+  const place = /** @type {HTMLElement | null} */ (row.querySelector(".sparkline"));
+  if (place) drawSparkline(place, JSON.parse(place.dataset.points ?? "[]"), Number(place.dataset.total));
+}
+
+/**
+ * Time that is over goes on while an experiment is RUNNING, also where nothing is heard of it.
+ * @param {HTMLTableRowElement} row
+ */
+function showTime(row) {
+  const running = cell(row, "status")?.textContent === "RUNNING";
+  const since = running ? (performance.now() - (kept.get(row)?.at ?? performance.now())) / 1000 : 0;
+  const elapsed = Number(row.dataset.elapsed) + since;
+  const limit = row.dataset.limit ? Number(row.dataset.limit) : null;
+  const left = row.dataset.eta ? `, ${duration(Number(row.dataset.eta))} left` : "";
+  showText(cell(row, "time"), duration(elapsed) + (limit === null ? "" : ` of ${duration(limit)}`) + left);
+  showBar(cell(row, "time-bar"), limit === null ? null : elapsed / limit);
+}
+
+/**
+ * @param {Element | null} bar
+ * @param {number | null} part  0 to 1; null: there is no limit, and no bar
+ */
+function showBar(bar, part) {
+  if (!(bar instanceof HTMLProgressElement)) return;
+  bar.hidden = part === null;
+  bar.value = Math.min(1, part ?? 0);
+}
+
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {any} experiment
+ */
+function fill(row, experiment) {
+  const { progress } = experiment;
+  row.dataset.revision = String(experiment.revision);
+  row.dataset.elapsed = String(progress.elapsed);
+  row.dataset.eta = String(progress.eta ?? "");
+  row.dataset.limit = String(experiment.max_duration ?? "");
+  row.dataset.trials = String(progress.total);
+  const mine = kept.get(row);
+  if (mine) {
+    mine.at = performance.now();
+    mine.tags?.show(experiment.tags);
+  }
+  showText(cell(row, "name"), experiment.name);
+  showStatus(cell(row, "status"), experiment.status);
+  showText(cell(row, "message"), experiment.message);
+  showText(cell(row, "trials"), `${progress.ended} / ${experiment.max_trial_number ?? "∞"}`);
+  showBar(cell(row, "trials-bar"), experiment.max_trial_number ? progress.ended / experiment.max_trial_number : null);
+  showTime(row);
+  const best = /** @type {HTMLAnchorElement} */ (cell(row, "best"));
+  showText(best, progress.front === null ? digits(progress.best_value) : `front of ${progress.front}`);
+  if (progress.best_trial_id) {
+    best.href = `/trials/${progress.best_trial_id}/`;
+    best.title = String(progress.best_value);
+  }
+  cell(row, "started")?.replaceChildren(moment(experiment.started_at));
+  cell(row, "changed")?.replaceChildren(moment(experiment.changed_at ?? experiment.created_at));
+  const place = /** @type {HTMLElement} */ (row.querySelector(".sparkline"));
+  const points = JSON.parse(place.dataset.points ?? "[]");
+  if (progress.best_value !== null && progress.best_value !== points.at(-1)?.[1]) {
+    points.push([Math.max(progress.ended - 1, points.at(-1)?.[0] ?? 0), progress.best_value]);
+    place.dataset.points = JSON.stringify(points.slice(-80));
+  }
+  place.dataset.total = String(progress.total);
+  drawRow(row);
+  const finished = isFinishedExperiment(experiment.status);
+  /** @type {HTMLElement} */ (cell(row, "archived")).hidden = !experiment.archived;
+  const archive = /** @type {HTMLButtonElement | null} */ (row.querySelector('[data-action="archive"]'));
+  const remove = /** @type {HTMLButtonElement | null} */ (row.querySelector('[data-action="delete"]'));
+  if (archive) {
+    archive.hidden = !finished && !experiment.archived;
+    showText(archive, experiment.archived ? "Bring back" : "Archive");
+  }
+  if (remove) remove.hidden = !finished;
+}
+
+// --- the whole list --------------------------------------------------------------------------
+
+let refreshing = false;
+let refreshAgain = false;
+/** A form was sent: its answer is on its way, and loading this page anew would call it off. */
+let leaving = false;
+
+window.addEventListener("submit", (event) => {
+  leaving ||= !event.defaultPrevented;
+});
+window.addEventListener("pageshow", () => {
+  leaving = false;
+});
+
+/** Whether somebody is writing in the list, whose field would be taken away. */
+function isWriting() {
+  return rows().some((row) => kept.get(row)?.tags?.isOpen);
+}
+
+/** The list as the server has it now: for rows that came or went, and for the counts. */
+async function refresh() {
+  if (refreshing) {
+    refreshAgain = true;
+    return;
+  }
+  refreshing = true;
+  try {
+    if (isWriting()) refreshAgain = true;
+    else await takeAnew();
+  } catch {
+    refreshAgain = true;
+  }
+  setTimeout(() => {
+    refreshing = false;
+    if (refreshAgain) {
+      refreshAgain = false;
+      refresh();
+    }
+  }, REFRESH_PAUSE);
+}
+
+async function takeAnew() {
+  const had = document.getElementById("counts") !== null;
+  const active = document.activeElement;
+  const id = /** @type {HTMLElement | null | undefined} */ (active?.closest("#experiments tr[data-id]"))?.dataset.id;
+  const selector = active instanceof HTMLElement && active.dataset.action ? `[data-action="${active.dataset.action}"]`
+    : active instanceof HTMLElement && active.dataset.cell ? `[data-cell="${active.dataset.cell}"]` : ".tag-add";
+  const fresh = await refreshParts(["experiments", "counts", "known-tags"]);
+  // the first experiment brings the filters, and with the last one they go
+  if (had !== (fresh.getElementById("counts") !== null) && !leaving) location.reload();
+  rows().forEach(begin);
+  if (id) /** @type {HTMLElement | null} */ (document.querySelector(`tr[data-id="${id}"] ${selector}`))?.focus();
+}
+
+/** Experiments that are not on this page, with what filters asked of them when we looked. @type {Map<string, string>} */
+const elsewhere = new Map();
+
+/** @param {any} experiment */
+function forFilters({ status, archived, name, tags }) {
+  return JSON.stringify([status, archived, name, tags]);
+}
+
+/** @param {any} frame */
+function heard(frame) {
+  if (frame.again) {
+    refresh();
+    return;
+  }
+  const notice = document.getElementById("no-worker");
+  if (notice) notice.hidden = frame.worker_alive;
+  const shown = new Map(rows().map((row) => [row.dataset.id, row]));
+  let structure = frame.gone.some((/** @type {string} */ id) => shown.has(id));
+  for (const experiment of frame.experiments) {
+    const row = shown.get(experiment.id);
+    if (!row) {
+      // it may be new, or on another page, or not fit the filter: one look per change of what filters ask for tells
+      structure ||= elsewhere.get(experiment.id) !== forFilters(experiment);
+      elsewhere.set(experiment.id, forFilters(experiment));
+    } else {
+      structure ||= cell(row, "status")?.textContent !== experiment.status
+        || /** @type {HTMLElement} */ (cell(row, "archived")).hidden === experiment.archived;
+      fill(row, experiment);
+    }
+  }
+  if (structure) refresh();
+}
+
+// --- what one does with a row ----------------------------------------------------------------
+
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {string} action
+ */
+async function act(row, action) {
+  const { id, trials, platform } = row.dataset;
+  const name = cell(row, "name")?.textContent ?? "";
+  if (action === "delete") {
+    const sure = await confirmed({
+      title: `Delete ${name}?`, action: "Delete it",
+      text: `${trials === "1" ? "Its trial is" : `Its ${trials} trials are`} removed for good, with results, output and kept files, and `
+        + `with what they left on ${platform}. Archiving it puts it out of sight and keeps all that.`,
+    });
+    if (sure) await rest("DELETE", `experiments/${id}/`);
+  } else {
+    await rest("PATCH", `experiments/${id}/`, { archived: row.querySelector('[data-action="archive"]')?.textContent === "Archive" });
+  }
+  refresh();
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target instanceof Element ? event.target.closest("#experiments button[data-action]") : null;
+  if (!(button instanceof HTMLButtonElement)) return;
+  button.disabled = true;
+  showError(null);
+  try {
+    await act(/** @type {HTMLTableRowElement} */ (button.closest("tr")), button.dataset.action ?? "");
+  } catch (error) {
+    showError(error);
+  }
+  button.disabled = false;
+});
+
+rows().forEach(begin);
+setInterval(() => document.visibilityState === "visible" && rows().forEach(showTime), 1_000);
+live.watchList(() => Object.fromEntries(rows().map((row) => [row.dataset.id, Number(row.dataset.revision)])), heard);

@@ -1,0 +1,345 @@
+/** Keeps a trial's page live; cancels the trial, runs it again, tags it. */
+
+import { showError } from "../ui/action_error.js";
+import { byteSize } from "../lib/byte_size.js";
+import { confirmed } from "../ui/confirm.js";
+import { writeAddress } from "../experiment/address_state.js";
+import { live } from "../lib/live.js";
+import { MetricChart } from "../charts/metric_chart.js";
+import { jobsOf, showMessage } from "../ui/named_trials.js";
+import { nothingRead } from "../ui/no_readings.js";
+import { OutputFiles } from "../ui/output_files.js";
+import { OutputView } from "../ui/output_view.js";
+import { askForChanges } from "../ui/rerun_form.js";
+import { ResourceChart } from "../charts/resource_chart.js";
+import { rest } from "../lib/rest.js";
+import { refreshParts } from "../ui/refreshed_parts.js";
+import { startTensorBoard } from "../ui/tensorboard.js";
+import { isEnd, showStatus, showText } from "../ui/status.js";
+import { TagEditor } from "../ui/tag_editor.js";
+import { digits, duration, moment } from "../lib/formats.js";
+
+/** Readings come every ten seconds; after a longer break those in between are asked for. In milliseconds. */
+const LONG_BREAK = 45_000;
+
+/** @param {Document} from */
+function pageData(from) {
+  return JSON.parse(from.getElementById("page-data")?.textContent ?? "{}");
+}
+
+const page = pageData(document);
+const id = page.trial.id;
+let trial = page.trial;
+/** When the trial was as it is here, by the page's own clock. */
+let trialAt = performance.now();
+/** The attempt whose output, metrics and readings are shown. */
+let attempt = page.attempt;
+/** The address says which: a newer one does not take its place. */
+const pinned = new URLSearchParams(location.search).has("attempt");
+const chart = new MetricChart(/** @type {HTMLElement} */ (document.getElementById("metric-chart")), page.curve, page.left_out);
+const resources = new ResourceChart(page.readings, () => page.removed.readings || nothingRead(run()));
+const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".headline .tags")),
+  (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
+const filesThere = document.getElementById("output-files");
+if (filesThere) new OutputFiles(filesThere, id, () => attempt);
+document.querySelector("[data-tensorboard]")?.addEventListener("click", () => {
+  startTensorBoard(page.trial.experiment, [id]).then(() => showError(null), showError);
+});
+/** @type {Map<string, OutputView>} */
+const outputs = new Map();
+
+/** @param {Record<string, {begins: number, next: number}>} streams */
+function beginOutputs(streams) {
+  for (const section of document.querySelectorAll("[data-stream]")) {
+    const name = /** @type {HTMLElement} */ (section).dataset.stream ?? "";
+    outputs.set(name, new OutputView(/** @type {HTMLElement} */ (section), streams[name], (stream, offset, limit) => rest("GET",
+      `trials/${id}/output/?${new URLSearchParams({ stream, attempt: String(attempt), offset: String(offset), limit: String(limit) })}`)));
+  }
+}
+
+// --- what the page shows ---------------------------------------------------------------------
+
+/** @param {string} name */
+function cell(name) {
+  return document.querySelector(`[data-cell="${name}"]`);
+}
+
+/** @param {any} now */
+function show(now) {
+  trial = now;
+  trialAt = performance.now();
+  showStatus(cell("status"), now.status);
+  const why = /** @type {HTMLElement} */ (cell("message"));
+  showMessage(why, now.message, jobsOf(now.reason));
+  why.className = `reason ${now.status}`;
+  why.hidden = !now.message;
+  const result = /** @type {HTMLElement} */ (cell("result"));
+  showText(result, digits(now.final_number));
+  result.title = now.final_value ?? "";
+  showMetrics(now);
+  showText(cell("latest"), now.intermediate_count ? `latest of ${now.intermediate_count}: ${digits(now.latest_number)}` : "");
+  showDuration();
+  if (now.started_at) cell("times")?.replaceChildren("started ", moment(now.started_at));
+  showText(cell("machine"), now.machine || "–");
+  showText(cell("gpus"), now.gpu_indices?.length ? `GPU ${now.gpu_indices.join(", ")}` : "no GPU");
+  showText(cell("exit_code"), now.exit_code === null ? "–" : String(now.exit_code));
+  showText(cell("attempt"), now.attempt > 1 ? `attempt ${now.attempt}` : "");
+  tags.show(now.tags);
+  if (resources.readings.length === 0) resources.show();
+  for (const [action, is] of [["cancel", !isEnd(now.status)], ["rerun", isEnd(now.status)]]) {
+    const button = document.querySelector(`#controls [data-action="${action}"]`);
+    if (button instanceof HTMLButtonElement) button.hidden = !is;
+  }
+}
+
+/** Further metrics: the final number, until there is one the latest. @param {any} now */
+function showMetrics(now) {
+  const rows = Object.entries(now.metrics).map(([name, { final, latest }]) => {
+    const row = document.createElement("div");
+    const [title, number] = [document.createElement("dt"), document.createElement("dd")];
+    title.textContent = name;
+    number.textContent = digits(final ?? latest);
+    number.title = `latest ${digits(latest)}`;
+    row.append(title, number);
+    return row;
+  });
+  document.getElementById("metrics")?.replaceChildren(...rows);
+  document.getElementById("other-metrics")?.toggleAttribute("hidden", rows.length === 0);
+  document.getElementById("on-front")?.toggleAttribute("hidden", !now.on_front);
+}
+
+/** The attempt that is shown, as far as its machine goes. */
+function run() {
+  return pinned && page.run ? page.run : { ...trial, ended: isEnd(trial.status) };
+}
+
+/** A running trial's duration goes on, also where nothing is heard of it. */
+function showDuration() {
+  const since = trial.duration !== null && !isEnd(trial.status) ? (performance.now() - trialAt) / 1000 : 0;
+  showText(cell("duration"), duration(trial.duration === null ? null : trial.duration + since));
+}
+
+/** @param {{message: string, look_at: string}[]} advice */
+function showAdvice(advice) {
+  const list = /** @type {HTMLElement} */ (document.getElementById("advice"));
+  list.hidden = advice.length === 0;
+  const written = JSON.stringify(advice);
+  if (list.dataset.written === written) return; // so that what is read out or selected stays
+  list.dataset.written = written;
+  list.replaceChildren(...advice.map(({ message, look_at: place }) => {
+    const item = document.createElement("li");
+    item.append(message);
+    if (page.places[place]) {
+      const link = document.createElement("a");
+      link.href = page.places[place].address;
+      link.textContent = `Go to ${page.places[place].words}`;
+      item.append(" ", link);
+    }
+    return item;
+  }));
+}
+
+/** @param {any[]} events */
+function showEvents(events) {
+  const list = document.getElementById("events");
+  if (!list || list.children.length === events.length) return;
+  list.replaceChildren(...events.map((event, index) => {
+    const item = document.createElement("li");
+    const kind = words("", event.kind);
+    if (event.kind === event.kind.toUpperCase()) kind.firstElementChild?.classList.add("status", event.kind);
+    if (event.actor) kind.append(" ", words("quiet", `by ${event.actor}`).firstElementChild ?? "");
+    const at = words("quiet small", "");
+    at.append(moment(event.at));
+    const seconds = index ? (new Date(event.at).getTime() - new Date(events[index - 1].at).getTime()) / 1000 : null;
+    const after = words("quiet small", seconds === null ? "" : `after ${duration(Math.max(0, seconds))}`);
+    const said = words("small", "");
+    said.textContent = event.message;
+    item.append(at, " ", kind, " ", after, " ", said);
+    return item;
+  }));
+}
+
+/**
+ * @param {string} name  classes of the outer span
+ * @param {string} text
+ */
+function words(name, text) {
+  const outer = document.createElement("span");
+  outer.className = name;
+  if (!text) return outer;
+  const inner = document.createElement("span");
+  inner.textContent = text;
+  outer.append(inner);
+  return outer;
+}
+
+/** @param {{id: number, attempt: number, name: string, size: number}[]} files */
+function showFiles(files) {
+  const section = /** @type {HTMLElement} */ (document.getElementById("files"));
+  const list = /** @type {HTMLElement} */ (section.querySelector("ul"));
+  section.hidden = files.length === 0 && !page.removed.files;
+  const written = JSON.stringify(files);
+  if (section.dataset.written === written) return;
+  section.dataset.written = written;
+  list.replaceChildren(...files.map((file) => {
+    const link = document.createElement("a");
+    link.href = `/api/v1/trials/${id}/files/${file.id}/`;
+    link.download = "";
+    link.textContent = file.name;
+    const item = document.createElement("li");
+    item.append(link, " ", words("quiet small", byteSize(file.size) + (file.attempt > 1 ? `, attempt ${file.attempt}` : "")));
+    return item;
+  }));
+}
+
+/**
+ * The way to a trial that was made after this page was opened.
+ * @param {string | null} next
+ */
+function showNext(next) {
+  const place = document.getElementById("neighbours");
+  if (!next || !place || place.querySelector('[rel="next"]')) return;
+  const link = document.createElement("a");
+  link.rel = "next";
+  link.href = `/trials/${next}/`;
+  link.textContent = "Next";
+  place.append(" ", link);
+}
+
+/** @param {(import("../charts/resource_chart.js").Reading & {attempt: number}) | null} reading */
+async function showReading(reading) {
+  if (!reading || reading.attempt !== attempt) return;
+  const at = new Date(reading.at).getTime();
+  if (at <= resources.lastAt) return;
+  if (resources.lastAt && at - resources.lastAt > LONG_BREAK) {
+    resources.replace((await rest("GET", `trials/${id}/resources/?attempt=${attempt}`)).readings);
+  } else resources.add(reading);
+}
+
+// --- live ------------------------------------------------------------------------------------
+
+/** Another attempt began: it writes and reports from the beginning. */
+function nextAttempt() {
+  refreshParts(["attempts", "whereabouts", "earlier-attempt"]).catch(() => {});
+  if (pinned) return;
+  attempt = trial.attempt;
+  outputs.forEach((output) => output.restart());
+  for (const link of document.querySelectorAll("[data-download]")) {
+    const name = /** @type {HTMLElement | null} */ (link.closest("[data-stream]"))?.dataset.stream;
+    link.setAttribute("href", `/api/v1/trials/${id}/output/text/?stream=${name}&attempt=${attempt}`);
+  }
+  chart.replace([], 0);
+  resources.replace([]);
+}
+
+/** More came than a frame carries: take output and metrics as the page would begin with them now. */
+async function catchUp() {
+  const searched = [...document.querySelectorAll("[data-find]")].map((field) => /** @type {HTMLInputElement} */ (field).value);
+  const followed = [...document.querySelectorAll("[data-follow]")].map((field) => /** @type {HTMLInputElement} */ (field).checked);
+  const now = pageData(await refreshParts(["outputs", "attempts"]));
+  document.querySelectorAll("[data-find]").forEach((field, index) => {
+    /** @type {HTMLInputElement} */ (field).value = searched[index] ?? "";
+  });
+  document.querySelectorAll("[data-follow]").forEach((field, index) => {
+    /** @type {HTMLInputElement} */ (field).checked = followed[index] ?? true;
+  });
+  attempt = now.attempt;
+  beginOutputs(now.streams);
+  chart.replace(now.curve, now.left_out);
+  resources.replace(now.readings);
+}
+
+/** What is heard meanwhile would be written into what is about to be replaced. */
+let catchingUp = false;
+let catchUpAgain = false;
+
+async function catchUpOnce() {
+  if (catchingUp) {
+    catchUpAgain = true;
+    return;
+  }
+  catchingUp = true;
+  try {
+    await catchUp();
+  } catch (error) {
+    showError(error);
+  }
+  catchingUp = false;
+  if (catchUpAgain) {
+    catchUpAgain = false;
+    catchUpOnce();
+  }
+}
+
+live.watch(`trial/${id}`, page.revision, (frame) => {
+  if (frame.gone) {
+    showError("This trial was deleted, or is not yours to see any more.");
+    return;
+  }
+  const before = trial.attempt;
+  show(frame.trial);
+  showAdvice(frame.advice);
+  showEvents(frame.events);
+  showFiles(frame.files);
+  showNext(frame.next);
+  if (frame.trial.attempt > before) nextAttempt();
+  if (!frame.complete || catchingUp) {
+    catchUpOnce();
+    return;
+  }
+  for (const metric of frame.metrics) {
+    if (metric.attempt === attempt && metric.kind === "PERIODICAL" && metric.number !== null) chart.take(metric.sequence, metric.number);
+  }
+  if (frame.metrics.length) chart.changed();
+  for (const piece of frame.output) {
+    if (piece.attempt === attempt) outputs.get(piece.stream)?.take(piece);
+  }
+  showReading(frame.reading).catch(() => {});
+});
+
+// --- what one does ---------------------------------------------------------------------------
+
+/** @param {string} action */
+async function act(action) {
+  if (action === "change") {
+    const made = await askForChanges(trial, page.search_space);
+    if (made) location.assign(`/trials/${made.id}/`);
+    return;
+  }
+  const cancel = action === "cancel";
+  const sure = await confirmed(cancel
+    ? { title: "Cancel this trial?", text: "It ends now; what it has not reported yet is lost.", action: "Cancel the trial" }
+    : { title: "Run it again?", text: "A new trial with the same parameters is queued. It counts towards the most trials.", action: "Run it again" });
+  if (!sure) return;
+  const answer = await rest("POST", `trials/${id}/actions/${action}/`);
+  if (cancel) show(answer);
+  else location.assign(`/trials/${answer.id}/`);
+}
+
+document.getElementById("controls")?.addEventListener("click", async (event) => {
+  const button = event.target instanceof Element ? event.target.closest("button[data-action]") : null;
+  if (!(button instanceof HTMLButtonElement)) return;
+  button.disabled = true;
+  showError(null);
+  try {
+    await act(button.dataset.action ?? "");
+  } catch (error) {
+    showError(error);
+  }
+  button.disabled = false;
+});
+
+const logarithmic = /** @type {HTMLInputElement} */ (document.getElementById("log-axis"));
+chart.logarithmic = logarithmic.checked = new URLSearchParams(location.search).has("log");
+logarithmic.addEventListener("change", () => {
+  chart.logarithmic = logarithmic.checked;
+  writeAddress({ log: logarithmic.checked ? "1" : null });
+  chart.redraw?.();
+});
+
+showAdvice(page.advice);
+showFiles(page.files);
+beginOutputs(page.streams);
+chart.start();
+resources.show();
+setInterval(() => document.visibilityState === "visible" && showDuration(), 1_000);

@@ -1,0 +1,186 @@
+/** Asks for parameters of a new trial, beginning with those of another; says what lies outside the search space. */
+
+import { rest, RestError } from "../lib/rest.js";
+
+/** Pause after the last key before the server is asked what it thinks of the values, in milliseconds. */
+const PAUSE = 300;
+
+/** @typedef {{name: string, input: HTMLInputElement | HTMLTextAreaElement, options: unknown[], original: unknown, note: HTMLElement}} Field */
+
+/**
+ * @param {{id: string, sequence_id: number, parameters: Record<string, unknown> | null}} trial
+ * @param {Record<string, any>} searchSpace
+ * @returns {Promise<any>} the new trial's document; null where the person kept it as it is
+ */
+export function askForChanges(trial, searchSpace) {
+  const dialog = document.createElement("dialog");
+  dialog.className = "wide-dialog";
+  dialog.setAttribute("aria-labelledby", "rerun-title");
+  const form = document.createElement("form");
+  form.className = "rerun";
+  form.noValidate = true;
+  form.append(words("h2", `Run trial ${trial.sequence_id} with changes`), words("p", "A new trial is queued with these parameters. "
+    + "It counts towards the most trials."));
+  form.firstElementChild?.setAttribute("id", "rerun-title");
+  const given = trial.parameters ?? {};
+  const fields = [...new Set([...Object.keys(given), ...Object.keys(searchSpace)])].map((name) => field(name, given[name], searchSpace[name]));
+  for (const { name, input, note } of fields) {
+    const row = document.createElement("div");
+    const label = document.createElement("label");
+    label.append(words("span", name), words("span", hint(searchSpace[name]), "quiet small"), input);
+    note.className = "note small";
+    note.setAttribute("role", "status");
+    row.append(label, ...datalist(input, searchSpace[name]), note);
+    form.append(row);
+  }
+  if (fields.length === 0) form.append(words("p", "This trial had no parameters, and its search space has none to offer."));
+  const general = words("p", "", "note small");
+  const problem = words("p", "", "error small");
+  problem.setAttribute("role", "alert");
+  problem.hidden = true;
+  const keep = words("button", "Cancel");
+  /** @type {HTMLButtonElement} */ (keep).type = "button";
+  const go = words("button", "Run it", "main");
+  const buttons = words("div", "", "acts");
+  buttons.append(go, keep);
+  form.append(general, problem, buttons);
+  dialog.append(form);
+  document.body.append(dialog);
+  dialog.showModal();
+  fields[0]?.input.focus();
+
+  /** @type {number | undefined} */
+  let timer;
+  let asked = 0;
+
+  /** What the server thinks of the values, beside each. */
+  async function check() {
+    const values = read(fields);
+    if (values === null) return;
+    asked += 1;
+    const mine = asked;
+    let notes;
+    try {
+      notes = await rest("POST", `trials/${trial.id}/actions/check-parameters/`, { parameters: values });
+    } catch {
+      return; // running it says what is wrong
+    }
+    if (mine !== asked) return; // a later answer is on its way
+    for (const { name, note } of fields) {
+      const found = notes.filter((/** @type {{field: string}} */ one) => one.field === name || one.field.startsWith(`${name}.`));
+      note.textContent = found.map((/** @type {{message: string}} */ one) => `Outside the search space: ${one.message}.`).join(" ");
+    }
+  }
+
+  form.addEventListener("input", () => {
+    problem.hidden = true;
+    clearTimeout(timer);
+    timer = setTimeout(check, PAUSE);
+  });
+  keep.addEventListener("click", () => dialog.close());
+  return new Promise((resolve) => {
+    let outcome = null;
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const values = read(fields);
+      if (values === null) {
+        /** @type {HTMLElement | null} */ (form.querySelector("[aria-invalid]"))?.focus();
+        return;
+      }
+      /** @type {HTMLButtonElement} */ (go).disabled = true;
+      try {
+        outcome = await rest("POST", `trials/${trial.id}/actions/rerun/`, { parameters: values });
+        dialog.close();
+      } catch (error) {
+        problem.textContent = error instanceof RestError ? error.sentences : String(error);
+        problem.hidden = false;
+      }
+      /** @type {HTMLButtonElement} */ (go).disabled = false;
+    });
+    dialog.addEventListener("close", () => {
+      clearTimeout(timer);
+      dialog.remove();
+      resolve(outcome);
+    });
+  });
+}
+
+/**
+ * @param {string} name
+ * @param {unknown} value
+ * @param {any} space  the search space's entry, undefined where it has none
+ * @returns {Field}
+ */
+function field(name, value, space) {
+  const long = value !== null && typeof value === "object";
+  const input = document.createElement(long ? "textarea" : "input");
+  input.name = name;
+  input.autocomplete = "off";
+  input.spellcheck = false;
+  if (value !== undefined) input.value = typeof value === "string" ? value : JSON.stringify(value, null, long ? 1 : 0);
+  const options = space?._type === "choice" && Array.isArray(space._value) ? space._value : [];
+  return { name, input, options, original: value, note: document.createElement("p") };
+}
+
+/**
+ * The values of all fields, each of the type it had; null where one cannot be read, and beside it why.
+ * @param {Field[]} fields
+ */
+function read(fields) {
+  /** @type {Record<string, unknown>} */
+  const values = {};
+  let good = true;
+  for (const { name, input, options, original, note } of fields) {
+    const text = input.value.trim();
+    input.removeAttribute("aria-invalid");
+    note.textContent = "";
+    const option = options.find((one) => (typeof one === "string" ? one : JSON.stringify(one)) === text);
+    if (option !== undefined) values[name] = option;
+    else if (typeof original === "string") values[name] = input.value;
+    else if (text === "") continue; // left out
+    else {
+      try {
+        values[name] = JSON.parse(text);
+      } catch {
+        good = false;
+        note.textContent = "This is no value: write a number, true, false, null, a [list], an {object} or a \"text\" in quotes.";
+        input.setAttribute("aria-invalid", "true");
+      }
+    }
+  }
+  return good ? values : null;
+}
+
+/** @param {any} space */
+function hint(space) {
+  if (!space?._type) return ""; // none, or one that only a tuner of the user's own can read
+  const value = JSON.stringify(space._value);
+  return ` ${space._type} ${value && value.length < 80 ? value : ""}`;
+}
+
+/**
+ * Plain options of a choice, to choose from.
+ * @param {HTMLElement} input
+ * @param {any} space
+ */
+function datalist(input, space) {
+  if (space?._type !== "choice" || !Array.isArray(space._value) || input instanceof HTMLTextAreaElement) return [];
+  const list = document.createElement("datalist");
+  list.id = `options-${/** @type {HTMLInputElement} */ (input).name}`;
+  list.append(...space._value.map((/** @type {unknown} */ one) => new Option("", typeof one === "string" ? one : JSON.stringify(one))));
+  input.setAttribute("list", list.id);
+  return [list];
+}
+
+/**
+ * @param {string} tag
+ * @param {string} text
+ * @param {string} [name]  its classes
+ * @returns {HTMLElement}
+ */
+function words(tag, text, name = "") {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  if (name) element.className = name;
+  return element;
+}
