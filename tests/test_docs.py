@@ -115,3 +115,19 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
 def test_every_decision_is_in_the_list_of_decisions() -> None:
     listed = set(re.findall(r"\((\d{4}-[a-z-]+\.md)\)", (DOCS / "decisions" / "README.md").read_text()))
     assert listed == {path.name for path in (DOCS / "decisions").glob("[0-9]*.md")}
+
+
+WALKS = ("## A metric, from the trial to the page", "## A launch, from the form to the process")
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_the_steps_of_a_walk_through_the_code_are_there(walk: str) -> None:
+    """Each file is linked by its own path, and what is named after it is defined in it."""
+    text = (DOCS / "architecture.md").read_text().split(walk)[1].split("\n## ")[0]
+    steps = re.findall(r"\[`([\w/.]+)`\]\(\.\./([\w/.]+)\)(?:,\s`(\w+)`)?(?:\sor\s`(\w+)`)?", text)
+    assert len(steps) >= 10
+    for shown, linked, *names in steps:
+        assert shown == linked
+        source = (ROOT / linked).read_text()
+        for name in filter(None, names):
+            assert re.search(rf"\b(?:def|class|function) {name}\b", source), f"{linked} has no {name}"
