@@ -22,6 +22,7 @@ from urllib.parse import quote
 from trialkeeper import contract
 from trialkeeper.access import Access
 from trialkeeper.attempt_folder import read_accepted, read_text, write_file
+from trialkeeper.back_off import back_off
 from trialkeeper.journal import Journal
 from trialkeeper.kept_files import KeptFile
 from trialkeeper.server_connection import Answer, ServerAway, ServerConnection
@@ -43,8 +44,7 @@ FIRST_READING = 2.0
 
 def pause_after(failures: int, chance: Callable[[], float] = random.random) -> float:
     """Seconds to wait after so many failures in a row: growing, and not the same for all keepers."""
-    longest = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(failures, 10))
-    return max(SHORTEST_PAUSE, longest * (0.5 + 0.5 * chance()))
+    return max(SHORTEST_PAUSE, back_off(failures, (SHORTEST_PAUSE, LONGEST_PAUSE), chance()))
 
 
 class OwnInstallation:

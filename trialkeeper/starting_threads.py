@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Any, Callable, List, Tuple
 
+from trialkeeper.back_off import back_off
 from trialkeeper.shortage import is_shortage
 
 #: Seconds of the shortest and the longest pause between two tries.
@@ -19,7 +20,7 @@ Target = Callable[[], Any]
 
 def pause_after(failures: int, chance: Callable[[], float] = random.random) -> float:
     """Seconds after so many failures in a row: growing, and not the same for all who wait for the same room."""
-    return min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(failures, 10)) * (0.5 + 0.5 * chance())
+    return back_off(failures, (SHORTEST_PAUSE, LONGEST_PAUSE), chance())
 
 
 def start_thread(name: str, target: Target) -> None:

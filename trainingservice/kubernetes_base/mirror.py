@@ -25,6 +25,7 @@ from trainingservice.kubernetes_base.api import (
     error_of,
 )
 from trainingservice.lasting_thread import LastingThread
+from trialkeeper.back_off import back_off
 
 logger = logging.getLogger(__name__)
 
@@ -167,8 +168,7 @@ class Mirror:
         self.problem = problem
 
     def _next_pause(self, asked: float | None) -> float:
-        first, longest = PAUSES
-        pause = min(longest, first * 2.0 ** min(self._faults, 10)) * (0.75 + 0.5 * self._chance())
+        pause = back_off(self._faults, PAUSES, self._chance())
         self._faults += 1
         return max(pause, asked or 0.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainingservice.errors import TemporaryError
+from trialkeeper.back_off import back_off
 
 
 def pause_after(failures: int, limits: tuple[float, float], fault: TemporaryError) -> float:
@@ -12,8 +13,7 @@ def pause_after(failures: int, limits: tuple[float, float], fault: TemporaryErro
     """
     if fault.retry_after is not None:
         return fault.retry_after
-    first, longest = limits
-    return float(min(longest, first * 2 ** min(failures - 1, 20)))
+    return back_off(failures - 1, limits)
 
 
 class PollSchedule:

@@ -34,9 +34,10 @@ from trainingservice.remote.set_aside import SetAside
 from trainingservice.ssh.connection import Connection, connect
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.problems import MachineProblem, NotConnected, as_problem
-from trainingservice.ssh.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL, growing_pause
+from trainingservice.ssh.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL
 from trainingservice.trial_job import KeeperAccess, TrialJobDetail
 from trialkeeper import contract
+from trialkeeper.back_off import back_off
 
 logger = logging.getLogger(__name__)
 
@@ -365,7 +366,7 @@ class RemoteMachine:
         self._host.machine_changed(self.address)
 
     def _pause_after(self, failures: int, limits: tuple[float, float]) -> float:
-        return growing_pause(failures, limits, self._chance())
+        return back_off(failures, limits, self._chance())
 
     def _lost(self) -> None:
         """In the reading thread: an agent's output has ended, mostly that of the present one."""

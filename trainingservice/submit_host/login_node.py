@@ -13,10 +13,11 @@ from trainingservice.ssh.connection import Connection, connect
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.ssh.problems import MachineProblem, SessionBroke, as_problem
-from trainingservice.ssh.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL, growing_pause
+from trainingservice.ssh.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL
 from trainingservice.submit_host.disk import Disk
 from trainingservice.submit_host.host import TIMEOUT, Finished, NotRun, Unanswered
 from trainingservice.submit_host.sftp_disk import SftpDisk
+from trialkeeper.back_off import back_off
 
 #: Seconds for each step of making a connection, where the caller is not in more of a hurry.
 CONNECT_TIMEOUT = 15.0
@@ -64,7 +65,7 @@ class LoginNode:
             except Exception as error:
                 self._problem = as_problem(error, self.name)
                 pauses = RECONNECT_AFTER_REFUSAL if self._problem.needs_person else RECONNECT
-                self._not_before = self._monotonic() + growing_pause(self._failures, pauses, random.random())
+                self._not_before = self._monotonic() + back_off(self._failures, pauses, random.random())
                 self._failures += 1
                 raise self._problem from error
             self._problem, self._failures = None, 0

@@ -197,12 +197,12 @@ def test_breaks_of_all_kinds_while_several_trials_report_and_start_lose_and_doub
 @pytest.mark.parametrize("limits", [machines_module.RECONNECT, machines_module.RECONNECT_AFTER_REFUSAL])
 def test_the_pauses_between_attempts_to_connect_grow_up_to_the_longest(limits):
     first, longest = limits
-    at_most = [machines_module.growing_pause(failures, limits, 1.0) for failures in range(20)]
+    at_most = [machines_module.back_off(failures, limits, 1.0) for failures in range(20)]
     assert at_most[:3] == [first, 2 * first, 4 * first]
     assert at_most == sorted(at_most)
     assert at_most[-1] == longest
-    assert machines_module.growing_pause(10_000, limits, 1.0) == longest
-    assert [machines_module.growing_pause(failures, limits, 0.0) for failures in range(20)] == [
+    assert machines_module.back_off(10_000, limits, 1.0) == longest
+    assert [machines_module.back_off(failures, limits, 0.0) for failures in range(20)] == [
         pause / 2 for pause in at_most]
 
 

@@ -116,7 +116,7 @@ def test_an_error_that_nobody_foresaw_is_a_refusal_with_growing_pauses_and_a_sen
     def fail(*_):
         raise ValueError("an odd\nvalue")
 
-    monkeypatch.setattr(machines, "growing_pause", pause)
+    monkeypatch.setattr(machines, "back_off", pause)
     for module in (machines, rehearsal):
         monkeypatch.setattr(module, "connect", fail)
     service = bench.open_service()

@@ -132,7 +132,7 @@ def test_a_machine_that_refuses_connections_is_tried_after_pauses_that_grow(benc
                in service.get_trial_job(form.job_name).message)
     assert "Traceback" not in service.get_trial_job(form.job_name).message
     bench.wait("it was tried again and again", lambda: len(tried) >= 4)
-    shortest = [machines.growing_pause(failures, machines.RECONNECT, 0.0) for failures in range(3)]
+    shortest = [machines.back_off(failures, machines.RECONNECT, 0.0) for failures in range(3)]
     assert [later - earlier >= pause for earlier, later, pause in zip(tried, tried[1:], shortest, strict=False)] == [
         True] * 3
 
