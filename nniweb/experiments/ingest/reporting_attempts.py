@@ -77,7 +77,7 @@ def has_newer_attempt(attempt: ReportingAttempt) -> bool:
 
 def _read(row: Sequence[Any]) -> ReportingAttempt:
     *values, has_assessor, tuner = row
-    values[4], values[10] = json.loads(row[4]), _time(row[10])
+    values[4], values[10], values[17] = json.loads(row[4]), _time(row[10]), json.loads(row[17])
     values.append(bool(has_assessor or json.loads(tuner).get("class_name")))
     return ReportingAttempt(*values)
 

@@ -12,6 +12,7 @@ from typing import Any
 from nniweb.experiments.models import Attempt, Cluster
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
+from trainingservice.reasons import arguments_of, code_of
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -33,7 +34,8 @@ def hold(attempt: Attempt, entry: contract.Entry, status: TrialJobStatus, messag
     """Keep the keeper's ``ended`` entry, judged so, until the platform has spoken."""
     Attempt.objects.filter(pk=attempt.pk, observed_end__isnull=True).exclude(stage=Attempt.Stage.ENDED).update(
         observed_end_at=at, observed_end={
-            _HELD: True, "status": status.value, "message": message, "exit_code": entry["exit_code"],
+            _HELD: True, "status": status.value, "message": message, "code": code_of(message),
+            "arguments": arguments_of(message), "exit_code": entry["exit_code"],
             "reason": entry["reason"], "duration": entry["duration"], "cause": ""})
 
 
@@ -42,6 +44,7 @@ def is_held(attempt: Attempt) -> bool:
 
 
 def completed(held: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """A held end with the platform's word: its status and sentence, and what the keeper alone knows."""
-    return {**observed, "message": observed["message"] or held["message"], "exit_code": held["exit_code"],
-            "reason": held["reason"], "duration": held["duration"]}
+    """A held end with the platform's word: its status and reason, and what the keeper alone knows."""
+    why = observed if observed["message"] else held
+    return {**observed, "message": why["message"], "code": why.get("code", ""), "arguments": why.get("arguments", {}),
+            "exit_code": held["exit_code"], "reason": held["reason"], "duration": held["duration"]}

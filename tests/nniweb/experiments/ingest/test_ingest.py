@@ -11,10 +11,13 @@ from django.utils import timezone
 
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.ingest.resource_samples import MAX_READINGS
+from nniweb.experiments.lifecycle.transitions import set_targets
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialOutput, TrialParameters
 from nniweb.experiments.models.account import hash_of
+from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.sql import database_health
+from trainingservice.reasons import Reason
 from trainingservice.receiver.report_reading import read_report
 
 pytestmark = pytest.mark.django_db
@@ -375,3 +378,28 @@ def test_a_report_that_another_process_stored_meanwhile_changes_nothing_and_its_
                             for attempt in (overtaken, neighbour)])
     assert [(answer.status, answer.retry_after) for answer in answers] == [(503, 1), (200, None)]
     assert list(Metric.objects.values_list("attempt", "n")) == [(neighbour.pk, 1)]
+
+
+def test_an_end_keeps_the_code_of_its_reason_with_the_arguments(make_attempt) -> None:
+    attempt = make_attempt()
+    deliver(attempt, started(), output(2, "no such file\n", "stderr"), ended(3, exit_code=3))
+    trial = Trial.objects.get()
+    assert (trial.reason, trial.reason_arguments) == ("exit_code", {"exit_code": 3, "last_words": "no such file"})
+
+
+def test_a_stop_that_was_wanted_keeps_the_code_with_which_it_was_wanted(make_attempt) -> None:
+    attempt = make_attempt()
+    deliver(attempt, started())
+    set_targets([attempt.trial], TrialTarget.EARLY_STOPPED, timezone.now(), revision=1, reason=Reason("time_limit"))
+    deliver(attempt, ended(2, exit_code=-15, reason="stopped"))
+    trial = Trial.objects.get()
+    assert (trial.status, trial.reason, trial.message) == ("EARLY_STOPPED", "time_limit", Reason("time_limit"))
+
+
+def test_a_stop_keeps_its_arguments(make_attempt) -> None:
+    attempt = make_attempt()
+    deliver(attempt, started())
+    set_targets([attempt.trial], TrialTarget.USER_CANCELED, timezone.now(), revision=1,
+                reason=Reason("refused", said="by somebody"))
+    deliver(attempt, ended(2, exit_code=-15, reason="stopped"))
+    assert Trial.objects.values_list("reason", "reason_arguments").get() == ("refused", {"said": "by somebody"})
