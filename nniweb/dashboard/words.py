@@ -1,4 +1,4 @@
-"""Template filters: numbers, durations and times as people read them. The scripts have the same in words.js."""
+"""Template filters: numbers, durations and times as people read them. static/js/lib/formats.js has the same."""
 
 import json
 import math

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "static" / "js"
 #: From above to below: a folder imports from those below it alone. ``experiment`` stands for its own level; its tabs
 #: are folders in it.
-LAYERS = (("pages", "experiment/TAB"), ("experiment", "new_experiment"), ("charts",), ("ui",), ("lib",))
+LAYERS = (("pages", "experiment/TAB"), ("experiment", "new_experiment"), ("experiment/dialogs",), ("charts",), ("ui",),
+          ("lib",))
 _IMPORT = re.compile(r"""\b(?:from|import)\s*\(?\s*["']([^"']+)["']""")
 
 
@@ -34,20 +35,18 @@ def imports_of_scripts() -> dict[str, set[str]]:
 def folder_of(script: str) -> str:
     """The folder as ``LAYERS`` names it."""
     folder = posixpath.dirname(script)
-    if folder == "experiment/dialogs":
-        return "experiment"
-    return "experiment/TAB" if folder.startswith("experiment/") else folder
+    is_tab = folder.startswith("experiment/") and folder != "experiment/dialogs"
+    return "experiment/TAB" if is_tab else folder
 
 
 def arrows_against_layers(imports: dict[str, set[str]]) -> list[tuple[str, str]]:
     """Imports of a script in a folder that does not stand below the importer's.
 
-    Imports within a folder are left out, and those between the tabs' common scripts and their dialogs.
+    Imports within a folder are left out.
     """
     level = {folder: number for number, folders in enumerate(LAYERS) for folder in folders}
     return sorted((script, other) for script, others in imports.items() for other in others
                   if posixpath.dirname(script) != posixpath.dirname(other)
-                  and {posixpath.dirname(script), posixpath.dirname(other)} != {"experiment", "experiment/dialogs"}
                   and level[folder_of(script)] >= level[folder_of(other)])
 
 

@@ -20,7 +20,7 @@ from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.queries.export import flat
 from nniweb.experiments.results.other_metrics import mode_of, names_of
 
-#: Side by side at once; the same as in compared_trials.js.
+#: Side by side at once; the same as in static/js/experiment/trials/compared_trials.js.
 MOST_COMPARED = 20
 #: Trials of the choices that are offered where none were chosen.
 _OFFERED = 5

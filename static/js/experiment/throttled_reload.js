@@ -2,7 +2,7 @@
  * Takes a chart's data anew when frames say that it changed: at most once in a pause, only while somebody looks.
  */
 
-export class CalmReload {
+export class ThrottledReload {
   /**
    * @param {() => Promise<unknown>} load
    * @param {number} pause  milliseconds between two loads

@@ -7,7 +7,7 @@ import { writeAddress } from "../experiment/address_state.js";
 import { live } from "../lib/live.js";
 import { MetricChart } from "../charts/metric_chart.js";
 import { jobsOf, showMessage } from "../ui/named_trials.js";
-import { nothingRead } from "../ui/no_readings.js";
+import { noReadings } from "../ui/no_readings.js";
 import { OutputFiles } from "../ui/output_files.js";
 import { OutputView } from "../ui/output_view.js";
 import { askForChanges } from "../ui/rerun_form.js";
@@ -37,7 +37,7 @@ let attempt = page.attempt;
 /** The address says which: a newer one does not take its place. */
 const pinned = new URLSearchParams(location.search).has("attempt");
 const chart = new MetricChart(/** @type {HTMLElement} */ (document.getElementById("metric-chart")), page.curve, page.left_out);
-const resources = new ResourceChart(page.readings, () => page.removed.readings || nothingRead(run()));
+const resources = new ResourceChart(page.readings, () => page.removed.readings || noReadings(run()));
 const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".headline .tags")),
   (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
 const filesThere = document.getElementById("output-files");

@@ -8,7 +8,7 @@ const EACH = 10;
 /** @typedef {{machine: string, gpu_indices: number[] | null, started_at: string | null, duration: number | null, ended: boolean}} Run */
 
 /** @param {Run} run */
-export function nothingRead(run) {
+export function noReadings(run) {
   const gpus = run.gpu_indices?.length ? ` with GPU ${run.gpu_indices.join(", ")}` : "";
   const where = `on ${run.machine || "a machine that is not known"}${gpus}`;
   if (!run.started_at) return run.ended ? "It never ran on a machine." : "It does not run on a machine yet.";

@@ -60,7 +60,7 @@ def test_a_trial_without_a_reading_says_what_is_known_of_its_machine(tmp_path: P
            "ended": True}
     runs = {**ran, "gpu_indices": None, "ended": False}
     cases = [ran, {**ran, "duration": 90.0}, runs, {**runs, "started_at": None}, {**ran, "started_at": None}]
-    assert in_node(tmp_path, "ui/no_readings.js", "nothingRead", f"{json.dumps(cases)}.map(nothingRead)") == [
+    assert in_node(tmp_path, "ui/no_readings.js", "noReadings", f"{json.dumps(cases)}.map(noReadings)") == [
         "It ran on ada with GPU 0, 1 for 3.2 s: too short for a reading, which is made each 10 s.",
         "It ran on ada with GPU 0, 1 for 1 min 30 s, and no reading of it has come.",
         "It runs on ada. The first reading comes about 10 s after the start.",

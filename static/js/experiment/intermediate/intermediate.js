@@ -3,7 +3,7 @@
 import { showError } from "../../ui/action_error.js";
 import { rest, RestError } from "../../lib/rest.js";
 import { addressState, writeAddress } from "../address_state.js";
-import { CalmReload } from "../throttled_reload.js";
+import { ThrottledReload } from "../throttled_reload.js";
 import { CurveChart } from "./curve_chart.js";
 import { CurveTable } from "./curve_table.js";
 import { page, startHead } from "../head.js";
@@ -128,7 +128,7 @@ async function load() {
   draw();
 }
 
-const reload = new CalmReload(load, PAUSE);
+const reload = new ThrottledReload(load, PAUSE);
 const metric = new MetricChoice(() => load().catch(showError));
 
 /** After a choice of other trials. */

@@ -4,7 +4,7 @@ import { axis, colour, tooltip } from "../../charts/chart.js";
 import { rest } from "../../lib/rest.js";
 import { digits } from "../../lib/formats.js";
 import { addressState, writeAddress } from "../address_state.js";
-import { TrialPoints } from "../trial_points.js";
+import { TrialPoints } from "./trial_points.js";
 
 /** From so many points on they are drawn as one shape, smaller. */
 const MANY = 500;

@@ -5,7 +5,7 @@ import { rest } from "../../lib/rest.js";
 import { isEnd } from "../../ui/status.js";
 import { digits } from "../../lib/formats.js";
 import { MetricChoice } from "../metric_choice.js";
-import { TrialPoints } from "../trial_points.js";
+import { TrialPoints } from "./trial_points.js";
 
 /** With more points than this the server is asked to thin them again. */
 const MOST_POINTS = 5_000;

@@ -51,7 +51,7 @@ export class ImportanceTable {
   /**
    * @param {string} experiment
    * @param {(name: string) => string} title  a parameter's name for people
-   * @param {import("../compared_metric.js").ComparedMetric} metric
+   * @param {import("./compared_metric.js").ComparedMetric} metric
    */
   constructor(experiment, title, metric) {
     this.title = title;

@@ -16,7 +16,7 @@ export const UNUSED = "none";
 export class ParameterData {
   /**
    * @param {{id: string, optimize_mode: string}} experiment
-   * @param {import("../compared_metric.js").ComparedMetric} metric
+   * @param {import("./compared_metric.js").ComparedMetric} metric
    */
   constructor(experiment, metric) {
     this.experiment = experiment;

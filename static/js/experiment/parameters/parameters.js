@@ -4,10 +4,10 @@ import { showError } from "../../ui/action_error.js";
 import { digits } from "../../lib/formats.js";
 import { addressState, writeAddress } from "../address_state.js";
 import { AxisRanges } from "./axis_ranges.js";
-import { CalmReload } from "../throttled_reload.js";
+import { ThrottledReload } from "../throttled_reload.js";
 import { showChosen } from "./chosen_trials.js";
 import { ContourChart } from "./contour_chart.js";
-import { ComparedMetric } from "../compared_metric.js";
+import { ComparedMetric } from "./compared_metric.js";
 import { page, startHead } from "../head.js";
 import { ImportanceTable } from "./importance_table.js";
 import { ParallelChart } from "./parallel_chart.js";
@@ -172,8 +172,8 @@ async function another() {
   lookAgain();
 }
 
-const reload = new CalmReload(load, PAUSE);
-const importanceReload = new CalmReload(async () => {
+const reload = new ThrottledReload(load, PAUSE);
+const importanceReload = new ThrottledReload(async () => {
   await importance.load();
   showPair();
 }, IMPORTANCE_PAUSE);

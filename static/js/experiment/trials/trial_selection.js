@@ -3,8 +3,8 @@
 import { showError } from "../../ui/action_error.js";
 import { refreshParts } from "../../ui/refreshed_parts.js";
 import { startTensorBoard } from "../../ui/tensorboard.js";
-import { MOST_COMPARED } from "../compared_trials.js";
-import { runMany } from "../many_trials.js";
+import { MOST_COMPARED } from "./compared_trials.js";
+import { runMany } from "./many_trials.js";
 
 /** Ids that fit into an address; the export of more asks for tags. */
 const MOST_IN_ADDRESS = 500;

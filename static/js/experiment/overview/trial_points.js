@@ -1,6 +1,6 @@
 /** A chart whose points are trials: drawn when its data has come; a click on a point leads to the trial. */
 
-import { makeChart } from "../charts/chart.js";
+import { makeChart } from "../../charts/chart.js";
 
 /**
  * What draws it says what is drawn, and where the data comes from.

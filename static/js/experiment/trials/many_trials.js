@@ -1,7 +1,7 @@
 /** What is done to many trials in one call: asked once, told what was done and what was not. */
 
-import { confirmed } from "../ui/confirm.js";
-import { rest } from "../lib/rest.js";
+import { confirmed } from "../../ui/confirm.js";
+import { rest } from "../../lib/rest.js";
 
 /** @type {Record<string, (count: string) => {title: string, text: string, action: string}>} */
 const QUESTIONS = {

@@ -1,7 +1,7 @@
 /** By which metric hyper-parameters are compared, and which of its numbers are better. Both are kept in the address. */
 
-import { addressState, writeAddress } from "./address_state.js";
-import { MetricChoice } from "./metric_choice.js";
+import { addressState, writeAddress } from "../address_state.js";
+import { MetricChoice } from "../metric_choice.js";
 
 export class ComparedMetric {
   /**
