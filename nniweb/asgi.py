@@ -83,7 +83,7 @@ _guarded = not_in_the_clear(behind_proxies(come_again_when_short(_routed), setti
 
 async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
                       send: Callable[[Any], Awaitable[None]]) -> None:
-    """Everything but the probes, which say nothing worth hiding, passes the doors first."""
+    """Everything but the probes, which say nothing worth hiding, passes the middleware first."""
     if scope["type"] == "http" and scope["path"] in probes.PATHS:
         await _probes(scope, receive, send)
     else:

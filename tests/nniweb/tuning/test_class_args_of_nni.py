@@ -1,5 +1,6 @@
 """Every class argument that a release of NNI takes is taken here, with the value that NNI has for a default."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -36,11 +37,25 @@ ASSESSORS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+def taken(checked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What became of what was given, as far as the algorithm has a use for it."""
+    return {key: taken(checked[key], value) if isinstance(value, dict) else checked[key]
+            for key, value in given.items() if key in checked}
+
+
+def used(checked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, as far as the algorithm has a use for it."""
+    return {key: used(checked[key], value) if isinstance(value, dict) else value
+            for key, value in given.items() if key in checked}
+
+
 @pytest.mark.parametrize(("name", "args"), TUNERS)
 def test_a_tuner_takes_what_it_takes_in_nni(name: str, args: dict[str, Any]) -> None:
-    check_class_args(find_tuner(name), args)
+    checked = check_class_args(find_tuner(name), args).model_dump()
+    assert taken(checked, args) == used(checked, args)
 
 
 @pytest.mark.parametrize(("name", "args"), ASSESSORS)
 def test_an_assessor_takes_what_it_takes_in_nni(name: str, args: dict[str, Any]) -> None:
-    check_class_args(find_assessor(name), args)
+    checked = check_class_args(find_assessor(name), args).model_dump()
+    assert taken(checked, args) == used(checked, args) != {}

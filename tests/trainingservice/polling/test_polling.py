@@ -342,7 +342,7 @@ def test_a_job_that_waits_for_room_is_tried_again_as_soon_as_another_ends(servic
     service.step()
     assert service.get_trial_job("b").message == "GPU 0 is held by a"
     service.note("a", Observation(SUCCEEDED))
-    assert service.step() == 0 or "b" in cloud.jobs
+    service.step()
     assert "b" in cloud.jobs
 
 

@@ -32,7 +32,9 @@ def test_a_submission_that_is_refused_fails_the_trial_with_the_sentence(make_rig
     experiment = rig.experiment(trial_concurrency=1, max_trial_number=2)
     rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE")
     assert set(Trial.objects.values_list("status", flat=True)) == {"FAILED"}
-    assert all(len(message) > 10 for message in Trial.objects.values_list("message", flat=True))
+    assert set(Trial.objects.values_list("reason", flat=True)) == {"refused"}
+    messages = list(Trial.objects.values_list("message", flat=True))
+    assert (len(messages), min(map(len, messages)) > 10) == (2, True)
 
 
 def test_a_defect_of_a_platform_is_taken_for_a_temporary_fault(make_rig) -> None:
