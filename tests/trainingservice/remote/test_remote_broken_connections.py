@@ -213,7 +213,7 @@ def test_attempts_to_connect_become_rarer_while_a_machine_stays_away(bench, mach
         asked.append(failures)
         return 0.01
 
-    monkeypatch.setattr(machines_module, "growing_pause", pause)
+    monkeypatch.setattr(machines_module, "back_off", pause)
     bench.platform.machine_list = [machine.settings(port=free_port())]
     service = bench.open_service()
     bench.wait("it was tried often", lambda: len(asked) > 4)
