@@ -1,7 +1,7 @@
 """Why a trial waits, failed or was stopped, why an experiment or a cluster is as it is: a code with arguments.
 
 A ``Reason`` is its own sentence: it goes wherever a message goes. What stores a message stores ``code`` and
-``arguments`` beside it, and programs look at those alone. The sentences are made here and nowhere else.
+``arguments`` beside it, and programs look at those alone. The sentences of codes are made here and nowhere else.
 
 Text that somebody else wrote (a platform, a plug-in, a person) is a plain ``str``. Who stores it says whose it is:
 ``PLATFORM`` or ``OTHER``.
