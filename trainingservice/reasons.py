@@ -209,8 +209,12 @@ CODES: dict[str, Kind] = {
     "command_not_found": Kind("The shell did not find the trial's command (exit code 127).", _command_not_found),
     "not_executable": Kind("The trial's command cannot be executed (exit code 126).", _not_executable),
     "not_started": Kind(
-        "The keeper could not start the command, or lost it. said: why.",
+        "The keeper could not start the command. said: why.",
         lambda said="", last_words="": f"{said or 'It could not be started.'}{_last_words(last_words)}"),
+    "keeper_lost": Kind(
+        "The trial's keeper was killed, and how the trial ended is not known. said: what is known.",
+        lambda said="", last_words="": (f"{said or 'The keeper of the trial was killed; how it ended is not known.'}"
+                                        f"{_last_words(last_words)}")),
     "time_limit": Kind(
         "The trial ran longer than maxTrialDuration.", lambda: "It ran longer than maxTrialDuration allows."),
     "canceled": Kind("A person canceled the trial.", lambda: "Canceled by a person."),

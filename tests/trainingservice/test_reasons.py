@@ -41,6 +41,7 @@ EXAMPLES = {
     "signal": ({"signal": 9, "last_words": ""}, "SIGKILL. Often"),
     "command_not_found": ({"last_words": ""}, "127"),
     "not_executable": ({"last_words": ""}, "126"),
+    "keeper_lost": ({"said": "", "last_words": ""}, "is not known"),
     "not_started": ({"said": "", "last_words": ""}, "could not be started"),
     "time_limit": ({}, "maxTrialDuration"),
     "canceled": ({}, "person"),

@@ -24,10 +24,10 @@ from nniweb.experiments.ingest.report_rows import Overtaken, ReportRows, correct
 from nniweb.experiments.ingest.report_size_limit import KeptEntries, within_limit
 from nniweb.experiments.ingest.reported_ends import end_as_reported
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, has_newer_attempt, reporting_attempts
-from nniweb.experiments.lifecycle.end_classification import stop_reason
 from nniweb.experiments.lifecycle.reasons import said
 from nniweb.experiments.lifecycle.retries import SUSPENDED
 from nniweb.experiments.lifecycle.transitions import attempt_started, move_trial
+from nniweb.experiments.lifecycle.trial_end import stop_reason
 from nniweb.experiments.models import Attempt, Trial, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub import doorbell

@@ -15,6 +15,7 @@ from nniweb.experiments.launch.job_forms import application_form, first_paramete
 from nniweb.experiments.lifecycle.reasons import said, said_by_platform, struck_reason
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.lifecycle.transitions import end_attempt
+from nniweb.experiments.lifecycle.trial_end import TrialEnd
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
@@ -196,5 +197,5 @@ def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
     logger.error("trial %d was refused: %s", attempt.trial.sequence_id, reason,
                  extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
-        end_attempt(attempt, TrialJobStatus.FAILED, work.now(), revision=next_revision(attempt.trial.experiment_id),
-                    message=Reason("refused", said=reason), reason=REFUSED)
+        end_attempt(attempt, TrialEnd(TrialJobStatus.FAILED, Reason("refused", said=reason), REFUSED), work.now(),
+                    revision=next_revision(attempt.trial.experiment_id))

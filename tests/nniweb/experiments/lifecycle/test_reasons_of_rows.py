@@ -10,9 +10,9 @@ import pytest
 from django.utils import timezone
 
 from nniweb.documents.reasons import MEANINGS
-from nniweb.experiments.lifecycle import external_termination
 from nniweb.experiments.lifecycle.reasons import read, reason_of, said, struck_reason
 from nniweb.experiments.lifecycle.transitions import move_trial
+from nniweb.experiments.lifecycle.trial_end import TrialEnd, completed, held
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from nniweb.observability.database_figures import DatabaseFigures
@@ -126,15 +126,12 @@ def test_sentences_of_earlier_versions_are_recognised_where_they_can_be(make_att
     assert reason_of(trial) == sentence or code in ("free_slot",)
 
 
-def test_an_end_that_is_held_for_the_platforms_word_keeps_its_code(make_attempt) -> None:
-    attempt = make_attempt()
-    entry = {"exit_code": None, "reason": "stopped", "duration": 1.0}
-    external_termination.hold(attempt, entry, TrialJobStatus.SYS_CANCELED, Reason("keeper_stopped"), timezone.now())
-    attempt.refresh_from_db()
+def test_an_end_that_is_held_for_the_platforms_word_keeps_its_code() -> None:
+    kept = held(TrialEnd(TrialJobStatus.SYS_CANCELED, Reason("keeper_stopped"), "stopped", None, 1.0))
     silent = {"status": "FAILED", "message": "", "code": "", "arguments": {}, "exit_code": 1, "cause": ""}
-    assert external_termination.completed(attempt.observed_end, silent)["code"] == "keeper_stopped"
+    assert completed(kept, silent)["code"] == "keeper_stopped"
     evicted = silent | {"message": "Evicted.", "code": "platform"}
-    assert external_termination.completed(attempt.observed_end, evicted)["code"] == "platform"
+    assert completed(kept, evicted)["code"] == "platform"
 
 
 def test_an_experiment_at_its_limit_keeps_the_reason_until_it_is_done(make_attempt) -> None:
