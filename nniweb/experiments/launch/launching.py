@@ -13,7 +13,6 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.access.quotas import why_no_experiment_more, why_not_so_many_gpus
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters import addresses, platform_calls
 from nniweb.experiments.clusters.editing import settings_secrets, store_cluster
@@ -31,6 +30,7 @@ from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.quotas.experiments_at_a_time import why_no_experiment_more, why_not_so_many_gpus
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService

@@ -21,7 +21,7 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[4]
-QUOTA = Reason("quota", whose="the quota of ada", unit="trials", most=2)
+QUOTA = Reason("quota", whose={"kind": "person", "name": "ada"}, unit="trials", most=2)
 
 
 def wait_for(trial: Trial, message: str) -> Trial:
@@ -33,7 +33,7 @@ def wait_for(trial: Trial, message: str) -> Trial:
 def test_a_row_keeps_sentence_code_and_arguments_and_gives_them_back(make_attempt) -> None:
     trial = wait_for(make_attempt(status="WAITING").trial, QUOTA)
     assert (trial.message, trial.reason, trial.reason_arguments) == (
-        str(QUOTA), "quota", {"whose": "the quota of ada", "unit": "trials", "most": 2})
+        str(QUOTA), "quota", {"whose": {"kind": "person", "name": "ada"}, "unit": "trials", "most": 2})
     again = reason_of(trial)
     assert isinstance(again, Reason)
     assert (again, again.code) == (QUOTA, "quota")
@@ -70,7 +70,7 @@ def test_rest_tells_code_and_arguments_beside_the_sentence(make_attempt, admin, 
     client.force_login(admin)
     told = client.get(f"/api/v1/trials/{attempt.trial.public_id}/").json()
     assert told["message"] == str(QUOTA)
-    assert told["reason"] == {"code": "quota", "whose": "the quota of ada", "unit": "trials", "most": 2}
+    assert told["reason"] == {"code": "quota", "whose": {"kind": "person", "name": "ada"}, "unit": "trials", "most": 2}
     experiment = client.get(f"/api/v1/experiments/{attempt.trial.experiment.public_id}/").json()
     assert experiment["reason"]["code"] in CODES
 
