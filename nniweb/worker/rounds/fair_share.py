@@ -39,7 +39,7 @@ class FairShares:
         if not limits:
             return cls(limits)
         under_way = holders_under_way()
-        return cls(limits, under_way, _hungry(cluster.pk, under_way))
+        return cls(limits, under_way, _pending(cluster.pk, under_way))
 
     def room(self, experiment: Experiment, wanted: int) -> Room:
         """How many of ``wanted`` trials of this experiment may start now, and why not all."""
@@ -69,7 +69,7 @@ def room_now(experiment: Experiment, wanted: int) -> Room:
     return room_for(under_way.get(experiment.pk) or holder, wanted, limits, under_way)
 
 
-def _hungry(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tuple[Holder, int]]:
+def _pending(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tuple[Holder, int]]:
     never_given = ~Exists(Attempt.objects.filter(trial=OuterRef("pk")))
     has_code = Q(experiment__code_git__isnull=True) | Q(experiment__code__isnull=False)
     rows = Trial.objects.filter(
