@@ -16,7 +16,7 @@ import orjson
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
@@ -101,7 +101,7 @@ class KeeperApplication:
         try:
             answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
         except TooManyWaiting:
-            answer = reports.Answer(429, _error(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
+            answer = Answer(429, _error(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
         await _send(send, answer.status, answer.body, answer.retry_after)
 
     async def job(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,

@@ -52,7 +52,8 @@ def _observed_end(attempt_pk: int) -> dict[str, Any]:
 
 def _last_words(attempt_pk: int, rows: ReportRows) -> str:
     """The last line the trial wrote to stderr, as far as it has arrived."""
-    pieces = [row[3] for row in rows.output if row[0] == attempt_pk and row[1] == "stderr"][-1:]
+    pieces: list[Any] = [
+        row.data for row in rows.output if row.attempt_id == attempt_pk and row.stream == "stderr"][-1:]
     if not pieces:
         pieces = list(TrialOutput.objects.filter(attempt=attempt_pk, stream="stderr").order_by("-offset")
                       .values_list("data", flat=True)[:1])
