@@ -22,7 +22,7 @@ from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.results.progress import progress_of
 
 #: Between two messages of new best results of one experiment to one receiver; what comes in between is told with the
-#: latest of it.
+#: latest of it. Asked of the rows of deliveries: a restart does not end the pause.
 BEST_PAUSE = timedelta(minutes=10)
 #: Parameters whose JSON is longer are left out of a message.
 LONGEST_PARAMETERS = 4000
