@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 
 from trainingservice.errors import MustWait
-from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Waits, choose_gpus
-from trainingservice.reasons import CODES, OTHER, PLATFORM, Reason, arguments_of, code_of, jobs_named_by
+from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, Waits, choose_gpus
+from trainingservice.reasons import (
+    CODES,
+    OTHER,
+    PLATFORM,
+    Reason,
+    arguments_of,
+    as_document,
+    because_of,
+    code_of,
+    jobs_named_by,
+    refusal,
+)
 from trainingservice.remote.scheduling import MachineView, choose_machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +34,18 @@ EXAMPLES = {
     "gpu_held": ({"machine": "m", "asked": 2, "free": 0, "held": HELD}, "GPU 0 is held by ovy2pm6wxrk4"),
     "machines_busy": ({"asked": 1, "machines": [{"said": "n is away"}, {"machine": "m", "free": 0, "held": HELD}]},
                       "n is away; no GPU of machine m are free"),
+    "machine_away": ({"machine": "m", "said": "It is away."}, "m: It is away."),
+    "machine_full": ({"machine": "m", "trials": 2}, "m runs 2 trial(s)"),
+    "machine_kept": ({"machine": "m"}, "m is kept"),
+    "gpus_not_seen": ({"machine": "m", "asked": 2}, "Waits for 2 GPU(s): the GPUs of machine m are being looked at."),
+    "gpus_unread": ({"machine": "m", "asked": 2, "error": "No driver."}, "machine m cannot be read: No driver."),
+    "no_nvidia_smi": ({"machine": "m", "asked": 2}, "asks for 2 GPU(s), but machine m has no nvidia-smi"),
+    "gpu_missing": ({"machine": "m", "missing": [7], "has": [0, 1]}, "names GPU 7, but machine m has 2 GPUs (0, 1)"),
+    "too_few_gpus": ({"machine": "m", "asked": 4, "has": 2}, "asks for 4 GPUs, but machine m has 2 GPUs"),
+    "too_few_gpus_named": ({"machine": "m", "asked": 2, "allowed": 1}, "gpuIndices allows 1 GPU of machine m"),
+    "no_machine_fits": ({"asked": 4, "machines": [{"code": "too_few_gpus", "machine": "m", "asked": 4, "has": 2},
+                                                  {"code": "no_nvidia_smi", "machine": "n"}]},
+                        "has 2 GPUs; lower trialGpuNumber; n has no nvidia-smi on its PATH."),
     "gpu_taken": ({"asked": 1}, "at this moment"),
     "most_objects": ({"unfinished": 5, "most": 5}, "maxUnfinishedObjects"),
     "pod_unschedulable": ({"pod": "p", "cause": "Unschedulable", "said": "0/1 nodes."}, "(Unschedulable): 0/1 nodes."),
@@ -124,7 +147,43 @@ def test_of_several_machines_each_says_what_it_lacks_as_data() -> None:
     assert isinstance(choice, Waits)
     assert choice.reason.code == "machines_busy"
     assert choice.reason.arguments["machines"] == [
-        {"said": "a: It is away"}, {"machine": "b", "free": 0, "held": [{"gpu": 0, "jobs": ["job"], "more": False}]}]
+        {"code": "machine_away", "machine": "a", "said": "It is away."},
+        {"machine": "b", "free": 0, "held": [{"gpu": 0, "jobs": ["job"], "more": False}]}]
+
+
+def test_of_each_machine_a_code_says_why_it_takes_nothing() -> None:
+    machines = [MachineView("a", "a", trials=2, max_trials=2), MachineView("b", "b", gpu_problem="No driver."),
+                MachineView("c", "c"), MachineView("d", "d", has_gpus=False)]
+    choice = choose_machine(1, machines)
+    assert isinstance(choice, Waits)
+    assert choice.reason.arguments["machines"] == [
+        {"code": "machine_full", "machine": "a", "trials": 2},
+        {"code": "gpus_unread", "machine": "b", "error": "No driver."}, {"code": "gpus_not_seen", "machine": "c"},
+        {"code": "no_nvidia_smi", "machine": "d"}]
+    assert choice.reason == (
+        "Waits for 1 GPU: a runs 2 trial(s), as many as maxTrialNumber allows; b: its GPUs cannot be read: No driver; "
+        "c: its GPUs are being looked at; d has no nvidia-smi on its PATH.")
+
+
+def test_what_can_never_be_says_so_as_data() -> None:
+    choice = choose_gpus(GpuRequest(1, gpu_indices=(0, 7)), [GpuReading(0)], {}, "m")
+    assert isinstance(choice, Impossible)
+    assert as_document(choice.reason) == {"code": "gpu_missing", "machine": "m", "missing": [7], "has": [0]}
+    of_all = choose_machine(4, [MachineView("m", "m", gpus=(GpuReading(0),))])
+    assert isinstance(of_all, Impossible)
+    assert as_document(of_all.reason) == {"code": "no_machine_fits", "asked": 4, "machines": [
+        {"code": "too_few_gpus", "machine": "m", "asked": 4, "has": 1}]}
+
+
+def test_what_a_platform_refuses_keeps_its_code_and_plain_words_get_one() -> None:
+    assert as_document(refusal(Reason("gpu_missing", machine="m", missing=[7], has=[]))) == {
+        "code": "gpu_missing", "machine": "m", "missing": [7], "has": []}
+    assert as_document(refusal("No such queue.")) == {"code": "refused", "said": "No such queue."}
+
+
+def test_a_reason_in_another_one_keeps_its_code() -> None:
+    assert because_of(Reason("gpu_taken", asked=1)) == {"because": {"code": "gpu_taken", "asked": 1}}
+    assert because_of("plain words") == {}
 
 
 def test_the_jobs_that_a_reason_names_are_found_however_deep_and_once() -> None:

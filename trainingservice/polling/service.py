@@ -28,6 +28,7 @@ from trainingservice.polling.fair_queue import FairQueue
 from trainingservice.polling.job_record import JobRecord, Observation, Stage
 from trainingservice.polling.poll_schedule import PollSchedule, pause_after
 from trainingservice.polling.polled_platform import PolledPlatform
+from trainingservice.reasons import refusal as reason_of_refusal
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -91,8 +92,7 @@ class PollingTrainingService(PolledPlatform):
         record.given_back = None
         record.detail = replace(record.detail, machine="", gpu_indices=None, url="", platform_state={})
         if not isinstance(fault, TemporaryError):
-            record.apply(Observation(TrialJobStatus.FAILED, message=fault.reason, ended_by_itself=True),
-                         self.context.clock())
+            record.apply(_refused(fault), self.context.clock())
             return
         self._put_back(record, fault, self._monotonic(), of_the_cluster=False)
 
@@ -412,8 +412,7 @@ class PollingTrainingService(PolledPlatform):
                 self._questions.after_a_deed(now)
             elif refusal is not None:
                 self._faults_in_a_row = 0
-                record.apply(Observation(TrialJobStatus.FAILED, message=str(refusal), ended_by_itself=True),
-                             self.context.clock())
+                record.apply(_refused(refusal), self.context.clock())
             elif fault is not None:
                 self._put_back(record, fault, now)
         self._deliver_waiting(record)
@@ -565,3 +564,8 @@ class PollingTrainingService(PolledPlatform):
             except Exception:
                 logger.exception("what job %s held could not be let go of", record.name)
             self.room_may_be_free()
+
+
+def _refused(why: TrainingServiceError) -> Observation:
+    """The end of a job that the platform will never take."""
+    return Observation(TrialJobStatus.FAILED, message=reason_of_refusal(why.reason), ended_by_itself=True)

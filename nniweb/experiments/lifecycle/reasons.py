@@ -28,7 +28,7 @@ def read(message: str, code: str, arguments: dict[str, Any]) -> str:
         return message
     try:
         return Reason(code, **arguments)
-    except TypeError:  # written by a version whose code has other arguments
+    except (KeyError, TypeError):  # written by a version whose code, or a code in its arguments, is another
         return message
 
 

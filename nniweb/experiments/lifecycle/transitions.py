@@ -24,7 +24,7 @@ from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
 
 
@@ -151,7 +151,7 @@ def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revis
         return False
     again = retries_left(attempt, status, reason)
     if again is None or not _try_again(attempt, at, revision=revision, message=Reason(
-            "tried_again", said=str(message), number=again[0], most=again[1])):
+            "tried_again", said=str(message), number=again[0], most=again[1], **because_of(message))):
         move_trial(attempt.trial_id, status, at, revision=revision, message=message)
     return True
 

@@ -19,7 +19,6 @@ from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameter
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
@@ -27,7 +26,7 @@ from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.observe_trials import facts
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, because_of, refusal
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -174,7 +173,7 @@ def _addresses_to_call(detail: TrialJobDetail) -> list[str]:
 
 def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceError) -> None:
     if not isinstance(error, TemporaryError):
-        _refused(work, attempt, str(error))
+        _refused(work, attempt, error.reason)
         return
     work.submitting.pop(attempt.pk, None)
     failures = work.failures.get(attempt.pk, 0)
@@ -183,18 +182,19 @@ def _not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceEr
     work.not_before[attempt.pk] = work.monotonic() + pause
     logger.warning("trial %d could not be submitted: %s It is submitted again in %g s.", attempt.trial.sequence_id,
                    error, pause, extra={"trial": attempt.trial.public_id})
+    why = struck_reason(error.reason)
     with work.lease.transaction():
         Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
             revision=next_revision(attempt.trial.experiment_id),
-            **said(Reason("not_submitted", said=struck_out(str(error)), pause=pause)))
+            **said(Reason("not_submitted", said=str(why), pause=pause, **because_of(why))))
 
 
 def _refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
-    """The platform will never take it: the trial has failed, with that sentence."""
-    reason = struck_out(reason)
+    """The platform will never take it: the trial has failed, for that reason."""
+    reason = struck_reason(reason)
     work.submitting.pop(attempt.pk, None)
     logger.error("trial %d was refused: %s", attempt.trial.sequence_id, reason,
                  extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
         end_attempt(attempt, TrialJobStatus.FAILED, work.now(), revision=next_revision(attempt.trial.experiment_id),
-                    message=Reason("refused", said=reason), reason=REFUSED)
+                    message=refusal(reason), reason=REFUSED)
