@@ -10,12 +10,38 @@ Text that somebody else wrote (a platform, a plug-in, a person) is a plain ``str
 from __future__ import annotations
 
 import signal as signals
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 #: Codes of text that is not made here.
 PLATFORM, OTHER = "platform", "other"
+
+
+#: Codes that all platforms share. Arguments: said (the platform's words, or ours for them), platform, and cause (the
+#: platform's own word or number) where it has one; of ends also ended (how the command ended) and end (its reason).
+OF_PLATFORMS = {
+    "platform_queue": "The job waits in the platform's queue.",
+    "platform_prepares": "A machine, a volume, an image or a container is being made ready for the job.",
+    "platform_held": "The job is suspended, paused or held on the platform.",
+    "platform_quota": "A quota of the platform has no room for the job.",
+    "platform_waits": "The job cannot go on for another reason that the platform tells.",
+    "platform_requeued": "The platform ended the job and has queued it again.",
+    "platform_state_unknown": "The platform shows the job in a state that says nothing about it. cause: the state.",
+    "out_of_memory": "The trial used more memory than it may, or its machine had none left, so it was killed.",
+    "evicted": "The platform took the trial off its machine (pressure of memory or disk, a drain, a shutdown).",
+    "preempted": "The platform ended the trial to make room for another job.",
+    "submission_lost": "The submission had not reached the platform; it is made again.",
+    "machine_unreachable": "The trial's machine cannot be reached. The trial may well be running.",
+    "node_failed": "The trial's machine failed, or the platform has lost it.",
+    "platform_time_limit": "The platform ended the trial at a time limit of its own.",
+    "never_scheduled": "No machine of the platform has what the trial asks for.",
+    "image_missing": "The image was not found or cannot be pulled, so the job failed.",
+    "launch_failed": "The platform could not start the trial on its machine.",
+    "stopped_on_platform": "Somebody stopped or deleted the job on the platform.",
+    "platform_failed": "The job failed on the platform, which tells no reason with a code of its own here.",
+    "end_unknown": "The job is gone and nobody knows how it ended.",
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +96,38 @@ def because_of(message: str) -> dict[str, Any]:
 def refusal(message: str) -> Reason:
     """Why a platform will never take a trial: the reason it gave, ``refused`` with its words where it gave none."""
     return message if isinstance(message, Reason) else Reason("refused", said=message)
+
+
+def with_more(message: str, more: str) -> str:
+    """A message with more text behind it. What a platform says (``OF_PLATFORMS``) keeps its code."""
+    if isinstance(message, Reason) and message.code in OF_PLATFORMS:
+        return Reason(message.code, **{**message.arguments, "said": f"{message.arguments['said']} {more}".strip()})
+    return f"{message} {more}".strip()
+
+
+def together(messages: Iterable[str]) -> str:
+    """What a platform says of one end in several messages, each once, with the code that tells most."""
+    each = list(dict.fromkeys(filter(None, messages)))
+    coded = [message for message in each if isinstance(message, Reason) and message.code in OF_PLATFORMS]
+    if not coded:
+        return " ".join(each)
+    best = next((message for message in coded if message.code != "platform_failed"), coded[0])
+    return Reason(best.code, **{**best.arguments, "said": " ".join(each)})
+
+
+def with_end(cause: str, ended: str) -> str:
+    """What a platform knows of why a trial ended, with how it ended behind it. The code is the cause's."""
+    if not isinstance(cause, Reason) or cause.code not in OF_PLATFORMS:
+        return Reason("cause", cause=str(cause), said=str(ended), **because_of(cause)) if ended else cause
+    more = {"end": as_document(ended)} if isinstance(ended, Reason) else {}
+    return Reason(cause.code, **{**cause.arguments, "ended": str(ended), **more})
+
+
+def tells_of(message: str, cause: str) -> bool:
+    """Whether a message tells this cause already."""
+    if isinstance(message, Reason) and isinstance(cause, Reason):
+        return message.code == cause.code
+    return cause in message  # of a platform whose causes have no code
 
 
 def jobs_named_by(reason: Any) -> list[str]:
@@ -272,6 +330,8 @@ CODES: dict[str, Kind] = {
     "scheduler": Kind(
         "The scheduler keeps the job in its queue. cause: its own code.",
         lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
+    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None: f"{said} {ended}".rstrip())
+       for code, meaning in OF_PLATFORMS.items()},
     "not_submitted": Kind(
         "The platform could not take the trial for the moment. said: why; because: the same with its code.",
         lambda said, pause, because=None: f"{said} It is submitted again in {pause:g} s."),
@@ -300,12 +360,15 @@ CODES: dict[str, Kind] = {
     "canceled": Kind("A person canceled the trial.", lambda: "Canceled by a person."),
     "stopped_early": Kind("The assessor, or the tuner, stopped the trial.", lambda: "Stopped early."),
     "canceled_by_platform": Kind("The platform canceled the trial.", lambda: "Canceled by the platform."),
+    "canceled_before_start": Kind(
+        "The trial was canceled before its platform had started it.",
+        lambda: "The trial was canceled before it started."),
     "keeper_stopped": Kind(
         "Something outside of this server stopped the trial's keeper.",
         lambda: "Something outside of this server stopped its keeper (SIGTERM)."),
     "cause": Kind(
-        "The platform knows why the trial ended. cause: in its words; said: how it ended.",
-        lambda cause, said="": f"{cause} {said}".rstrip()),
+        "The platform knows why the trial ended, and gives no code. cause: in its words; said: how it ended.",
+        lambda cause, said="", because=None: f"{cause} {said}".rstrip()),
     "experiment_stopped": Kind("The experiment was stopped.", lambda: "The experiment was stopped."),
     "max_trial_number": Kind(
         "maxTrialNumber is reached.", lambda most: f"All {most} trials of maxTrialNumber were submitted."),

@@ -11,6 +11,7 @@ from trainingservice.errors import MustWait
 from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, Waits, choose_gpus
 from trainingservice.reasons import (
     CODES,
+    OF_PLATFORMS,
     OTHER,
     PLATFORM,
     Reason,
@@ -20,6 +21,10 @@ from trainingservice.reasons import (
     code_of,
     jobs_named_by,
     refusal,
+    tells_of,
+    together,
+    with_end,
+    with_more,
 )
 from trainingservice.remote.scheduling import MachineView, choose_machine
 
@@ -85,6 +90,9 @@ EXAMPLES = {
     "stopping": ({"left": 0}, "being stopped."),
     "no_trial_runs": ({"said": "Waits for x.", "because": {"code": "quota"}}, "No trial runs yet: waits for x."),
     "tuner_exhausted": ({}, "no further parameters"),
+    "canceled_before_start": ({}, "before it started"),
+    **{code: ({"said": "Its words.", "platform": "Slurm", "cause": "X", "ended": "It ended.",
+               "end": {"code": "signal"}}, "Its words. It ended.") for code in OF_PLATFORMS},
 }
 
 
@@ -184,6 +192,35 @@ def test_what_a_platform_refuses_keeps_its_code_and_plain_words_get_one() -> Non
 def test_a_reason_in_another_one_keeps_its_code() -> None:
     assert because_of(Reason("gpu_taken", asked=1)) == {"because": {"code": "gpu_taken", "asked": 1}}
     assert because_of("plain words") == {}
+
+
+OUT = Reason("out_of_memory", said="OOMKilled.", platform="Kubernetes")
+FAILED = Reason("platform_failed", said="BackoffLimitExceeded.", platform="Kubernetes", cause="BackoffLimitExceeded")
+
+
+def test_what_a_platform_says_keeps_its_code_when_more_is_said() -> None:
+    more = with_more(OUT, "It said: x")
+    assert (more, code_of(more)) == ("OOMKilled. It said: x", "out_of_memory")
+    assert with_more("plain", "more") == "plain more"
+    assert code_of(with_more("plain", "more")) == OTHER
+
+
+def test_of_several_messages_the_code_that_tells_most_is_kept() -> None:
+    both = together([FAILED, OUT, FAILED, ""])
+    assert (both, code_of(both)) == ("BackoffLimitExceeded. OOMKilled.", "out_of_memory")
+    assert code_of(together([FAILED, "plain"])) == "platform_failed"
+    assert (together(["a.", "b."]), code_of(together(["a."]))) == ("a. b.", OTHER)
+
+
+def test_a_cause_keeps_its_code_before_the_end_that_it_explains() -> None:
+    ended = Reason("signal", signal=9, last_words="")
+    found = with_end(OUT, ended)
+    assert found == f"OOMKilled. {ended}"
+    assert (code_of(found), arguments_of(found)["end"]) == (
+        "out_of_memory", {"code": "signal", "signal": 9, "last_words": ""})
+    assert as_document(with_end("Evicted.", "It ended.")) == {"code": "cause", "cause": "Evicted.", "said": "It ended."}
+    assert [tells_of(found, OUT), tells_of(found, FAILED), tells_of("Evicted. It ended.", "Evicted."),
+            tells_of("It ended.", "Evicted.")] == [True, False, True, False]
 
 
 def test_the_jobs_that_a_reason_names_are_found_however_deep_and_once() -> None:

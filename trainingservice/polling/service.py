@@ -28,6 +28,7 @@ from trainingservice.polling.fair_queue import FairQueue
 from trainingservice.polling.job_record import JobRecord, Observation, Stage
 from trainingservice.polling.poll_schedule import PollSchedule, pause_after
 from trainingservice.polling.polled_platform import PolledPlatform
+from trainingservice.reasons import Reason
 from trainingservice.reasons import refusal as reason_of_refusal
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
@@ -534,13 +535,16 @@ class PollingTrainingService(PolledPlatform):
         if record.canceled:
             return record.apply(Observation(record.canceled_status(), message=""), now)
         if record.stage is Stage.SUBMITTED:
-            return record.apply(Observation(TrialJobStatus.SYS_CANCELED,
-                                            message=f"the job was deleted on the {self.platform} platform by somebody "
-                                                    "else; rerun the trial if it is still wanted"), now)
+            return record.apply(Observation(TrialJobStatus.SYS_CANCELED, message=Reason(
+                "stopped_on_platform", platform=self.platform, said=(
+                    f"the job was deleted on the {self.platform} platform by somebody else; rerun the trial if it is "
+                    "still wanted"))), now)
         if self._monotonic() - record.sought_since >= self.search_time:
             record.stage = Stage.QUEUED if record.resubmitted else Stage.ABSENT
             record.detail = replace(record.detail, status=TrialJobStatus.WAITING,
-                                    message="the submission had not reached the platform; it is made again")
+                                    message=Reason(
+                                        "submission_lost", platform=self.platform,
+                                        said="the submission had not reached the platform; it is made again"))
             return True
         return False
 

@@ -10,7 +10,7 @@ from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.lifecycle import external_termination
 from nniweb.experiments.lifecycle.end_classification import classify_end, with_cause
-from nniweb.experiments.lifecycle.reasons import read
+from nniweb.experiments.lifecycle.reasons import from_document, read
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, TrialOutput
 from nniweb.experiments.models.trial import TrialTarget
@@ -33,7 +33,8 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
             return
         status = TrialJobStatus(observed["status"])
         message = read(observed["message"], observed.get("code", ""), observed.get("arguments", {})) or message
-    message = with_cause(status, message, attempt.target, str(observed.get("cause") or ""))
+    message = with_cause(status, message, attempt.target,
+                         from_document(observed.get("cause") or "", observed.get("because") or {}))
     if end_attempt(row, status, at, revision=revision, message=message, reason=entry["reason"],
                    exit_code=entry["exit_code"], duration=entry["duration"]):
         attempt.stage = Attempt.Stage.ENDED

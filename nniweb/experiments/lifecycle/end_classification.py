@@ -1,7 +1,7 @@
 """How a trial ended, in one status and one reason."""
 
 from nniweb.experiments.models.trial import TrialTarget
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, tells_of, with_end
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -44,9 +44,9 @@ def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) ->
     """
     unwanted = status is TrialJobStatus.FAILED or (status is TrialJobStatus.SYS_CANCELED
                                                    and target == TrialTarget.RUN)
-    if not cause or cause in message or not unwanted:
+    if not cause or not unwanted or tells_of(message, cause):
         return message
-    return Reason("cause", cause=cause, said=str(message))
+    return with_end(cause, message)
 
 
 def _why(exit_code: int | None, signal: int | None, last_words: str) -> Reason:

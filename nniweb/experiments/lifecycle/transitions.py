@@ -13,7 +13,7 @@ from typing import Any
 from django.utils import timezone
 
 from nniweb.experiments.lifecycle.end_classification import with_cause
-from nniweb.experiments.lifecycle.reasons import said, said_by_platform
+from nniweb.experiments.lifecycle.reasons import reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
@@ -162,7 +162,7 @@ def add_cause(attempt: Attempt, cause: str, *, revision: int) -> None:
     Of an attempt that is followed by another one the trial's history tells it.
     """
     trial = Trial.objects.get(pk=attempt.trial_id)
-    message = with_cause(TrialJobStatus(trial.status), trial.message, trial.target, cause)
+    message = with_cause(TrialJobStatus(trial.status), reason_of(trial), trial.target, cause)
     if Attempt.objects.filter(trial=trial, number__gt=attempt.number).exists():
         TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="the platform says", message=printable(cause))
     elif message != trial.message:

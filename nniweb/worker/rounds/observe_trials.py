@@ -33,7 +33,7 @@ from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.worker.rounds.cluster_work import ClusterWork, Drain
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
-from trainingservice.reasons import PLATFORM, Reason, arguments_of, code_of
+from trainingservice.reasons import PLATFORM, Reason, arguments_of, as_document, code_of
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -218,7 +218,8 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
 def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
     """Write the observed end; where no keeper ever reported it is the end, else its last word is waited for."""
     observed = {"status": detail.status.value, "message": detail.message, "code": code_of(detail.message, PLATFORM),
-                "arguments": arguments_of(detail.message), "exit_code": detail.exit_code, "cause": detail.cause}
+                "arguments": arguments_of(detail.message), "exit_code": detail.exit_code, "cause": detail.cause,
+                "because": as_document(detail.cause, PLATFORM)}
     if is_held(attempt):
         attempt.observed_end = completed(attempt.observed_end or {}, observed)
         _end_as_observed(work, attempt, revision)
