@@ -10,12 +10,38 @@ Text that somebody else wrote (a platform, a plug-in, a person) is a plain ``str
 from __future__ import annotations
 
 import signal as signals
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 #: Codes of text that is not made here.
 PLATFORM, OTHER = "platform", "other"
+
+
+#: Codes that all platforms share. Arguments: said (the platform's words, or ours for them), platform, and cause (the
+#: platform's own word or number) where it has one; of ends also ended (how the command ended) and end (its reason).
+OF_PLATFORMS = {
+    "platform_queue": "The job waits in the platform's queue.",
+    "platform_prepares": "A machine, a volume, an image or a container is being made ready for the job.",
+    "platform_held": "The job is suspended, paused or held on the platform.",
+    "platform_quota": "A quota of the platform has no room for the job.",
+    "platform_waits": "The job cannot go on for another reason that the platform tells.",
+    "platform_requeued": "The platform ended the job and has queued it again.",
+    "platform_state_unknown": "The platform shows the job in a state that says nothing about it. cause: the state.",
+    "out_of_memory": "The trial used more memory than it may, or its machine had none left, so it was killed.",
+    "evicted": "The platform took the trial off its machine (pressure of memory or disk, a drain, a shutdown).",
+    "preempted": "The platform ended the trial to make room for another job.",
+    "submission_lost": "The submission had not reached the platform; it is made again.",
+    "machine_unreachable": "The trial's machine cannot be reached. The trial may well be running.",
+    "node_failed": "The trial's machine failed, or the platform has lost it.",
+    "platform_time_limit": "The platform ended the trial at a time limit of its own.",
+    "never_scheduled": "No machine of the platform has what the trial asks for.",
+    "image_missing": "The image was not found or cannot be pulled, so the job failed.",
+    "launch_failed": "The platform could not start the trial on its machine.",
+    "stopped_on_platform": "Somebody stopped or deleted the job on the platform.",
+    "platform_failed": "The job failed on the platform, which tells no reason with a code of its own here.",
+    "end_unknown": "The job is gone and nobody knows how it ended.",
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +81,53 @@ def code_of(message: str, whose: str = OTHER) -> str:
 def arguments_of(message: str) -> dict[str, Any]:
     """The arguments of a message; none where it is plain text."""
     return message.arguments if isinstance(message, Reason) else {}
+
+
+def as_document(message: str, whose: str = OTHER) -> dict[str, Any]:
+    """A reason as an argument of another one: ``{"code": ..., **arguments}``. ``whose`` is the code of plain text."""
+    return {"code": code_of(message, whose), **arguments_of(message)}
+
+
+def because_of(message: str) -> dict[str, Any]:
+    """The argument ``because`` of a reason whose sentence contains this message; none where the message has no code."""
+    return {"because": as_document(message)} if isinstance(message, Reason) else {}
+
+
+def refusal(message: str) -> Reason:
+    """Why a platform will never take a trial: the reason it gave, ``refused`` with its words where it gave none."""
+    return message if isinstance(message, Reason) else Reason("refused", said=message)
+
+
+def with_more(message: str, more: str) -> str:
+    """A message with more text behind it. What a platform says (``OF_PLATFORMS``) keeps its code."""
+    if isinstance(message, Reason) and message.code in OF_PLATFORMS:
+        return Reason(message.code, **{**message.arguments, "said": f"{message.arguments['said']} {more}".strip()})
+    return f"{message} {more}".strip()
+
+
+def together(messages: Iterable[str]) -> str:
+    """What a platform says of one end in several messages, each once, with the code that tells most."""
+    each = list(dict.fromkeys(filter(None, messages)))
+    coded = [message for message in each if isinstance(message, Reason) and message.code in OF_PLATFORMS]
+    if not coded:
+        return " ".join(each)
+    best = next((message for message in coded if message.code != "platform_failed"), coded[0])
+    return Reason(best.code, **{**best.arguments, "said": " ".join(each)})
+
+
+def with_end(cause: str, ended: str) -> str:
+    """What a platform knows of why a trial ended, with how it ended behind it. The code is the cause's."""
+    if not isinstance(cause, Reason) or cause.code not in OF_PLATFORMS:
+        return Reason("cause", cause=str(cause), said=str(ended), **because_of(cause)) if ended else cause
+    more = {"end": as_document(ended)} if isinstance(ended, Reason) else {}
+    return Reason(cause.code, **{**cause.arguments, "ended": str(ended), **more})
+
+
+def tells_of(message: str, cause: str) -> bool:
+    """Whether a message tells this cause already."""
+    if isinstance(message, Reason) and isinstance(cause, Reason):
+        return message.code == cause.code
+    return cause in message  # of a platform whose causes have no code
 
 
 def jobs_named_by(reason: Any) -> list[str]:
@@ -132,8 +205,57 @@ def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str
 
 def _machines_busy(asked: int, machines: list[Mapping[str, Any]]) -> str:
     wants = f"Waits for {count_of(asked)}" if asked else "Waits for a free machine"
-    parts = [one["said"] if "said" in one else _few_are_free(**one) for one in machines]
-    return f"{wants}: {'; '.join(parts)}."
+    return f"{wants}: {'; '.join(map(_of_one_machine, machines))}."
+
+
+def _no_machine_fits(asked: int, machines: list[Mapping[str, Any]]) -> str:
+    return (f"No machine can ever run this trial, which asks for {asked} GPU{'' if asked == 1 else 's'}: "
+            f"{'; '.join(map(_of_one_machine, machines))}.")
+
+
+def _of_one_machine(one: Mapping[str, Any]) -> str:
+    """What one machine lacks, without the full stop."""
+    if "code" in one:
+        arguments = {name: value for name, value in one.items() if name != "code"}
+        return CODES[one["code"]].sentence(**arguments).rstrip(". ")
+    return str(one["said"]) if "said" in one else _few_are_free(**one)
+
+
+def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
+    if asked is None:
+        return f"{machine}: its GPUs are being looked at."
+    return f"Waits for {asked} GPU(s): the GPUs of machine {machine} are being looked at."
+
+
+def _gpus_unread(machine: str, error: str, asked: int | None = None) -> str:
+    if asked is None:
+        return f"{machine}: its GPUs cannot be read: {error}"
+    return f"Waits for {asked} GPU(s): the GPUs of machine {machine} cannot be read: {error}"
+
+
+def _no_nvidia_smi(machine: str, asked: int | None = None) -> str:
+    if asked is None:
+        return f"{machine} has no nvidia-smi on its PATH."
+    return (f"This trial asks for {asked} GPU(s), but machine {machine} has no nvidia-smi on its PATH, so its GPUs are "
+            "not known; install NVIDIA's driver, or set trialGpuNumber to 0.")
+
+
+def _gpu_missing(machine: str, missing: list[int], has: list[int]) -> str:
+    there = f"{count_of(len(has))} ({_listed(has)})" if has else "no GPUs"
+    return f"gpuIndices names GPU {_listed(missing)}, but machine {machine} has {there}; correct gpuIndices."
+
+
+def _listed(indices: list[int]) -> str:
+    return ", ".join(map(str, indices))
+
+
+def _too_few_gpus(machine: str, asked: int, has: int) -> str:
+    return f"This trial asks for {count_of(asked)}, but machine {machine} has {count_of(has)}; lower trialGpuNumber."
+
+
+def _too_few_gpus_named(machine: str, asked: int, allowed: int) -> str:
+    return (f"This trial asks for {count_of(asked)}, but gpuIndices allows {count_of(allowed)} of machine {machine}; "
+            "lower trialGpuNumber or name more GPUs in gpuIndices.")
 
 
 def _container_waits(pod: str, image: str, cause: str, said: str = "", advice: str = "") -> str:
@@ -200,8 +322,27 @@ CODES: dict[str, Kind] = {
     "gpu_held": Kind(
         "Too few GPUs of the machine are free. held: who has which; jobs are names of trials' jobs.", _gpu_held),
     "machines_busy": Kind(
-        "No machine has room. machines: of each either said (why not), or free and held as with gpu_held. asked: GPUs.",
+        "No machine has room. machines: of each either a reason of its own, or free and held as with gpu_held. asked: "
+        "GPUs.",
         _machines_busy),
+    "machine_away": Kind(
+        "Nothing can be started on the machine now. said: why.",
+        lambda machine, said, because=None: f"{machine}: {said}"),
+    "machine_full": Kind(
+        "The machine runs as many trials as its maxTrialNumber allows.",
+        lambda machine, trials: f"{machine} runs {trials} trial(s), as many as maxTrialNumber allows."),
+    "machine_kept": Kind(
+        "GPUs of the machine come free for a trial that asks for more of them and has waited longer.",
+        lambda machine: f"{machine} is kept for a trial that asks for more GPUs and has waited longer."),
+    "gpus_not_seen": Kind("The machine's GPUs were not looked at yet.", _gpus_not_seen),
+    "gpus_unread": Kind("The machine's GPUs cannot be read for the moment. error: what nvidia-smi said.", _gpus_unread),
+    "no_nvidia_smi": Kind("The machine has no nvidia-smi, so that its GPUs are not known.", _no_nvidia_smi),
+    "gpu_missing": Kind(
+        "gpuIndices names GPUs that the machine does not have. missing, has: their indices.", _gpu_missing),
+    "too_few_gpus": Kind("A trial asks for more GPUs than the machine has.", _too_few_gpus),
+    "too_few_gpus_named": Kind("A trial asks for more GPUs than gpuIndices allows.", _too_few_gpus_named),
+    "no_machine_fits": Kind(
+        "No machine can ever run the trial. machines: the reason of each. asked: GPUs.", _no_machine_fits),
     "gpu_taken": Kind(
         "Another trial was given the GPUs at the same moment; it is tried again at once.",
         lambda asked: f"Waits for {asked} GPU(s): another trial took them at this moment."),
@@ -219,9 +360,11 @@ CODES: dict[str, Kind] = {
     "scheduler": Kind(
         "The scheduler keeps the job in its queue. cause: its own code.",
         lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
+    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None: f"{said} {ended}".rstrip())
+       for code, meaning in OF_PLATFORMS.items()},
     "not_submitted": Kind(
-        "The platform could not take the trial for the moment; said: why, in its words or ours.",
-        lambda said, pause: f"{said} It is submitted again in {pause:g} s."),
+        "The platform could not take the trial for the moment. said: why; because: the same with its code.",
+        lambda said, pause, because=None: f"{said} It is submitted again in {pause:g} s."),
     "requeued": Kind(
         "The platform took the trial back into its queue.", lambda: "The platform took it back into its queue."),
     "not_answering": Kind(
@@ -231,9 +374,10 @@ CODES: dict[str, Kind] = {
     "keeper_version": Kind(
         "The trial's keeper speaks a version of the protocol that this server does not understand.", _keeper_version),
     "tried_again": Kind(
-        "An attempt failed and another one is due. said: how it failed.",
-        lambda said, number, most: f"{said or 'It failed.'} It is tried again ({number} of {most})."),
-    "refused": Kind("The platform will never take the trial as it is. said: why.", lambda said: said),
+        "An attempt failed and another one is due. said: how it failed; because: the same with its code.",
+        lambda said, number, most, because=None: f"{said or 'It failed.'} It is tried again ({number} of {most})."),
+    "refused": Kind(
+        "The platform will never take the trial as it is, and gives no code. said: why.", lambda said: said),
     "exit_code": Kind("The trial's command ended with this code.", _exit_code),
     "signal": Kind("The trial's command was ended by this signal.", _signal),
     "command_not_found": Kind("The shell did not find the trial's command (exit code 127).", _command_not_found),
@@ -250,12 +394,15 @@ CODES: dict[str, Kind] = {
     "canceled": Kind("A person canceled the trial.", lambda: "Canceled by a person."),
     "stopped_early": Kind("The assessor, or the tuner, stopped the trial.", lambda: "Stopped early."),
     "canceled_by_platform": Kind("The platform canceled the trial.", lambda: "Canceled by the platform."),
+    "canceled_before_start": Kind(
+        "The trial was canceled before its platform had started it.",
+        lambda: "The trial was canceled before it started."),
     "keeper_stopped": Kind(
         "Something outside of this server stopped the trial's keeper.",
         lambda: "Something outside of this server stopped its keeper (SIGTERM)."),
     "cause": Kind(
-        "The platform knows why the trial ended. cause: in its words; said: how it ended.",
-        lambda cause, said="": f"{cause} {said}".rstrip()),
+        "The platform knows why the trial ended, and gives no code. cause: in its words; said: how it ended.",
+        lambda cause, said="", because=None: f"{cause} {said}".rstrip()),
     "experiment_stopped": Kind("The experiment was stopped.", lambda: "The experiment was stopped."),
     "max_trial_number": Kind(
         "maxTrialNumber is reached.", lambda most: f"All {most} trials of maxTrialNumber were submitted."),

@@ -8,8 +8,24 @@ from pathlib import Path
 import pytest
 
 from trainingservice.errors import MustWait
-from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Waits, choose_gpus
-from trainingservice.reasons import CODES, OTHER, PLATFORM, Reason, arguments_of, code_of, jobs_named_by
+from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, Waits, choose_gpus
+from trainingservice.reasons import (
+    CODES,
+    OF_PLATFORMS,
+    OTHER,
+    PLATFORM,
+    Reason,
+    arguments_of,
+    as_document,
+    because_of,
+    code_of,
+    jobs_named_by,
+    refusal,
+    tells_of,
+    together,
+    with_end,
+    with_more,
+)
 from trainingservice.remote.scheduling import MachineView, choose_machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +43,18 @@ EXAMPLES = {
     "gpu_held": ({"machine": "m", "asked": 2, "free": 0, "held": HELD}, "GPU 0 is held by ovy2pm6wxrk4"),
     "machines_busy": ({"asked": 1, "machines": [{"said": "n is away"}, {"machine": "m", "free": 0, "held": HELD}]},
                       "n is away; no GPU of machine m are free"),
+    "machine_away": ({"machine": "m", "said": "It is away."}, "m: It is away."),
+    "machine_full": ({"machine": "m", "trials": 2}, "m runs 2 trial(s)"),
+    "machine_kept": ({"machine": "m"}, "m is kept"),
+    "gpus_not_seen": ({"machine": "m", "asked": 2}, "Waits for 2 GPU(s): the GPUs of machine m are being looked at."),
+    "gpus_unread": ({"machine": "m", "asked": 2, "error": "No driver."}, "machine m cannot be read: No driver."),
+    "no_nvidia_smi": ({"machine": "m", "asked": 2}, "asks for 2 GPU(s), but machine m has no nvidia-smi"),
+    "gpu_missing": ({"machine": "m", "missing": [7], "has": [0, 1]}, "names GPU 7, but machine m has 2 GPUs (0, 1)"),
+    "too_few_gpus": ({"machine": "m", "asked": 4, "has": 2}, "asks for 4 GPUs, but machine m has 2 GPUs"),
+    "too_few_gpus_named": ({"machine": "m", "asked": 2, "allowed": 1}, "gpuIndices allows 1 GPU of machine m"),
+    "no_machine_fits": ({"asked": 4, "machines": [{"code": "too_few_gpus", "machine": "m", "asked": 4, "has": 2},
+                                                  {"code": "no_nvidia_smi", "machine": "n"}]},
+                        "has 2 GPUs; lower trialGpuNumber; n has no nvidia-smi on its PATH."),
     "gpu_taken": ({"asked": 1}, "at this moment"),
     "most_objects": ({"unfinished": 5, "most": 5}, "maxUnfinishedObjects"),
     "pod_unschedulable": ({"pod": "p", "cause": "Unschedulable", "said": "0/1 nodes."}, "(Unschedulable): 0/1 nodes."),
@@ -67,6 +95,9 @@ EXAMPLES = {
     "stopping": ({"left": 0}, "being stopped."),
     "no_trial_runs": ({"said": "Waits for x.", "because": {"code": "quota"}}, "No trial runs yet: waits for x."),
     "tuner_exhausted": ({}, "no further parameters"),
+    "canceled_before_start": ({}, "before it started"),
+    **{code: ({"said": "Its words.", "platform": "Slurm", "cause": "X", "ended": "It ended.",
+               "end": {"code": "signal"}}, "Its words. It ended.") for code in OF_PLATFORMS},
 }
 
 
@@ -129,7 +160,72 @@ def test_of_several_machines_each_says_what_it_lacks_as_data() -> None:
     assert isinstance(choice, Waits)
     assert choice.reason.code == "machines_busy"
     assert choice.reason.arguments["machines"] == [
-        {"said": "a: It is away"}, {"machine": "b", "free": 0, "held": [{"gpu": 0, "jobs": ["job"], "more": False}]}]
+        {"code": "machine_away", "machine": "a", "said": "It is away."},
+        {"machine": "b", "free": 0, "held": [{"gpu": 0, "jobs": ["job"], "more": False}]}]
+
+
+def test_of_each_machine_a_code_says_why_it_takes_nothing() -> None:
+    machines = [MachineView("a", "a", trials=2, max_trials=2), MachineView("b", "b", gpu_problem="No driver."),
+                MachineView("c", "c"), MachineView("d", "d", has_gpus=False)]
+    choice = choose_machine(1, machines)
+    assert isinstance(choice, Waits)
+    assert choice.reason.arguments["machines"] == [
+        {"code": "machine_full", "machine": "a", "trials": 2},
+        {"code": "gpus_unread", "machine": "b", "error": "No driver."}, {"code": "gpus_not_seen", "machine": "c"},
+        {"code": "no_nvidia_smi", "machine": "d"}]
+    assert choice.reason == (
+        "Waits for 1 GPU: a runs 2 trial(s), as many as maxTrialNumber allows; b: its GPUs cannot be read: No driver; "
+        "c: its GPUs are being looked at; d has no nvidia-smi on its PATH.")
+
+
+def test_what_can_never_be_says_so_as_data() -> None:
+    choice = choose_gpus(GpuRequest(1, gpu_indices=(0, 7)), [GpuReading(0)], {}, "m")
+    assert isinstance(choice, Impossible)
+    assert as_document(choice.reason) == {"code": "gpu_missing", "machine": "m", "missing": [7], "has": [0]}
+    of_all = choose_machine(4, [MachineView("m", "m", gpus=(GpuReading(0),))])
+    assert isinstance(of_all, Impossible)
+    assert as_document(of_all.reason) == {"code": "no_machine_fits", "asked": 4, "machines": [
+        {"code": "too_few_gpus", "machine": "m", "asked": 4, "has": 1}]}
+
+
+def test_what_a_platform_refuses_keeps_its_code_and_plain_words_get_one() -> None:
+    assert as_document(refusal(Reason("gpu_missing", machine="m", missing=[7], has=[]))) == {
+        "code": "gpu_missing", "machine": "m", "missing": [7], "has": []}
+    assert as_document(refusal("No such queue.")) == {"code": "refused", "said": "No such queue."}
+
+
+def test_a_reason_in_another_one_keeps_its_code() -> None:
+    assert because_of(Reason("gpu_taken", asked=1)) == {"because": {"code": "gpu_taken", "asked": 1}}
+    assert because_of("plain words") == {}
+
+
+OUT = Reason("out_of_memory", said="OOMKilled.", platform="Kubernetes")
+FAILED = Reason("platform_failed", said="BackoffLimitExceeded.", platform="Kubernetes", cause="BackoffLimitExceeded")
+
+
+def test_what_a_platform_says_keeps_its_code_when_more_is_said() -> None:
+    more = with_more(OUT, "It said: x")
+    assert (more, code_of(more)) == ("OOMKilled. It said: x", "out_of_memory")
+    assert with_more("plain", "more") == "plain more"
+    assert code_of(with_more("plain", "more")) == OTHER
+
+
+def test_of_several_messages_the_code_that_tells_most_is_kept() -> None:
+    both = together([FAILED, OUT, FAILED, ""])
+    assert (both, code_of(both)) == ("BackoffLimitExceeded. OOMKilled.", "out_of_memory")
+    assert code_of(together([FAILED, "plain"])) == "platform_failed"
+    assert (together(["a.", "b."]), code_of(together(["a."]))) == ("a. b.", OTHER)
+
+
+def test_a_cause_keeps_its_code_before_the_end_that_it_explains() -> None:
+    ended = Reason("signal", signal=9, last_words="")
+    found = with_end(OUT, ended)
+    assert found == f"OOMKilled. {ended}"
+    assert (code_of(found), arguments_of(found)["end"]) == (
+        "out_of_memory", {"code": "signal", "signal": 9, "last_words": ""})
+    assert as_document(with_end("Evicted.", "It ended.")) == {"code": "cause", "cause": "Evicted.", "said": "It ended."}
+    assert [tells_of(found, OUT), tells_of(found, FAILED), tells_of("Evicted. It ended.", "Evicted."),
+            tells_of("It ended.", "Evicted.")] == [True, False, True, False]
 
 
 def test_the_jobs_that_a_reason_names_are_found_however_deep_and_once() -> None:

@@ -15,7 +15,7 @@ from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialO
 from trainingservice.azureml.rehearsal import rehearse_workspace
 from trainingservice.azureml.run_log import LogJournal, RunHistory
 from trainingservice.azureml.snapshot import CODE, COMMAND, JOB_VARIABLE, make_snapshot, snapshot_key
-from trainingservice.azureml.states import observed_status
+from trainingservice.azureml.states import observed_status, of_azure
 from trainingservice.azureml.workspace import CodeIsGone, JobRequest, NoSuchJob, SeenJob, Workspace
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
@@ -28,6 +28,7 @@ from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.one_by_one import Answers, OneByOne
 from trainingservice.polling.service import Observation, PollingTrainingService
+from trainingservice.reasons import Reason
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -86,7 +87,7 @@ class AzureMlTrainingService(PollingTrainingService):
         form = job.form
         name = _job_name(form.experiment_id, job.id)
         if self._tombstone(form.experiment_id, job.id).exists():
-            return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+            return Observation(TrialJobStatus.SYS_CANCELED, message=Reason("canceled_before_start"))
         try:
             known = self._workspace.job(name)
         except NoSuchJob:
@@ -221,7 +222,9 @@ class AzureMlTrainingService(PollingTrainingService):
         said = details.get("error")
         said = said.get("error", said) if isinstance(said, dict) else None
         if seen.status is TrialJobStatus.FAILED and isinstance(said, dict) and said.get("message"):
-            return replace(seen, message=f"The job failed. The workspace says: {str(said['message'])[:300]}")
+            return replace(seen, message=of_azure(
+                "platform_failed", f"The job failed. The workspace says: {str(said['message'])[:300]}",
+                str(said.get("code") or "")))
         return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
 
     def _tombstone(self, experiment_id: str, job_name: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainingservice.polling.job_record import Observation
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Compared without regard to letter case.
@@ -18,22 +19,29 @@ STATUSES = {
     "notresponding": TrialJobStatus.UNKNOWN, "paused": TrialJobStatus.UNKNOWN, "unknown": TrialJobStatus.UNKNOWN,
 }
 _MESSAGES = {
-    "provisioning": "Waits until the compute has started a node; that takes minutes.",
-    "preparing": "Waits until the image is ready; the first time that takes minutes.",
-    "queued": "Waits in the queue of the compute.",
-    "scheduled": "Waits for the time for which the workspace has scheduled it.",
-    "canceled": "The job was canceled in the workspace.",
-    "failed": "The job failed.",
-    "notresponding": "The job's node does not answer; it may come back.",
-    "paused": "The job is paused in the workspace.",
-    "unknown": "The workspace does not know the job's state.",
+    "provisioning": ("platform_prepares", "Waits until the compute has started a node; that takes minutes."),
+    "preparing": ("platform_prepares", "Waits until the image is ready; the first time that takes minutes."),
+    "queued": ("platform_queue", "Waits in the queue of the compute."),
+    "scheduled": ("platform_queue", "Waits for the time for which the workspace has scheduled it."),
+    "canceled": ("stopped_on_platform", "The job was canceled in the workspace."),
+    "failed": ("platform_failed", "The job failed."),
+    "notresponding": ("machine_unreachable", "The job's node does not answer; it may come back."),
+    "paused": ("platform_held", "The job is paused in the workspace."),
+    "unknown": ("platform_state_unknown", "The workspace does not know the job's state."),
 }
+
+
+def of_azure(code: str, said: str, cause: str) -> Reason:
+    """What the workspace says of a job, as a reason."""
+    return Reason(code, said=said, platform="Azure ML", cause=cause)
 
 
 def observed_status(word: str) -> Observation:
     """A word that is not known here is UNKNOWN, with that sentence."""
     status = STATUSES.get(word.lower(), TrialJobStatus.UNKNOWN)
-    message = _MESSAGES.get(word.lower(), "")
+    known = _MESSAGES.get(word.lower())
+    message: str = of_azure(*known, word) if known is not None else ""
     if status is TrialJobStatus.UNKNOWN and not message:
-        message = f"The workspace shows the job in a state that is not known here ({word or 'none'})."
+        message = of_azure("platform_state_unknown",
+                           f"The workspace shows the job in a state that is not known here ({word or 'none'}).", word)
     return Observation(status, message=message)

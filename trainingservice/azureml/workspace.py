@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trainingservice.azureml.config import AzureMlClusterSettings
+from trainingservice.azureml.states import of_azure
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.polling.service import MustWait
 from trainingservice.rest.rest_client import LogInRefused
@@ -283,8 +284,9 @@ class Workspace:
             return TemporaryError(f"{self.where} {limited}; it is asked again.",
                                   retry_after=None if pause is None else float(min(pause, 3600)))
         if "quota" in code.lower():
-            return MustWait(f"{self.where} has no quota left for {what}: {said} It is tried again; ask for more quota, "
-                            "or run fewer trials at a time.", retry_after=60.0)
+            return MustWait(of_azure(
+                "platform_quota", f"{self.where} has no quota left for {what}: {said} It is tried again; ask for more "
+                "quota, or run fewer trials at a time.", code), retry_after=60.0)
         if status < 400:
             return TemporaryError(f"{self.where} answered with something that is not JSON ({said}); does a proxy stand "
                                   "before it?")

@@ -10,6 +10,7 @@ from trainingservice.command.config import CommandClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.given_expression import GivenExpression
 from trainingservice.polling.job_record import Observation
+from trainingservice.reasons import Reason
 from trainingservice.submit_host.host import NOT_FOUND, TIMEOUT, Finished, SubmitHost, Unanswered
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -82,13 +83,14 @@ class Scheduler:
         if state in self._settings.running_states:
             return Observation(TrialJobStatus.RUNNING)
         if state in self._settings.ended_states:
-            return Observation(TrialJobStatus.FAILED, message=f"The scheduler says that the job has ended ({state})."
-                                                              + (f" {reason}" if reason else ""))
+            said = f"The scheduler says that the job has ended ({state}). {reason}".rstrip()
+            return Observation(TrialJobStatus.FAILED, message=_of_scheduler("end_unknown", said, state))
         if state in self._settings.waiting_states:
-            return Observation(TrialJobStatus.WAITING, message=reason[:300])
-        return Observation(TrialJobStatus.UNKNOWN, message=(
-            f"The scheduler says {state!r}, which is in none of waitingStates, runningStates and endedStates. "
-            f"{reason[:300]}").strip())
+            return Observation(TrialJobStatus.WAITING, message=(
+                _of_scheduler("platform_queue", reason[:300], state) if reason else ""))
+        return Observation(TrialJobStatus.UNKNOWN, message=_of_scheduler(
+            "platform_state_unknown", f"The scheduler says {state!r}, which is in none of waitingStates, runningStates "
+            f"and endedStates. {reason[:300]}".rstrip(), state))
 
     def cancel(self, job_id: str) -> None:
         """Raises TemporaryError where it refuses."""
@@ -107,3 +109,7 @@ class Scheduler:
     def _run(self, command: str, variables: Mapping[str, str], timeout: float = TIMEOUT) -> Finished:
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
         return self.host.run(f"{exports}{command}\n", timeout=timeout)
+
+
+def _of_scheduler(code: str, said: str, state: str) -> Reason:
+    return Reason(code, said=said, platform="command", cause=state)

@@ -19,6 +19,7 @@ from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.service import MustWait, Observation
+from trainingservice.reasons import Reason, with_more
 from trainingservice.rest.told_json import read_json
 from trainingservice.shared_folder.direct_first import DirectFirstJournal
 from trainingservice.shared_folder.folder import SharedFolder
@@ -229,11 +230,12 @@ class CommandTrainingService(SharedFolderTrainingService):
         output = self.storage.read(own / OUTPUT_FILE)
         if seen is None and output is None:  # it never came to run
             return None
-        why = seen.message if seen is not None else f"The scheduler has no job {job_id} any more."
+        why = (seen.message or "") if seen is not None else Reason(
+            "end_unknown", said=f"The scheduler has no job {job_id} any more.", platform="command")
         said = " ".join((output or "").split())[-_MOST_SAID:]
-        cause = f"{why} Its keeper has left no word of the trial's end."
+        cause = with_more(why, "Its keeper has left no word of the trial's end.")
         return Observation(TrialJobStatus.FAILED, cause=cause, working_directory=self.working_directory_of(job),
-                           message=f"{cause} It said: {said}" if said else cause)
+                           message=with_more(cause, f"It said: {said}") if said else cause)
 
     def _has_begun(self, job: TrialJobDetail) -> bool:
         own = self.folder_of(job)

@@ -20,6 +20,7 @@ from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.polling.one_by_one import Answers, OneByOne
 from trainingservice.polling.service import Observation
+from trainingservice.reasons import with_more
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.shared_folder.service import SharedFolderTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
@@ -181,7 +182,7 @@ class DltsTrainingService(SharedFolderTrainingService):
         told = self.channel.end_of(job, seen)
         if word in ("failed", "error") and told.exit_code is None:
             said = " ".join(self._api.status_message(job_id).split())[:300]
-            told = replace(told, message=f"{told.message} The cluster says: {said}" if said else told.message)
+            told = replace(told, message=with_more(told.message or "", f"The cluster says: {said}" if said else ""))
         return told
 
     def _kill(self, job: TrialJobDetail) -> None:

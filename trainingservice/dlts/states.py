@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from trainingservice.polling.job_record import Observation
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 _STATUS = {
@@ -17,14 +18,15 @@ _STATUS = {
     "finished": TrialJobStatus.SUCCEEDED, "failed": TrialJobStatus.FAILED, "error": TrialJobStatus.FAILED,
     "killed": TrialJobStatus.SYS_CANCELED,
 }
+_PAUSED = "Somebody paused the job in the dashboard. A trial cannot be paused; it is ended."
 _MESSAGES = {
     # each job begins so; where it stays so, the cluster writes the reason (a quota) into the details
-    "unapproved": "The cluster has not looked at the job yet.",
-    "pausing": "Somebody paused the job in the dashboard. A trial cannot be paused; it is ended.",
-    "paused": "Somebody paused the job in the dashboard. A trial cannot be paused; it is ended.",
-    "killed": "The job was killed on the cluster.",
-    "failed": "The job failed.",
-    "error": "The cluster gave up on the job.",
+    "unapproved": ("platform_queue", "The cluster has not looked at the job yet."),
+    "pausing": ("platform_held", _PAUSED),
+    "paused": ("platform_held", _PAUSED),
+    "killed": ("stopped_on_platform", "The job was killed on the cluster."),
+    "failed": ("platform_failed", "The job failed."),
+    "error": ("platform_failed", "The cluster gave up on the job."),
 }
 PAUSED = frozenset({"pausing", "paused"})
 
@@ -33,15 +35,22 @@ def observed_record(record: Mapping[str, Any]) -> Observation:
     """From a job's record (v2)."""
     word = str(record.get("jobStatus") or "")
     status = _STATUS.get(word, TrialJobStatus.UNKNOWN)
-    message = _MESSAGES.get(word, "")
+    message: str = _reason(*_MESSAGES[word], word) if word in _MESSAGES else ""
     if status is TrialJobStatus.UNKNOWN:
-        message = f"The cluster shows the job in a state that is not known here ({word or 'none'})."
+        message = _reason("platform_state_unknown",
+                          f"The cluster shows the job in a state that is not known here ({word or 'none'}).", word)
     details = record.get("jobStatusDetail")
     first = details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
     if status is TrialJobStatus.WAITING and first.get("message"):
-        message = f"Waits on the cluster: {str(first['message'])[:300]}"
+        # an unapproved job with a message is one that is over the user's quota
+        message = _reason("platform_quota" if word == "unapproved" else "platform_queue",
+                          f"Waits on the cluster: {str(first['message'])[:300]}", word)
     return Observation(status, message=message, start_time=_seconds(first.get("startedAt")),
                        end_time=_seconds(first.get("finishedAt")))
+
+
+def _reason(code: str, said: str, word: str) -> Reason:
+    return Reason(code, said=said, platform="DLTS", cause=word)
 
 
 def _seconds(text: Any) -> float | None:

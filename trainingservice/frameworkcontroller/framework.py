@@ -16,7 +16,14 @@ from trainingservice.frameworkcontroller.template import says_gpus
 from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Phase, Role, Seen, TrialKind
-from trainingservice.kubernetes_base.pods import end_in, ran_out_of_memory, seconds, why_disrupted, why_ended
+from trainingservice.kubernetes_base.pods import (
+    end_in,
+    of_kubernetes,
+    ran_out_of_memory,
+    seconds,
+    why_disrupted,
+    why_ended,
+)
 from trainingservice.rest.told_json import read_json
 
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
@@ -85,8 +92,9 @@ class FrameworkKind(TrialKind):
         completion = attempt.get("completionStatus") or {}
         ended = seconds(status.get("completionTime"))
         if completion.get("code") in STOPPED_CODES:
-            return Seen(Phase.CANCELED, "The Framework was stopped on the cluster by somebody else; rerun the trial if "
-                        "it is still wanted.", started, ended, end, node)
+            return Seen(Phase.CANCELED, of_kubernetes(
+                "stopped_on_platform", "The Framework was stopped on the cluster by somebody else; rerun the trial if "
+                "it is still wanted."), started, ended, end, node)
         succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
         message = "" if succeeded else _text(completion, attempt)
         return Seen(Phase.SUCCEEDED if succeeded else Phase.FAILED, message, started, ended, end, node,
@@ -230,9 +238,11 @@ def _text(completion: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
     if _container_of(task).get("code"):
         return why_ended(pod, FrameworkKind.container)
     if completion.get("code") in REFUSED_POD_CODES and (why := _words_of_api(str(completion.get("diagnostics")))):
-        return f"The API server refused the pod: {why.rstrip('.')}."
+        return of_kubernetes("launch_failed", f"The API server refused the pod: {why.rstrip('.')}.",
+                             str(completion["code"]))
     said = f"{completion.get('phrase') or 'Failed'}: {completion.get('diagnostics') or ''}".strip().rstrip(":")
-    return said if said.endswith(".") else said + "."
+    return of_kubernetes("platform_failed", said if said.endswith(".") else said + ".",
+                         str(completion.get("code") or ""))
 
 
 def _words_of_api(diagnostics: str) -> str:
@@ -248,4 +258,4 @@ def _words_of_api(diagnostics: str) -> str:
 def _waiting_text(state: str) -> str:
     texts = {"AttemptCreationPending": "The Framework waits to be started.",
              "AttemptCreationRequested": "The Framework is being started."}
-    return texts.get(state, "The Framework waits for its pods.")
+    return of_kubernetes("platform_queue", texts.get(state, "The Framework waits for its pods."), state)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trainingservice.reasons import Reason, count_of
+from trainingservice.reasons import Reason
 
 #: Jobs that are named for one GPU.
 MOST_NAMED = 4
@@ -54,7 +54,7 @@ class Waits:
 class Impossible:
     """The trial can never run on this machine as it is. ``reason`` says what it asks and what there is."""
 
-    reason: str
+    reason: Reason
 
 
 def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Mapping[str, tuple[int, ...]],
@@ -65,17 +65,14 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     were booked when the readings were made; the processes seen there were ours, even if their
     trial has ended since.
     """
-    asks = f"This trial asks for {count_of(request.gpu_number)}"
     seen = {reading.index: reading for reading in readings}
     if request.gpu_indices is not None and (missing := sorted(set(request.gpu_indices) - seen.keys())):
-        return Impossible(f"gpuIndices names GPU {_listed(missing)}, but machine {machine} has "
-                          f"{_has(sorted(seen))}; correct gpuIndices.")
+        return Impossible(Reason("gpu_missing", machine=machine, missing=missing, has=sorted(seen)))
     allowed = sorted(seen if request.gpu_indices is None else set(request.gpu_indices))
     if len(allowed) < request.gpu_number:
         if request.gpu_indices is None or len(seen) < request.gpu_number:
-            return Impossible(f"{asks}, but machine {machine} has {count_of(len(seen))}; lower trialGpuNumber.")
-        return Impossible(f"{asks}, but gpuIndices allows {count_of(len(allowed))} of machine {machine}; "
-                          "lower trialGpuNumber or name more GPUs in gpuIndices.")
+            return Impossible(Reason("too_few_gpus", machine=machine, asked=request.gpu_number, has=len(seen)))
+        return Impossible(Reason("too_few_gpus_named", machine=machine, asked=request.gpu_number, allowed=len(allowed)))
     free: list[int] = []
     held: list[dict[str, Any]] = []
     for index in allowed:
@@ -90,16 +87,6 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     if len(free) >= request.gpu_number:
         return Assigned(tuple(free[:request.gpu_number]))
     return Waits(Reason("gpu_held", machine=machine, asked=request.gpu_number, free=len(free), held=held))
-
-
-def _listed(indices: Sequence[int]) -> str:
-    return ", ".join(map(str, indices))
-
-
-def _has(indices: Sequence[int]) -> str:
-    if not indices:
-        return "no GPUs"
-    return f"{count_of(len(indices))} ({_listed(indices)})"
 
 
 class GpuBook(Protocol):

@@ -10,6 +10,7 @@ from trainingservice.errors import TemporaryError
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.polling.job_record import Observation
+from trainingservice.reasons import Reason
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -27,7 +28,7 @@ def observed_state(job: TrialJobDetail, state: FolderState, machine: str) -> Obs
     if kind == "ended" and exit_document is not None:
         seen = observed_exit(exit_document)
     elif kind == "canceled":
-        seen = Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        seen = Observation(TrialJobStatus.SYS_CANCELED, message=Reason("canceled_before_start"))
     elif kind == "running" or job.status is TrialJobStatus.RUNNING:  # an answer may be older than an event
         seen = Observation(TrialJobStatus.RUNNING)
     else:

@@ -15,8 +15,11 @@ from trainingservice.kubernetes_base.kind import (
     condition_text,
     condition_time,
     conditions_of,
+    failed_reason,
+    queued,
+    suspended,
 )
-from trainingservice.kubernetes_base.pods import seconds
+from trainingservice.kubernetes_base.pods import of_kubernetes, seconds
 
 GROUP = "kubeflow.org"
 
@@ -76,18 +79,18 @@ class ReplicatedKind(TrialKind):
             return Seen(Phase.SUCCEEDED, "", started, ended or condition_time(conditions["Succeeded"]))
         if "Failed" in conditions:
             failed = conditions["Failed"]
-            return Seen(Phase.FAILED, condition_text(failed), started, ended or condition_time(failed))
+            return Seen(Phase.FAILED, failed_reason(failed), started, ended or condition_time(failed))
         if "Suspended" in conditions or ((trial.get("spec") or {}).get("runPolicy") or {}).get("suspend"):
-            return Seen(Phase.WAITING, f"The {self.resource.kind} is suspended; it begins when somebody resumes it.",
-                        suspended=True)
+            return suspended(self.resource.kind)
         if "Restarting" in conditions:
-            return Seen(Phase.RUNNING, condition_text(conditions["Restarting"]), started)
+            said = condition_text(conditions["Restarting"])
+            return Seen(Phase.RUNNING, of_kubernetes("platform_requeued", said, "Restarting") if said else "", started)
         if "Running" in conditions:
             return Seen(Phase.RUNNING, "", started)
         if not status:
-            return Seen(Phase.WAITING, f"{self.operator} has not looked at the {self.resource.kind} yet; if this "
-                                       "lasts, it does not run.")
-        return Seen(Phase.WAITING, f"The {self.resource.kind} waits for its pods.")
+            return queued(f"{self.operator} has not looked at the {self.resource.kind} yet; if this lasts, it does not "
+                          "run.")
+        return queued(f"The {self.resource.kind} waits for its pods.")
 
 
 class TFJobKind(ReplicatedKind):

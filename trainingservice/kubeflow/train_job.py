@@ -16,7 +16,11 @@ from trainingservice.kubernetes_base.kind import (
     condition_text,
     condition_time,
     conditions_of,
+    failed_reason,
+    queued,
+    suspended,
 )
+from trainingservice.kubernetes_base.pods import of_kubernetes
 
 TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
 #: Who we are among those that patch a runtime.
@@ -84,11 +88,12 @@ class TrainJobKind(TrialKind):
         if "Failed" in conditions:
             failed = conditions["Failed"]
             if failed.get("reason") == "TrainingRuntimeNotSupported":  # is taken back when the runtime appears
-                return Seen(Phase.WAITING, f"{condition_text(failed)} Install the runtime, or correct the field "
-                                           "runtime.")
-            return Seen(Phase.FAILED, condition_text(failed), None, condition_time(failed))
+                return Seen(Phase.WAITING, of_kubernetes(
+                    "platform_waits", f"{condition_text(failed)} Install the runtime, or correct the field runtime.",
+                    "TrainingRuntimeNotSupported"))
+            return Seen(Phase.FAILED, failed_reason(failed), None, condition_time(failed))
         if "Suspended" in conditions or (trial.get("spec") or {}).get("suspend"):
-            return Seen(Phase.WAITING, "The TrainJob is suspended; it begins when somebody resumes it.", suspended=True)
+            return suspended(TRAIN_JOBS.kind)
         if any(job.get("ready") for job in (trial.get("status") or {}).get("jobsStatus") or []):
             return Seen(Phase.RUNNING)
-        return Seen(Phase.WAITING, "The TrainJob waits for its pods.")
+        return queued("The TrainJob waits for its pods.")

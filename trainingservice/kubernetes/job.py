@@ -12,9 +12,11 @@ from trainingservice.kubernetes_base.kind import (
     Role,
     Seen,
     TrialKind,
-    condition_text,
     condition_time,
     conditions_of,
+    failed_reason,
+    queued,
+    suspended,
 )
 from trainingservice.kubernetes_base.pods import seconds
 
@@ -63,9 +65,9 @@ class JobKind(TrialKind):
             return Seen(Phase.SUCCEEDED, "", started, ended)
         if "Failed" in conditions:
             failed = conditions["Failed"]
-            return Seen(Phase.FAILED, condition_text(failed), started, condition_time(failed))
+            return Seen(Phase.FAILED, failed_reason(failed), started, condition_time(failed))
         if "Suspended" in conditions or (trial.get("spec") or {}).get("suspend"):
-            return Seen(Phase.WAITING, "The Job is suspended; it begins when somebody resumes it.", suspended=True)
+            return suspended(JOBS.kind)
         if not status:
-            return Seen(Phase.WAITING, "The cluster has not looked at the Job yet.")
-        return Seen(Phase.WAITING, "The Job waits for its pod.")
+            return queued("The cluster has not looked at the Job yet.")
+        return queued("The Job waits for its pod.")

@@ -30,6 +30,10 @@ PAGE, MOST_PAGES = 500, 4
 _OTHERS = frozenset({"SettedPodTemplateRestartPolicy", "FailedScheduling", "BackOff", "Failed", "Unhealthy"})
 
 
+#: What the API server says of a pod for which a quota has no room; the event's reason is that of any refusal.
+_QUOTA = "exceeded quota"
+#: Reasons of events about volumes that are not there yet.
+_OF_VOLUMES = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 #: What the pods of a trial ask for: resource -> quantity, for each role.
 Asked = Sequence[Mapping[str, str]]
 
@@ -105,8 +109,9 @@ class Complaints:
 
 
 def _sentence(event: Object, about: Object) -> str:
-    said = " ".join(str(event.get("message") or "").split())[:500].rstrip(".")
-    return f"{about.get('kind')} {about.get('name')} cannot go on ({event.get('reason')}): {said}."
+    said, cause = " ".join(str(event.get("message") or "").split())[:500].rstrip("."), str(event.get("reason"))
+    code = ("platform_quota" if _QUOTA in said else "platform_prepares" if cause in _OF_VOLUMES else "platform_waits")
+    return pods.of_kubernetes(code, f"{about.get('kind')} {about.get('name')} cannot go on ({cause}): {said}.", cause)
 
 
 def unexplained(trial: Object, of_trial: Sequence[Object]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
-from trainingservice.kubernetes_base.pods import seconds
+from trainingservice.kubernetes_base.pods import of_kubernetes, seconds
 
 
 class Phase(Enum):
@@ -121,6 +121,24 @@ def condition_text(condition: Mapping[str, Any]) -> str:
     """What a condition says, as a sentence."""
     said = str(condition.get("message") or condition.get("reason") or "").strip()
     return said if not said or said.endswith(".") else said + "."
+
+
+def failed_reason(condition: Mapping[str, Any]) -> str:
+    """Why a controller gave a trial's object up, from its condition; "" where it says nothing."""
+    said, cause = condition_text(condition), str(condition.get("reason") or "")
+    return of_kubernetes("platform_time_limit" if cause == "DeadlineExceeded" else "platform_failed", said,
+                         cause) if said else ""
+
+
+def suspended(kind: str) -> Seen:
+    """Of an object that somebody has suspended."""
+    return Seen(Phase.WAITING, of_kubernetes(
+        "platform_held", f"The {kind} is suspended; it begins when somebody resumes it."), suspended=True)
+
+
+def queued(said: str) -> Seen:
+    """Of an object that waits for the cluster to go on with it."""
+    return Seen(Phase.WAITING, of_kubernetes("platform_queue", said))
 
 
 def condition_time(condition: Mapping[str, Any] | None) -> float | None:

@@ -12,6 +12,7 @@ from trainingservice.kubernetes_base.api import Object
 from trainingservice.kubernetes_base.kind import Phase, Seen
 from trainingservice.kubernetes_base.pod_template import ATTEMPT_FOLDER
 from trainingservice.polling.job_record import Observation
+from trainingservice.reasons import together
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -66,11 +67,11 @@ def observation(seen: Seen, of_trial: Sequence[Object], reporting: Object | None
 
 def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, container: str,
          end: Mapping[str, Any] | None) -> Observation:
-    said = None if end is None else replace(observed_exit(end), cause=str(end.get(CAUSE) or ""))
+    said = None if end is None else replace(observed_exit(end), cause=_text(end.get(CAUSE)))
     if said is not None and (cause := _cause(said, seen, reporting, container)):
         if said.status is TrialJobStatus.SYS_CANCELED:
             return replace(said, message=cause, cause=cause)
-        return replace(said, message=f"{said.message} {cause}", cause=cause)  # the keeper itself was spared
+        return replace(said, message=together((said.message or "", cause)), cause=cause)  # the keeper itself was spared
     if seen.phase is Phase.CANCELED and (said is None or said.status is TrialJobStatus.SYS_CANCELED):
         return replace(said or Observation(TrialJobStatus.SYS_CANCELED, start_time=seen.start_time,
                                            end_time=seen.end_time), message=seen.message)
@@ -89,10 +90,15 @@ def _end(seen: Seen, of_trial: Sequence[Object], reporting: Object | None, conta
     ended = None if reporting is None else pods.termination_of(reporting, container)
     reasons = [*([pods.why_ended(failed, container)] if failed is not None else []), seen.message]
     return Observation(TrialJobStatus.FAILED,
-                       message=" ".join(dict.fromkeys(filter(None, reasons))) or "The trial failed.",
+                       message=together(reasons) or pods.of_kubernetes("platform_failed", "The trial failed."),
                        exit_code=seen.exit_code if ended is None else ended.exit_code,
                        start_time=(ended.started_at if ended is not None else None) or seen.start_time,
                        end_time=seen.end_time)
+
+
+def _text(value: object) -> str:
+    """A text, with its code where it has one; "" for what is none."""
+    return value if isinstance(value, str) else ""
 
 
 def _cause(said: Observation, seen: Seen, reporting: Object | None, container: str) -> str:

@@ -18,6 +18,14 @@ _NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
 #: Where operators write a replica's index: labels, or the annotation of an indexed Job.
 _INDEX = ("training.kubeflow.org/replica-index", "replica-index", "pytorch-replica-index", "FC_TASK_INDEX",
           "batch.kubernetes.io/job-completion-index")
+#: Words of conditions and statuses for a pod that was taken away or never ran -> codes; other words of the former are
+#: ``evicted``, of the latter ``platform_failed``.
+_TAKEN_AWAY = {"PreemptionByScheduler": "preempted", "PreemptionByKubeScheduler": "preempted",
+               "DeletionByPodGC": "node_failed"}
+_FAILED = {"NodeLost": "node_failed", "NodeShutdown": "evicted", "Shutdown": "evicted", "Terminated": "evicted",
+           "Preempting": "preempted", "DeadlineExceeded": "platform_time_limit", "NodeAffinity": "launch_failed",
+           "UnexpectedAdmissionError": "launch_failed", "OutOfcpu": "launch_failed", "OutOfmemory": "launch_failed",
+           "OutOfpods": "launch_failed"}
 #: What to do about reasons that people meet.
 _ADVICE = {
     "ImagePullBackOff": "Check the image's name and privateRegistryAuthPath.",
@@ -38,6 +46,11 @@ class Termination:
     started_at: float | None
     finished_at: float | None
     end: Mapping[str, Any] | None = None
+
+
+def of_kubernetes(code: str, said: str, cause: str = "") -> Reason:
+    """What a cluster says of a trial, as a reason. ``cause``: its own word."""
+    return Reason(code, said=said, platform="Kubernetes", **({"cause": cause} if cause else {}))
 
 
 def seconds(text: object) -> float | None:
@@ -132,11 +145,14 @@ def why_disrupted(pod: Object) -> str:
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
     if status.get("reason") == "Evicted":
-        return f"Pod {name} was evicted from node {node_of(pod)}: {_sentence(status.get('message'))}"
+        return of_kubernetes("evicted", f"Pod {name} was evicted from node {node_of(pod)}: "
+                                        f"{_sentence(status.get('message'))}", "Evicted")
     for condition in status.get("conditions") or []:
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             said = f": {_sentence(condition['message'])}" if condition.get("message") else "."
-            return f"The cluster took pod {name} from node {node_of(pod)} ({condition.get('reason')}){said}"
+            cause = str(condition.get("reason"))
+            return of_kubernetes(_TAKEN_AWAY.get(cause, "evicted"),
+                                 f"The cluster took pod {name} from node {node_of(pod)} ({cause}){said}", cause)
     return ""
 
 
@@ -145,8 +161,8 @@ def ran_out_of_memory(pod: Object, container: str) -> str:
     ended = termination_of(pod, container)
     if ended is None or ended.reason != "OOMKilled":
         return ""
-    return (f"OOMKilled: pod {pod['metadata']['name']} was killed because it used more memory than its limit; raise "
-            "memorySize, or use less.")
+    return of_kubernetes("out_of_memory", f"OOMKilled: pod {pod['metadata']['name']} was killed because it used more "
+                         "memory than its limit; raise memorySize, or use less.", "OOMKilled")
 
 
 def why_ended(pod: Object, container: str) -> str:
@@ -161,16 +177,20 @@ def why_ended(pod: Object, container: str) -> str:
             state = (init.get("state") or {}).get("terminated") or {}
             if state.get("exitCode"):
                 said = f": {_sentence(str(state['message'])[-500:])}" if state.get("message") else "."
-                return (f"The init container {init.get('name')} of pod {name}, image {init.get('image')}, ended with "
-                        f"exit code {state['exitCode']}{said}")
-        return f"Pod {name} failed: {_sentence(status.get('message') or status.get('reason') or 'no reason given')}"
+                return of_kubernetes(
+                    "launch_failed", f"The init container {init.get('name')} of pod {name}, image {init.get('image')}, "
+                    f"ended with exit code {state['exitCode']}{said}", str(state.get("reason") or ""))
+        cause = str(status.get("reason") or "")
+        return of_kubernetes(_FAILED.get(cause, "platform_failed"), f"Pod {name} failed: "
+                             f"{_sentence(status.get('message') or cause or 'no reason given')}", cause)
     if out_of_memory := ran_out_of_memory(pod, container):
         return out_of_memory
     said = f" It said: {_sentence(ended.message[-500:])}" if ended.message and ended.end is None else ""
     if ended.reason in ("StartError", "ContainerCannotRun") or ended.exit_code in (126, 127):
-        return (f"Pod {name} could not start the keeper; the image must hold Python 3.8 or later under the name that "
-                f"the field python gives.{said}")
-    return f"Pod {name} ended with exit code {ended.exit_code} ({ended.reason or 'no reason given'}).{said}"
+        return of_kubernetes("launch_failed", f"Pod {name} could not start the keeper; the image must hold Python 3.8 "
+                             f"or later under the name that the field python gives.{said}", ended.reason)
+    return of_kubernetes("platform_failed", f"Pod {name} ended with exit code {ended.exit_code} "
+                         f"({ended.reason or 'no reason given'}).{said}", ended.reason)
 
 
 def silent_container(pod: Object, container: str) -> str:
@@ -216,10 +236,11 @@ def _progress_of(pod: Object) -> str:
     """How far a pod has come that goes its ordinary way; "" where it runs."""
     for container in (pod.get("status") or {}).get("initContainerStatuses") or []:
         if "running" in (container.get("state") or {}):
-            return (f"Pod {pod['metadata']['name']} waits for its init container {container.get('name')} on node "
-                    f"{node_of(pod)}.")
+            return of_kubernetes("platform_prepares", f"Pod {pod['metadata']['name']} waits for its init container "
+                                 f"{container.get('name')} on node {node_of(pod)}.")
     if any(True for _ in _waiting_containers(pod)):
-        return f"Pod {pod['metadata']['name']} is being made on node {node_of(pod)}."
+        return of_kubernetes("platform_prepares",
+                             f"Pod {pod['metadata']['name']} is being made on node {node_of(pod)}.")
     return ""
 
 

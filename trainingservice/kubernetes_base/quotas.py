@@ -9,6 +9,7 @@ from decimal import Decimal
 from kubernetes.utils.quantity import parse_quantity
 
 from trainingservice.kubernetes_base.api import TIMEOUT, KubernetesApi, Resource
+from trainingservice.reasons import Reason
 
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
@@ -53,8 +54,9 @@ def why_no_pod(limits: Iterable[Limit], resources: Mapping[str, str]) -> str:
         asked |= dict.fromkeys((resource, f"requests.{resource}", f"limits.{resource}"), quantity)
     for limit in limits:
         if not limit.is_scoped and limit.resource in asked and not limit.has_room_for(asked[limit.resource]):
-            return (f"The namespace's quota {limit.quota} has no room for a pod of this trial: {limit.used} of "
-                    f"{limit.hard} {limit.resource} are used, and it asks for {asked[limit.resource]}.")
+            return Reason("platform_quota", platform="Kubernetes", cause=limit.resource, said=(
+                f"The namespace's quota {limit.quota} has no room for a pod of this trial: {limit.used} of "
+                f"{limit.hard} {limit.resource} are used, and it asks for {asked[limit.resource]}."))
     return ""
 
 

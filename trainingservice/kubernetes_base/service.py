@@ -40,6 +40,7 @@ from trainingservice.kubernetes_base.storage import SharedStorage
 from trainingservice.kubernetes_base.submission import Submission
 from trainingservice.polling.job_record import Observation
 from trainingservice.polling.service import PollingTrainingService
+from trainingservice.reasons import Reason, with_more
 from trainingservice.trial_job import ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -56,8 +57,6 @@ PODS_GONE = 30.0
 #: Seconds to wait for what the reporting pod says of its end, when the trial's object has ended: the two watches are
 #: not in step, and the pod knows why.
 SETTLE = 5.0
-
-_CANCELED_BEFORE = "The trial was canceled before it was submitted."
 
 
 class KubernetesService(PollingTrainingService):
@@ -169,7 +168,7 @@ class KubernetesService(PollingTrainingService):
                 self._room.check()
                 trials.put(self.submission.submit(job))
         except WasCanceled:
-            return Observation(TrialJobStatus.SYS_CANCELED, message=_CANCELED_BEFORE)
+            return Observation(TrialJobStatus.SYS_CANCELED, message=Reason("canceled_before_start"))
         self._room.take(job.id)
         seen = self._observe(job)
         return seen if seen is not None else Observation(TrialJobStatus.WAITING)
@@ -343,7 +342,7 @@ class KubernetesService(PollingTrainingService):
         for name, container in self._silent_pods(job, seen)[:3]:
             said = pod_logs.last_lines(self.api, self.namespace, name, container)
             if said:
-                return replace(seen, message=f"{seen.message} The last lines of its log: {said}")
+                return replace(seen, message=with_more(seen.message or "", f"The last lines of its log: {said}"))
         return seen
 
     def _is_settled(self, job: TrialJobDetail, seen: Seen, reporting: Object | None,

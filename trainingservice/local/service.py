@@ -269,15 +269,12 @@ class LocalTrainingService(PollingTrainingService):
         if job.id in booked:  # an earlier start was lost on its way: it may have reached the machine
             return booked[job.id]
         if not self._watch_gpus_if_any(client):
-            raise PermanentError(f"This trial asks for {job.form.gpu_number} GPU(s), but machine {self._host} has no "
-                                 "nvidia-smi on its PATH, so its GPUs are not known; install NVIDIA's driver, or set "
-                                 "trialGpuNumber to 0.")
-        waits_for = f"Waits for {job.form.gpu_number} GPU(s): the GPUs of machine {self._host}"
+            raise PermanentError(Reason("no_nvidia_smi", machine=self._host, asked=job.form.gpu_number))
         look = self._gpus.recent()
         if look is None:  # nvidia-smi may take seconds: nothing else waits for it
-            raise MustWait(f"{waits_for} are being looked at.")
+            raise MustWait(Reason("gpus_not_seen", machine=self._host, asked=job.form.gpu_number))
         if look.error:
-            raise MustWait(f"{waits_for} cannot be read: {look.error}")
+            raise MustWait(Reason("gpus_unread", machine=self._host, asked=job.form.gpu_number, error=look.error))
         request = self._request(job.form.options, job.form.gpu_number or 0)
         choice = choose_gpus(request, look.readings(), booked, self._host, recently_ours=look.ours)
         if isinstance(choice, Impossible):

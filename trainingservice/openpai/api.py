@@ -16,6 +16,7 @@ from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.limited_yaml import YamlRefused, read_yaml
 from trainingservice.openpai.config import OpenPaiClusterSettings
 from trainingservice.openpai.document_text import document_text
+from trainingservice.openpai.states import of_openpai
 from trainingservice.openpai.submission_limit import SubmissionLimit, pause_asked_for, why_it_waits
 from trainingservice.openpai.token_doubt import TokenDoubt, TokenDoubted
 from trainingservice.polling.service import MustWait
@@ -97,7 +98,8 @@ class OpenPaiApi:
     def wait_for_turn(self) -> None:
         """Raises MustWait while the account has used up what it may submit in this time."""
         if (turn := self._limit.waits()) is not None:
-            raise MustWait(why_it_waits(self.where, self._settings.username, *turn), retry_after=turn[0])
+            raise MustWait(of_openpai("platform_quota", why_it_waits(self.where, self._settings.username, *turn)),
+                           retry_after=turn[0])
 
     def submit(self, document: Mapping[str, Any]) -> None:
         """Raises NameTaken, PermanentError with what is wrong with the document, MustWait (quota, the account's
@@ -135,9 +137,10 @@ class OpenPaiApi:
                                  "storages, or extras.storages of openpaiConfig.")
         if answer.status == 400 and _NO_QUOTA.search(refusal.message[:_BEGINNING]):
             queue = (document.get("defaults") or {}).get("virtualCluster") or "default"
-            raise MustWait(f"{self.where} has no quota for the job in the virtual cluster {queue!r}: {refusal.message} "
-                           "It is tried again each minute; ask for fewer GPUs, or another skuType or virtualCluster, "
-                           "if it never will have.", retry_after=QUOTA_PAUSE)
+            raise MustWait(of_openpai(
+                "platform_quota", f"{self.where} has no quota for the job in the virtual cluster {queue!r}: "
+                f"{refusal.message} It is tried again each minute; ask for fewer GPUs, or another skuType or "
+                "virtualCluster, if it never will have."), retry_after=QUOTA_PAUSE)
         raise PermanentError(f"{self.where} refuses the job (HTTP {answer.status} {refusal.code}): {refusal.message}")
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from trainingservice.openpai.job_document import (
 )
 from trainingservice.openpai.protocol_schema import document_problems, own_document_problems
 from trainingservice.openpai.rehearsal import rehearse_cluster
-from trainingservice.openpai.states import observed_detail, observed_row
+from trainingservice.openpai.states import observed_detail, observed_row, of_openpai
 from trainingservice.openpai.storages import wants_default_storages
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.one_by_one import Answers, OneByOne
@@ -266,7 +266,8 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
                 self._asked_why[job.id] = now
                 try:
                     warnings = self._api.warnings(job_name(job.form))
-                    message = f"Waits in the cluster's queue: {warnings[0][:300]}" if warnings else ""
+                    message = of_openpai("platform_queue", f"Waits in the cluster's queue: {warnings[0][:300]}"
+                                         ) if warnings else ""
                 except TrainingServiceError as error:  # what is known of the jobs is worth more than why one waits
                     logger.info("why job %s waits cannot be asked: %s", job.id, error)
                     left = 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainingservice.polling.job_record import Observation
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 _STATUS = {
@@ -28,18 +29,27 @@ _EXIT_CODES = {
     -1100: "the cluster could not start it",
     -1200: "its container used more memory than trialMemorySize allows",
 }
+#: Their codes here; others are ``platform_failed``.
+_CODES = {220: "launch_failed", 252: "never_scheduled", 254: "image_missing", -1000: "evicted",
+          -1001: "node_failed", -1003: "preempted", -1100: "launch_failed", -1200: "out_of_memory"}
 #: Those of which a trial's keeper cannot know.
 _NOT_THE_COMMANDS_DOING = frozenset({-1000, -1001, -1003, -1200})
+
+
+def of_openpai(code: str, said: str, cause: str = "") -> Reason:
+    """What the cluster says of a job, as a reason."""
+    return Reason(code, said=said, platform="OpenPAI", **({"cause": cause} if cause else {}))
 
 
 def observed_row(row: Mapping[str, Any]) -> Observation:
     """From a row of the list of jobs. Without exit code and reasons: those are in the job's detail."""
     state = str(row.get("state") or "")
     status = _STATUS.get(state, TrialJobStatus.UNKNOWN)
-    message = "" if status is not TrialJobStatus.UNKNOWN else (
-        f"The cluster shows the job in a state that is not known here ({state or 'none'}).")
+    message: str = "" if status is not TrialJobStatus.UNKNOWN else of_openpai(
+        "platform_state_unknown", f"The cluster shows the job in a state that is not known here ({state or 'none'}).",
+        state)
     if state == "STOPPED":
-        message = "The job was stopped on the cluster."
+        message = of_openpai("stopped_on_platform", "The job was stopped on the cluster.")
     return Observation(status, message=message, start_time=_seconds(row.get("launchedTime")),
                        end_time=_seconds(row.get("completedTime")))
 
@@ -70,14 +80,17 @@ def _own_exit_code(job: Mapping[str, Any]) -> int | None:
     return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
-def _why(job: Mapping[str, Any], own: int | None, code: Any) -> str:
+def _why(job: Mapping[str, Any], own: int | None, code: Any) -> Reason:
     known = _EXIT_CODES.get(code) if isinstance(code, int) else None
     # a killed container is told by both codes
     if own not in (None, 0) and (known is None or code in (220, 137) and own != code):
-        return f"The trial ended with exit code {own}."
-    diagnostics = " ".join(str(job.get("appExitDiagnostics") or "").split())[:300]
+        return of_openpai("platform_failed", f"The trial ended with exit code {own}.", str(own))
+    diagnostics = " ".join(str(job.get("appExitDiagnostics") or "").split())
     what = f"The job failed: {known} (exit code {code})." if known else f"The job failed with exit code {code}."
-    return f"{what} The cluster says: {diagnostics}" if diagnostics else what
+    said = f"{what} The cluster says: {diagnostics[:300]}" if diagnostics else what
+    # the diagnostics hold what Kubernetes said of the container; the code alone comes of any SIGKILL
+    is_memory = code == 137 and "oomkilled" in diagnostics.lower()
+    return of_openpai("out_of_memory" if is_memory else _CODES.get(code, "platform_failed"), said, str(code))
 
 
 def _node(document: Mapping[str, Any]) -> str:

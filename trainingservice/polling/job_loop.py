@@ -19,6 +19,8 @@ from trainingservice.polling.fair_queue import FairQueue
 from trainingservice.polling.job_record import JobRecord, Observation, Stage
 from trainingservice.polling.poll_schedule import PollSchedule, pause_after
 from trainingservice.polling.polled_platform import PolledPlatform
+from trainingservice.reasons import Reason
+from trainingservice.reasons import refusal as reason_of_refusal
 from trainingservice.trial_job_status import TrialJobStatus
 
 logger = logging.getLogger(__name__)
@@ -141,8 +143,7 @@ class JobLoop(PolledPlatform):
                 self._questions.after_a_deed(now)
             elif refusal is not None:
                 self._faults_in_a_row = 0
-                record.apply(Observation(TrialJobStatus.FAILED, message=str(refusal), ended_by_itself=True),
-                             self.context.clock())
+                record.apply(_refused(refusal), self.context.clock())
             elif fault is not None:
                 self._put_back(record, fault, now)
         self._deliver_waiting(record)
@@ -175,8 +176,7 @@ class JobLoop(PolledPlatform):
         record.given_back = None
         record.detail = replace(record.detail, machine="", gpu_indices=None, url="", platform_state={})
         if not isinstance(fault, TemporaryError):
-            record.apply(Observation(TrialJobStatus.FAILED, message=fault.reason, ended_by_itself=True),
-                         self.context.clock())
+            record.apply(_refused(fault), self.context.clock())
             return
         self._put_back(record, fault, self._monotonic(), of_the_cluster=False)
 
@@ -286,13 +286,16 @@ class JobLoop(PolledPlatform):
         if record.canceled:
             return record.apply(Observation(record.canceled_status(), message=""), now)
         if record.stage is Stage.SUBMITTED:
-            return record.apply(Observation(TrialJobStatus.SYS_CANCELED,
-                                            message=f"the job was deleted on the {self.platform} platform by somebody "
-                                                    "else; rerun the trial if it is still wanted"), now)
+            return record.apply(Observation(TrialJobStatus.SYS_CANCELED, message=Reason(
+                "stopped_on_platform", platform=self.platform, said=(
+                    f"the job was deleted on the {self.platform} platform by somebody else; rerun the trial if it is "
+                    "still wanted"))), now)
         if self._monotonic() - record.sought_since >= self.search_time:
             record.stage = Stage.QUEUED if record.resubmitted else Stage.ABSENT
             record.detail = replace(record.detail, status=TrialJobStatus.WAITING,
-                                    message="the submission had not reached the platform; it is made again")
+                                    message=Reason(
+                                        "submission_lost", platform=self.platform,
+                                        said="the submission had not reached the platform; it is made again"))
             return True
         return False
 
@@ -318,3 +321,8 @@ class JobLoop(PolledPlatform):
             except Exception:
                 logger.exception("what job %s held could not be let go of", record.name)
             self.room_may_be_free()
+
+
+def _refused(why: TrainingServiceError) -> Observation:
+    """The end of a job that the platform will never take."""
+    return Observation(TrialJobStatus.FAILED, message=reason_of_refusal(why.reason), ended_by_itself=True)

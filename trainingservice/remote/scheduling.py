@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainingservice.gpus.gpu_slots import Assigned, GpuReading, GpuRequest, Impossible, Waits, choose_gpus
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, as_document, because_of
 
 
 @dataclass(frozen=True)
@@ -56,41 +56,39 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
     ``kept``: a machine on which GPUs come free for a trial that has waited for long; it is left out.
     """
     reasons: list[dict[str, Any]] = []
-    never: list[str] = []
+    never: list[dict[str, Any]] = []
     fitting: list[tuple[tuple[float, ...], Placed]] = []
     for order, machine in enumerate(machines):
         if machine.problem:
-            reasons.append({"said": f"{machine.name}: {_clause(machine.problem)}"})
+            reasons.append(as_document(Reason("machine_away", machine=machine.name, said=machine.problem,
+                                              **because_of(machine.problem))))
         elif machine.is_full:
-            reasons.append({"said": f"{machine.name} runs {machine.trials} trial(s), as many as maxTrialNumber allows"})
+            reasons.append(as_document(Reason("machine_full", machine=machine.name, trials=machine.trials)))
         elif not gpu_number:
             load = machine.trials / (machine.max_trials or machine.cpu_count)
             fitting.append(((machine.failures, load, order), Placed(machine.address)))
         elif not machine.has_gpus:
-            never.append(f"{machine.name} has no nvidia-smi on its PATH")
+            never.append(as_document(Reason("no_nvidia_smi", machine=machine.name)))
         elif machine.gpu_problem:
-            reasons.append({"said": f"{machine.name}: its GPUs cannot be read: {_clause(machine.gpu_problem)}"})
+            reasons.append(as_document(Reason("gpus_unread", machine=machine.name, error=machine.gpu_problem)))
         elif machine.gpus is None:
-            reasons.append({"said": f"{machine.name}: its GPUs are being looked at"})
+            reasons.append(as_document(Reason("gpus_not_seen", machine=machine.name)))
         else:
             choice = _choose_gpus(gpu_number, machine)
             if isinstance(choice, Impossible):
-                never.append(_clause(choice.reason))
+                never.append(as_document(choice.reason))
             elif isinstance(choice, Waits):
                 reasons.append({key: choice.reason.arguments[key] for key in ("machine", "free", "held")})
             elif machine.address == kept:
-                reasons.append({"said": f"{machine.name} is kept for a trial that asks for more GPUs and has waited "
-                                        "longer"})
+                reasons.append(as_document(Reason("machine_kept", machine=machine.name)))
             else:
                 held = sum(map(len, machine.booked.values())) / max(1, len(machine.gpus) * machine.max_trials_per_gpu)
                 fitting.append(((machine.failures, held, order), Placed(machine.address, choice.indices)))
     if fitting:
         return min(fitting, key=lambda pair: pair[0])[1]
     if not reasons:
-        return Impossible(f"No machine can ever run this trial, which asks for {_gpus(gpu_number or 0)}: "
-                          f"{'; '.join(never)}.")
-    return Waits(Reason("machines_busy", asked=gpu_number or 0,
-                        machines=[*reasons, *({"said": one} for one in never)]))
+        return Impossible(Reason("no_machine_fits", asked=gpu_number or 0, machines=never))
+    return Waits(Reason("machines_busy", asked=gpu_number or 0, machines=[*reasons, *never]))
 
 
 def machine_to_keep(gpu_number: int, machines: Sequence[MachineView]) -> str | None:
@@ -114,11 +112,3 @@ def _only(machine: MachineView, index: int) -> MachineView:
 def _choose_gpus(gpu_number: int, machine: MachineView) -> Assigned | Waits | Impossible:
     request = GpuRequest(gpu_number, machine.max_trials_per_gpu, machine.use_active_gpu, machine.gpu_indices)
     return choose_gpus(request, machine.gpus or (), machine.booked, machine.name, recently_ours=machine.recently_ours)
-
-
-def _gpus(number: int | None) -> str:
-    return "1 GPU" if number == 1 else f"{number} GPUs"
-
-
-def _clause(sentence: str) -> str:
-    return sentence.rstrip(". ")

@@ -457,26 +457,26 @@ class RemoteTrainingService(PollingTrainingService):
         then = job.platform_state.get("mark")
         if not then or not machine.mark or then == machine.mark or job.is_early_stopped is not None:
             return None
-        return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=(
-            f"Machine {machine.name} came back without anything that was there: it was set up anew, or its working "
-            "folder was emptied. The trial counts as lost; rerun it if it is still wanted."))
+        return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
+            "node_failed", f"Machine {machine.name} came back without anything that was there: it was set up anew, or "
+            "its working folder was emptied. The trial counts as lost; rerun it if it is still wanted."))
 
     def _unanswered(self, job: TrialJobDetail, place: str) -> Observation | None:
         """What is said of a job whose machine does not answer; None: nothing new yet."""
         machine = self._machines.get(place)
         if machine is None:
-            return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=f"Its machine {place} is no longer "
-                               "in machineList, so nobody can ask how it is; list the machine again and rerun the "
-                               "trial.")
+            return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
+                "end_unknown", f"Its machine {place} is no longer in machineList, so nobody can ask how it is; list "
+                "the machine again and rerun the trial."))
         silent = self._monotonic() - machine.answered_at
         if silent >= self._settings.lost_after:
             machine.stop(job.id, self._folder(job))  # should the machine come back
-            return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=(
-                f"Machine {machine.name} could not be reached for {silent:.0f} s (lostAfter), so the trial counts as "
-                f"lost: {machine.problem()}"))
+            return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
+                "node_failed", f"Machine {machine.name} could not be reached for {silent:.0f} s (lostAfter), so the "
+                f"trial counts as lost: {machine.problem()}"))
         if silent >= UNKNOWN_AFTER and not machine.is_connected:
-            return Observation(TrialJobStatus.UNKNOWN, message=f"Machine {machine.name} cannot be reached: "
-                                                               f"{machine.problem()}")
+            return Observation(TrialJobStatus.UNKNOWN, message=_of_machine(
+                "machine_unreachable", f"Machine {machine.name} cannot be reached: {machine.problem()}"))
         return None
 
     @staticmethod
@@ -486,3 +486,7 @@ class RemoteTrainingService(PollingTrainingService):
     def _document(self, job: TrialJobDetail, machine: RemoteMachine,
                   code: contract.CodeDocument | None) -> contract.JobDocument:
         return trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home, code)
+
+
+def _of_machine(code: str, said: str) -> Reason:
+    return Reason(code, said=said, platform="remote")

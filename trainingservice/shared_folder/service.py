@@ -17,6 +17,7 @@ from trainingservice.files.output_folder import OutputFolder
 from trainingservice.keeper.collected_journals import JournalSource
 from trainingservice.polling.job_record import Observation
 from trainingservice.polling.service import PollingTrainingService
+from trainingservice.reasons import Reason
 from trainingservice.shared_folder.folder import FolderJournal, SharedFolder
 from trainingservice.shared_folder.storage_channel import StorageChannel
 from trainingservice.submit_host.disk import Disk
@@ -74,4 +75,4 @@ class SharedFolderTrainingService(PollingTrainingService):
         """What ``start_job`` answers for a job that was canceled before it began; None where it was not."""
         if not self.storage.is_canceled(job.form.experiment_id, job.id):
             return None
-        return Observation(TrialJobStatus.SYS_CANCELED, message="The trial was canceled before it started.")
+        return Observation(TrialJobStatus.SYS_CANCELED, message=Reason("canceled_before_start"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.polling.service import MustWait
+from trainingservice.reasons import Reason
 from trainingservice.submit_host.host import Finished, NotRun, Unanswered
 
 #: The controller may have taken the job: its answer was lost.
@@ -32,7 +33,8 @@ def refusal(done: Finished, where: str) -> TrainingServiceError:
     if any(text in words for text in _AWAY):
         return NotRun(f"Slurm does not answer on {where}: {said}")
     if any(text in words for text in _FULL):
-        return MustWait(f"Slurm takes no further job now: {_reason(done)}", retry_after=30.0)
+        return MustWait(Reason("platform_quota", said=f"Slurm takes no further job now: {_reason(done)}",
+                               platform="Slurm"), retry_after=30.0)
     if "sbatch" in words:
         return PermanentError(f"Slurm refuses the job: {_reason(done)}. Correct the experiment's options, or ask the "
                               "cluster's administrators.")

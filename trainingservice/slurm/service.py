@@ -14,6 +14,7 @@ from trainingservice.errors import TemporaryError
 from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.service import MustWait, Observation
+from trainingservice.reasons import with_more
 from trainingservice.shared_folder.direct_first import DirectFirstJournal
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.shared_folder.service import SharedFolderTrainingService
@@ -22,7 +23,7 @@ from trainingservice.slurm.config import SlurmClusterSettings, SlurmTrialOptions
 from trainingservice.slurm.job_script import AGAIN_FILE, OUTPUT_FILE, job_options, job_script
 from trainingservice.slurm.queue_rows import JobRow
 from trainingservice.slurm.rehearsal import rehearse_cluster
-from trainingservice.slurm.states import observed, with_last_word
+from trainingservice.slurm.states import observed, of_slurm, with_last_word
 from trainingservice.submit_host.host import Unanswered
 from trainingservice.submit_host.opening import open_host
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
@@ -226,8 +227,8 @@ class SlurmTrainingService(SharedFolderTrainingService):
         if seen.status is TrialJobStatus.RUNNING and known == row.restarts and self._may_begin(job, row.restarts):
             return seen, {**state, _AGAIN: row.restarts}
         why = seen.message if seen.status is TrialJobStatus.WAITING else "Its next run is about to begin."
-        return Observation(TrialJobStatus.WAITING, message=f"Slurm ended the job and queued it again. {why}",
-                           suspended=True), state
+        return Observation(TrialJobStatus.WAITING, message=of_slurm(
+            "platform_requeued", f"Slurm ended the job and queued it again. {why}", row.state), suspended=True), state
 
     def _may_begin(self, job: TrialJobDetail, run: int) -> bool:
         """Let the next run begin, if the one before has put its files aside."""
@@ -248,8 +249,8 @@ class SlurmTrainingService(SharedFolderTrainingService):
         elif not is_new(job, self.context.clock(), NOT_THERE_YET):
             since = self._missed.setdefault(job.id, self._monotonic())
             if self._monotonic() - since >= GONE_AFTER:
-                why = (f"Slurm has forgotten job {_id_of(job)} and its keeper has left no word of its end, so nobody "
-                       "knows how it ended; perhaps its node failed.")
+                why = of_slurm("end_unknown", f"Slurm has forgotten job {_id_of(job)} and its keeper has left no word "
+                               "of its end, so nobody knows how it ended; perhaps its node failed.", "")
                 answers[job.id] = Observation(TrialJobStatus.FAILED, message=self._with_output(job, why), cause=why)
 
     def _with_output(self, job: TrialJobDetail, message: str) -> str:
@@ -259,7 +260,7 @@ class SlurmTrainingService(SharedFolderTrainingService):
             said = " ".join((self.storage.read(path) or "").split())[-_MOST_SAID:]
         except TemporaryError:
             said = ""
-        return f"{message} It said: {said}" if said else message
+        return with_more(message, f"It said: {said}") if said else message
 
 
 def _id_of(job: TrialJobDetail) -> str:

@@ -10,20 +10,21 @@ import signal
 from dataclasses import replace
 
 from trainingservice.polling.job_record import Observation
+from trainingservice.reasons import Reason, together
 from trainingservice.slurm.queue_rows import JobRow
 from trainingservice.slurm.reasons import why_it_waits
 from trainingservice.trial_job_status import TrialJobStatus
 
-#: It is in the queue, or about to start. State -> why it waits; "" where squeue's reason says it.
+#: It is in the queue, or about to start. State -> why it waits: code and words; PENDING's are squeue's reason.
 _WAITING = {
-    "PENDING": "",
-    "CONFIGURING": "Its node is being made ready (Slurm: CONFIGURING).",
-    "REQUEUED": "Slurm queues it again.",
-    "REQUEUE_FED": "Slurm queues it again, on another cluster of the federation.",
-    "REQUEUE_HOLD": "Slurm queued it again and holds it; scontrol release lets it go.",
-    "SPECIAL_EXIT": "Slurm queued it again and holds it after its exit code; scontrol release lets it go.",
-    "RESV_DEL_HOLD": "Its reservation was deleted, so Slurm holds it; scontrol release lets it go.",
-    "POWER_UP_NODE": "Its node is being switched on.",
+    "CONFIGURING": ("platform_prepares", "Its node is being made ready (Slurm: CONFIGURING)."),
+    "REQUEUED": ("platform_requeued", "Slurm queues it again."),
+    "REQUEUE_FED": ("platform_requeued", "Slurm queues it again, on another cluster of the federation."),
+    "REQUEUE_HOLD": ("platform_held", "Slurm queued it again and holds it; scontrol release lets it go."),
+    "SPECIAL_EXIT": ("platform_held", "Slurm queued it again and holds it after its exit code; scontrol release lets "
+                                      "it go."),
+    "RESV_DEL_HOLD": ("platform_held", "Its reservation was deleted, so Slurm holds it; scontrol release lets it go."),
+    "POWER_UP_NODE": ("platform_prepares", "Its node is being switched on."),
 }
 #: Something of it may run. State -> what to say; "" for nothing.
 _RUNNING = {
@@ -35,65 +36,82 @@ _RUNNING = {
     "SUSPENDED": "It is suspended on the cluster: its processes stand still until Slurm lets them go on.",
     "STOPPED": "It was stopped on the cluster (SIGSTOP): its processes stand still until somebody lets them go on.",
 }
-#: Ends that are not the command's doing, of which its keeper cannot know. State -> (status, why).
+#: Ends that are not the command's doing, of which its keeper cannot know. State -> (status, code, why).
 _TAKEN = {
-    "TIMEOUT": (TrialJobStatus.FAILED,
+    "TIMEOUT": (TrialJobStatus.FAILED, "platform_time_limit",
                 "Slurm ended the job at its time limit; set a longer timeLimit, or let the trial do less."),
-    "OUT_OF_MEMORY": (TrialJobStatus.FAILED,
+    "OUT_OF_MEMORY": (TrialJobStatus.FAILED, "out_of_memory",
                       "The job used more memory than it had asked for, and Slurm or the kernel ended it; set a larger "
                       "trialMemorySize."),
-    "NODE_FAIL": (TrialJobStatus.FAILED, "The job's node failed, or Slurm lost sight of it."),
-    "BOOT_FAIL": (TrialJobStatus.FAILED, "The job's node could not be started."),
-    "LAUNCH_FAILED": (TrialJobStatus.FAILED, "Slurm could not launch the job on its node."),
-    "RECONFIG_FAIL": (TrialJobStatus.FAILED, "The job's node could not be configured for it."),
-    "DEADLINE": (TrialJobStatus.FAILED, "The job could not end before its deadline, so Slurm removed it."),
-    "PREEMPTED": (TrialJobStatus.SYS_CANCELED, "Slurm ended the job to make room for another one (preemption)."),
-    "REVOKED": (TrialJobStatus.SYS_CANCELED, "The job was started on another cluster of the federation instead."),
+    "NODE_FAIL": (TrialJobStatus.FAILED, "node_failed", "The job's node failed, or Slurm lost sight of it."),
+    "BOOT_FAIL": (TrialJobStatus.FAILED, "node_failed", "The job's node could not be started."),
+    "LAUNCH_FAILED": (TrialJobStatus.FAILED, "launch_failed", "Slurm could not launch the job on its node."),
+    "RECONFIG_FAIL": (TrialJobStatus.FAILED, "node_failed", "The job's node could not be configured for it."),
+    "DEADLINE": (TrialJobStatus.FAILED, "platform_time_limit",
+                 "The job could not end before its deadline, so Slurm removed it."),
+    "PREEMPTED": (TrialJobStatus.SYS_CANCELED, "preempted",
+                  "Slurm ended the job to make room for another one (preemption)."),
+    "REVOKED": (TrialJobStatus.SYS_CANCELED, "stopped_on_platform",
+                "The job was started on another cluster of the federation instead."),
 }
 #: What Slurm gives as the signal of a job whose output file it cannot open.
 _NO_OUTPUT = 53
 #: Why a job that its keeper did not get to run failed, where squeue tells.
 _LAUNCH_REASONS = {
-    "JobLaunchFailure": "Slurm could not launch it on its node",
-    "BadConstraints": "no node has what it asks for",
-    "SystemFailure": "Slurm itself, a file system or the network has failed",
-    "InvalidAccount": "the cluster does not know its account",
+    "JobLaunchFailure": ("launch_failed", "Slurm could not launch it on its node"),
+    "BadConstraints": ("never_scheduled", "no node has what it asks for"),
+    "SystemFailure": ("platform_failed", "Slurm itself, a file system or the network has failed"),
+    "InvalidAccount": ("platform_failed", "the cluster does not know its account"),
 }
+
+
+def of_slurm(code: str, said: str, cause: str) -> Reason:
+    """What Slurm says of a job, as a reason. ``cause``: its state, or its own reason."""
+    return Reason(code, said=said, platform="Slurm", cause=cause)
 
 
 def observed(row: JobRow) -> Observation:
     """What a row says, without what the trial's keeper left."""
+    if row.state == "PENDING":
+        return Observation(TrialJobStatus.WAITING, message=why_it_waits(row.reason))
     if row.state in _WAITING:
-        return Observation(TrialJobStatus.WAITING, message=_WAITING[row.state] or why_it_waits(row.reason))
+        return Observation(TrialJobStatus.WAITING, message=of_slurm(*_WAITING[row.state], row.state))
     if row.state in _RUNNING:
-        return Observation(TrialJobStatus.RUNNING, message=_RUNNING[row.state], start_time=row.start, machine=row.node)
+        said = _RUNNING[row.state]
+        return Observation(TrialJobStatus.RUNNING, message=of_slurm("platform_held", said, row.state) if said else "",
+                           start_time=row.start, machine=row.node)
     end = _end(row)
     if end is None:
-        return Observation(TrialJobStatus.UNKNOWN, message=f"Slurm shows the job in a state that is not known here "
-                                                           f"({row.state or 'none'}).")
+        return Observation(TrialJobStatus.UNKNOWN, message=of_slurm(
+            "platform_state_unknown", f"Slurm shows the job in a state that is not known here ({row.state or 'none'}).",
+            row.state))
     return replace(end, start_time=row.start, end_time=row.end, machine=row.node)
 
 
 def _end(row: JobRow) -> Observation | None:
     if row.state in _TAKEN:
-        status, why = _TAKEN[row.state]
+        status, code, said = _TAKEN[row.state]
+        why = of_slurm(code, said, row.state)
         return Observation(status, message=why, cause=why)
     if row.state == "COMPLETED":
         return Observation(TrialJobStatus.SUCCEEDED, message="", exit_code=0, ended_by_itself=True)
     if row.state == "CANCELLED":
-        return Observation(TrialJobStatus.SYS_CANCELED, message="The job was canceled on the cluster by somebody else "
-                                                                "(scancel); rerun the trial if it is still wanted.")
+        return Observation(TrialJobStatus.SYS_CANCELED, message=of_slurm(
+            "stopped_on_platform", "The job was canceled on the cluster by somebody else (scancel); rerun the trial if "
+            "it is still wanted.", row.state))
     if row.state == "FAILED":
         if row.signal == _NO_OUTPUT:
-            return Observation(TrialJobStatus.FAILED, message=(
-                "Slurm could not write the job's output on its node: the node does not have workingFolder under the "
-                "same path, or the user may not write there."))
+            return Observation(TrialJobStatus.FAILED, message=of_slurm(
+                "launch_failed", "Slurm could not write the job's output on its node: the node does not have "
+                "workingFolder under the same path, or the user may not write there.", row.state))
         if row.signal:
             hint = "; often it had used more memory than it asked for" if row.signal == signal.SIGKILL else ""
-            return Observation(TrialJobStatus.FAILED, message=f"The job was ended by signal {row.signal}{hint}.")
-        why = _LAUNCH_REASONS.get(row.reason, "")
-        return Observation(TrialJobStatus.FAILED, exit_code=row.exit_code, message=(
-            f"The job failed with exit code {row.exit_code}{f', because {why}' if why else ''}."))
+            return Observation(TrialJobStatus.FAILED, message=of_slurm(
+                "platform_failed", f"The job was ended by signal {row.signal}{hint}.", row.state))
+        code, because = _LAUNCH_REASONS.get(row.reason, ("platform_failed", ""))
+        return Observation(TrialJobStatus.FAILED, exit_code=row.exit_code, message=of_slurm(
+            code, f"The job failed with exit code {row.exit_code}{f', because {because}' if because else ''}.",
+            row.reason if because else row.state))
     return None
 
 
@@ -114,5 +132,5 @@ def with_last_word(seen: Observation, told: Observation | None) -> Observation:
         was_stopped = told.status is TrialJobStatus.SYS_CANCELED and seen.status is TrialJobStatus.SYS_CANCELED
         return replace(told, message=seen.message) if was_stopped else told
     if told.ended_by_itself:
-        return replace(told, message=f"{told.message} {seen.cause}".strip(), cause=seen.cause)
+        return replace(told, message=together((told.message or "", seen.cause)), cause=seen.cause)
     return replace(told, status=seen.status, message=seen.message, cause=seen.cause)

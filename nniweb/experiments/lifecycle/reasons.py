@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nniweb.experiments.models import Experiment, Trial
@@ -28,8 +28,13 @@ def read(message: str, code: str, arguments: dict[str, Any]) -> str:
         return message
     try:
         return Reason(code, **arguments)
-    except TypeError:  # written by a version whose code has other arguments
+    except (KeyError, TypeError):  # written by a version whose code, or a code in its arguments, is another
         return message
+
+
+def from_document(message: str, document: Mapping[str, Any]) -> str:
+    """As ``read``, of a reason that was kept as ``as_document`` makes it."""
+    return read(message, document.get("code", ""), {key: value for key, value in document.items() if key != "code"})
 
 
 def reason_of(row: Trial | Experiment) -> str:

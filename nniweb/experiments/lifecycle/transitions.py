@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.experiments.lifecycle.reasons import said, said_by_platform
+from nniweb.experiments.lifecycle.reasons import reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
 from nniweb.experiments.lifecycle.trial_end import TrialEnd, with_cause
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
@@ -24,7 +24,7 @@ from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
 
 
@@ -150,7 +150,7 @@ def end_attempt(attempt: Attempt, end: TrialEnd, at: datetime, *, revision: int)
         return False
     again = retries_left(attempt, end.status, end.reason)
     if again is None or not _try_again(attempt, at, revision=revision, message=Reason(
-            "tried_again", said=str(end.message), number=again[0], most=again[1])):
+            "tried_again", said=str(end.message), number=again[0], most=again[1], **because_of(end.message))):
         move_trial(attempt.trial_id, end.status, at, revision=revision, message=end.message)
     return True
 
@@ -161,7 +161,7 @@ def add_cause(attempt: Attempt, cause: str, *, revision: int) -> None:
     Of an attempt that is followed by another one the trial's history tells it.
     """
     trial = Trial.objects.get(pk=attempt.trial_id)
-    message = with_cause(TrialJobStatus(trial.status), trial.message, trial.target, cause)
+    message = with_cause(TrialJobStatus(trial.status), reason_of(trial), trial.target, cause)
     if Attempt.objects.filter(trial=trial, number__gt=attempt.number).exists():
         TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="the platform says", message=printable(cause))
     elif message != trial.message:

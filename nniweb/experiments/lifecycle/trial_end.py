@@ -20,13 +20,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nniweb.experiments.lifecycle.reasons import read
+from nniweb.experiments.lifecycle.reasons import from_document, read
 from nniweb.experiments.models import Attempt, Cluster
 from nniweb.experiments.models.trial import TrialTarget
 from trainingservice.errors import TrainingServiceError
 from trainingservice.keeper.keeper_exit import classify_exit
 from trainingservice.platforms import load_platform
-from trainingservice.reasons import OTHER, PLATFORM, Reason, arguments_of, code_of
+from trainingservice.reasons import OTHER, PLATFORM, Reason, arguments_of, as_document, code_of, tells_of, with_end
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -98,7 +98,8 @@ def with_platforms_word(told: TrialEnd, observed: Mapping[str, Any], target: str
     """
     if observed and told_anew:
         told = replace(told, status=TrialJobStatus(observed["status"]), message=_message(observed) or told.message)
-    return replace(told, message=with_cause(told.status, told.message, target, str(observed.get("cause") or "")))
+    cause = from_document(observed.get("cause") or "", observed.get("because") or {})
+    return replace(told, message=with_cause(told.status, told.message, target, cause))
 
 
 def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) -> str:
@@ -108,9 +109,9 @@ def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) ->
     """
     unwanted = status is TrialJobStatus.FAILED or (status is TrialJobStatus.SYS_CANCELED
                                                    and target == TrialTarget.RUN)
-    if not cause or cause in message or not unwanted:
+    if not cause or not unwanted or tells_of(message, cause):
         return message
-    return Reason("cause", cause=cause, said=str(message))
+    return with_end(cause, message)
 
 
 # --- Attempt.observed_end ------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) ->
 def observation(detail: TrialJobDetail) -> dict[str, Any]:
     """The platform's word, as it is kept."""
     return {**_kept_message(detail.message, PLATFORM), "status": detail.status.value, "exit_code": detail.exit_code,
-            "cause": detail.cause}
+            "cause": detail.cause, "because": as_document(detail.cause, PLATFORM)}
 
 
 def held(told: TrialEnd) -> dict[str, Any]:

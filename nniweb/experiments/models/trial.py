@@ -175,7 +175,7 @@ class Attempt(models.Model):
     exit_code = models.BigIntegerField(null=True)
     end_reason = models.CharField(max_length=20, blank=True)
     #: What the platform said of the end, mostly before the keeper's own word:
-    #: {"status", "message", "exit_code", "cause"}
+    #: {"status", "message", "code", "arguments", "exit_code", "cause", "because"}
     observed_end = models.JSONField(null=True)
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)

@@ -11,13 +11,12 @@ from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.lifecycle.trial_end import TrialEnd
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.observe_trials import facts
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, because_of, refusal
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -74,7 +73,7 @@ def _addresses_to_call(detail: TrialJobDetail) -> list[str]:
 
 def not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceError) -> None:
     if not isinstance(error, TemporaryError):
-        refused(work, attempt, str(error))
+        refused(work, attempt, error.reason)
         return
     work.submitting.pop(attempt.pk, None)
     failures = work.failures.get(attempt.pk, 0)
@@ -83,18 +82,19 @@ def not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceErr
     work.not_before[attempt.pk] = work.monotonic() + pause
     logger.warning("trial %d could not be submitted: %s It is submitted again in %g s.", attempt.trial.sequence_id,
                    error, pause, extra={"trial": attempt.trial.public_id})
+    why = struck_reason(error.reason)
     with work.lease.transaction():
         Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
             revision=next_revision(attempt.trial.experiment_id),
-            **said(Reason("not_submitted", said=struck_out(str(error)), pause=pause)))
+            **said(Reason("not_submitted", said=str(why), pause=pause, **because_of(why))))
 
 
 def refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
-    """The platform will never take it: the trial has failed, with that sentence."""
-    reason = struck_out(reason)
+    """The platform will never take it: the trial has failed, for that reason."""
+    reason = struck_reason(reason)
     work.submitting.pop(attempt.pk, None)
     logger.error("trial %d was refused: %s", attempt.trial.sequence_id, reason,
                  extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
-        end_attempt(attempt, TrialEnd(TrialJobStatus.FAILED, Reason("refused", said=reason), REFUSED), work.now(),
+        end_attempt(attempt, TrialEnd(TrialJobStatus.FAILED, refusal(reason), REFUSED), work.now(),
                     revision=next_revision(attempt.trial.experiment_id))

@@ -4,6 +4,7 @@ import pytest
 
 from nniweb.experiments.models import Attempt, Trial
 from tests.nniweb.worker.conftest import Rig, report
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 CAUSE = "OOMKilled: pod nnit-x was killed because it used more memory than its limit; raise memorySize, or use less."
@@ -64,3 +65,25 @@ def test_the_cause_of_an_attempt_that_is_followed_by_another_stays_in_the_histor
     report(trial, 0.5)
     trial.refresh_from_db()
     assert (trial.status, trial.message) == ("SUCCEEDED", "")
+
+
+@pytest.mark.parametrize("order", ["keeper first", "platform first", "platform alone"])
+def test_the_code_of_the_cause_is_the_trials_and_the_end_stands_in_its_arguments(rig: Rig, order: str) -> None:
+    trial = one_trial(rig)
+    cause = Reason("out_of_memory", said=CAUSE, platform="Kubernetes")
+    if order != "platform alone":
+        report(trial, 0.1, end=False)
+    if order == "keeper first":
+        report(trial, 0.1, exit_code=137)
+    rig.service.say(trial.public_id, TrialJobStatus.FAILED, message=cause, cause=cause, exit_code=137)
+    rig.until(lambda: Attempt.objects.get().observed_end)
+    if order == "platform first":
+        report(trial, 0.1, exit_code=137)
+    rig.skip(61)
+    rig.until(lambda: Trial.objects.get().is_finished)
+    trial.refresh_from_db()
+    end = {} if order == "platform alone" else {
+        "ended": KEEPERS, "end": {"code": "signal", "signal": 9, "last_words": ""}}
+    assert (trial.status, trial.reason) == ("FAILED", "out_of_memory")
+    assert trial.reason_arguments == {"said": CAUSE, "platform": "Kubernetes", **end}
+    assert trial.message == (f"{CAUSE} {KEEPERS}" if end else CAUSE)
