@@ -1,10 +1,7 @@
 """The end of a trial as its keeper tells it."""
 
-import json
 from datetime import datetime
 from typing import Any
-
-from django.db import connection
 
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
@@ -14,6 +11,7 @@ from nniweb.experiments.lifecycle.reasons import read
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.models import Attempt, TrialOutput
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.sql.selected_rows import select
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -41,10 +39,8 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
 
 def _observed_end(attempt_pk: int) -> dict[str, Any]:
     """What the platform said of its end; empty where it said nothing yet. By hand: each trial asks."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT observed_end FROM {Attempt._meta.db_table} WHERE id = %s", [attempt_pk])
-        stored, = cursor.fetchone()
-    return (json.loads(stored) if isinstance(stored, str) else stored) or {}
+    [attempt] = select(Attempt, ("id", "observed_end"), "WHERE id = %s", [attempt_pk])
+    return attempt.observed_end or {}
 
 
 def _last_words(attempt_pk: int, rows: ReportRows) -> str:
