@@ -86,6 +86,7 @@ def test_a_database_of_this_version_is_known_by_the_names_of_the_changes(db: Non
 
 
 def test_the_last_version_that_changed_the_database_is_noted_in_it(db: None) -> None:
+    DatabaseVersion.objects.all().delete()
     assert last_version() == "", "as of 0.1.0, which noted none"
     for version in ("0.9.0", __version__, "0.10.0"):
         changed_by(version)
@@ -98,6 +99,7 @@ def test_the_last_version_that_changed_the_database_is_noted_in_it(db: None) -> 
 def test_versions_that_were_rows_of_djangos_table_are_moved_in_their_order_and_back(db: None) -> None:
     migration = import_module("nniweb.experiments.migrations.0031_database_versions")
     here = SimpleNamespace(connection=connection)
+    DatabaseVersion.objects.all().delete()
     for version in ("0.10.0", "0.9.0"):
         made_by("nniweb", version)
     migration.move_here(apps, here)

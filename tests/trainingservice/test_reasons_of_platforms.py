@@ -19,7 +19,7 @@ from trainingservice.kubernetes_base.observing import observation
 from trainingservice.kubernetes_base.quotas import Limit, why_no_pod
 from trainingservice.openpai.states import observed_detail, observed_row
 from trainingservice.polling.job_record import Observation
-from trainingservice.reasons import OTHER, arguments_of, code_of
+from trainingservice.reasons import arguments_of, code_of
 from trainingservice.slurm.queue_rows import JobRow
 from trainingservice.slurm.states import observed, with_last_word
 from trialkeeper import contract
@@ -131,4 +131,4 @@ def test_a_quota_of_a_namespace_is_one_whoever_tells_it() -> None:
 def test_words_of_a_keeper_that_are_no_cause_are_not_taken_for_one() -> None:
     end = {"reason": contract.STOPPED, "exit_code": 137, "signal": 9, "cause": {"code": "evicted"}}
     found = observation(Seen(Phase.FAILED, "It failed.", end=end), [], None, "trial", None)
-    assert (found.cause, code_of(found.message or "")) == ("", OTHER)
+    assert (found.cause, code_of(found.message or "")) == ("", "keeper_stopped")

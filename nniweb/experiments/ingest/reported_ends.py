@@ -1,10 +1,7 @@
 """The end of a trial as its keeper tells it."""
 
-import json
 from datetime import datetime
 from typing import Any
-
-from django.db import connection
 
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
@@ -18,6 +15,7 @@ from nniweb.experiments.lifecycle.trial_end import (
     with_platforms_word,
 )
 from nniweb.experiments.models import Attempt, TrialOutput
+from nniweb.experiments.sql.selected_rows import select
 from trialkeeper import contract
 
 
@@ -44,10 +42,8 @@ def _hold(attempt_pk: int, told: TrialEnd, at: datetime) -> None:
 
 def _observed_end(attempt_pk: int) -> dict[str, Any]:
     """What the platform said of its end; empty where it said nothing yet. By hand: each trial asks."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT observed_end FROM {Attempt._meta.db_table} WHERE id = %s", [attempt_pk])
-        stored, = cursor.fetchone()
-    return (json.loads(stored) if isinstance(stored, str) else stored) or {}
+    [attempt] = select(Attempt, ("id", "observed_end"), "WHERE id = %s", [attempt_pk])
+    return attempt.observed_end or {}
 
 
 def _last_words(attempt_pk: int, rows: ReportRows) -> str:
