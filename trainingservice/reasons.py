@@ -19,7 +19,8 @@ PLATFORM, OTHER = "platform", "other"
 
 
 #: Codes that all platforms share. Arguments: said (the platform's words, or ours for them), platform, and cause (the
-#: platform's own word or number) where it has one; of ends also ended (how the command ended) and end (its reason).
+#: platform's own word or number) where it has one; of ends also ended (how the command ended) and end (its reason);
+#: because, where said contains another reason.
 OF_PLATFORMS = {
     "platform_queue": "The job waits in the platform's queue.",
     "platform_prepares": "A machine, a volume, an image or a container is being made ready for the job.",
@@ -41,6 +42,26 @@ OF_PLATFORMS = {
     "stopped_on_platform": "Somebody stopped or deleted the job on the platform.",
     "platform_failed": "The job failed on the platform, which tells no reason with a code of its own here.",
     "end_unknown": "The job is gone and nobody knows how it ended.",
+}
+
+
+#: Codes of what keeps a whole platform, or a machine of it, from working. Argument: said.
+OF_CLUSTERS = {
+    "unreachable": "The platform or the machine cannot be reached, or does not answer.",
+    "certificate_refused": "The certificate of the platform, or its TLS, is not accepted.",
+    "log_in_refused": "The platform or the machine does not accept the credentials (password, key, token).",
+    "not_permitted": "The account may not do on the platform what trials need.",
+    "host_key_refused": "The machine's host key is not the expected one, or cannot be compared.",
+    "server_fault": "The platform answered with a fault of its own.",
+    "too_many_calls": "The platform limits how often it is asked.",
+    "another_server": "What answered at the platform's address is something else.",
+    "machine_unusable": "The machine was reached, and cannot run trials as it is (no Python, a full disk).",
+    "machine_connects": "The machine is being connected.",
+    "machine_set_aside": "Several submissions in a row failed on the machine, so it is left alone for a while.",
+    "settings_unusable": "The cluster cannot be used with its settings, or with what is installed on the server.",
+    "platform_defect": "The platform's code failed. The log has the traceback.",
+    "service_starting": "The cluster's service is being started.",
+    "service_ended": "The cluster's service ended without being asked to, and is started again.",
 }
 
 
@@ -247,6 +268,11 @@ def _keeper_version(version: str, newer: bool, spoken: list[int]) -> str:
             "its end: start a version that understands it, then all of it comes (docs/upgrade.md).")
 
 
+def _slow_call(calls: list[Mapping[str, Any]]) -> str:
+    return " ".join(f"A call to the platform ({one['what']}) has not returned for {one['seconds']:.0f} s."
+                    for one in calls)
+
+
 def _unfinished(left: int) -> str:
     return count_of(left, "unfinished trial")
 
@@ -330,8 +356,12 @@ CODES: dict[str, Kind] = {
     "scheduler": Kind(
         "The scheduler keeps the job in its queue. cause: its own code.",
         lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
-    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None: f"{said} {ended}".rstrip())
+    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None, because=None:
+                  f"{said} {ended}".rstrip())
        for code, meaning in OF_PLATFORMS.items()},
+    **{code: Kind(meaning, lambda said: said) for code, meaning in OF_CLUSTERS.items()},
+    "slow_call": Kind(
+        "Calls to the platform have not returned for long. calls: of each what it is, and seconds.", _slow_call),
     "not_submitted": Kind(
         "The platform could not take the trial for the moment. said: why; because: the same with its code.",
         lambda said, pause, because=None: f"{said} It is submitted again in {pause:g} s."),

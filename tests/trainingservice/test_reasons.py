@@ -11,6 +11,7 @@ from trainingservice.errors import MustWait
 from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, Waits, choose_gpus
 from trainingservice.reasons import (
     CODES,
+    OF_CLUSTERS,
     OF_PLATFORMS,
     OTHER,
     PLATFORM,
@@ -91,6 +92,8 @@ EXAMPLES = {
     "no_trial_runs": ({"said": "Waits for x.", "because": {"code": "quota"}}, "No trial runs yet: waits for x."),
     "tuner_exhausted": ({}, "no further parameters"),
     "canceled_before_start": ({}, "before it started"),
+    "slow_call": ({"calls": [{"what": "start", "seconds": 40}]}, "(start) has not returned for 40 s."),
+    **{code: ({"said": "Its words."}, "Its words.") for code in OF_CLUSTERS},
     **{code: ({"said": "Its words.", "platform": "Slurm", "cause": "X", "ended": "It ended.",
                "end": {"code": "signal"}}, "Its words. It ended.") for code in OF_PLATFORMS},
 }

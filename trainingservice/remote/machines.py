@@ -25,6 +25,7 @@ from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderS
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.keeper.report_proxy import ReportProxy
 from trainingservice.lasting_thread import LastingThread
+from trainingservice.reasons import Reason
 from trainingservice.remote.code_copies import CodeCopies
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_file, put_keeper, start_agent
@@ -41,6 +42,7 @@ from trialkeeper.back_off import back_off
 
 logger = logging.getLogger(__name__)
 
+_CONNECTS = Reason("machine_connects", said="It is being connected.")
 #: Seconds between two questions about the trials while nothing happens; also the sign of life of an idle connection.
 LOOK_EVERY = 10.0
 #: Seconds the agent may take to answer one; after that the connection counts as broken.
@@ -102,7 +104,7 @@ class RemoteMachine:
         self._client: AgentClient | None = None
         self._desk: ReportProxy | None = None
         self._look: Look | None = None
-        self._problem: MachineProblem | None = MachineProblem("It is being connected.")
+        self._problem: MachineProblem | None = MachineProblem(_CONNECTS)
         self._refusals = 0  # in a row: connections that could not be made, or agents that could not be started
         self._next_collection = 0.0
         self._early_deaths = 0
@@ -161,7 +163,7 @@ class RemoteMachine:
         """Why nothing can be started there now, a sentence; "" where it can."""
         if self._client is None:
             problem = self._problem
-            return "It is being connected." if problem is None else str(problem)
+            return _CONNECTS if problem is None else problem.reason
         return self._set_aside.problem()
 
     def message(self) -> str:
