@@ -273,6 +273,11 @@ def _slow_call(calls: list[Mapping[str, Any]]) -> str:
                     for one in calls)
 
 
+def _given_up(count: int, most: int, said: list[str], codes: list[str]) -> str:  # noqa: ARG001  # for programs
+    return (f"{'A trial' if count == 1 else f'{count} trials in a row'} failed, and giveUpAfter is {most}. The last "
+            f"said: {' / '.join(said) or 'nothing'} Resume it when that is mended.")
+
+
 def _unfinished(left: int) -> str:
     return count_of(left, "unfinished trial")
 
@@ -434,6 +439,21 @@ CODES: dict[str, Kind] = {
     "stopping": Kind(
         "The experiment is being stopped. left: trials that have not ended.",
         lambda left: f"It is being stopped; {_unfinished(left)} left to end." if left else "It is being stopped."),
+    "code_fetching": Kind(
+        "The code of the experiment is being fetched from its Git address.",
+        lambda source: f"Fetching the code from {source}."),
+    "code_not_fetched": Kind(
+        "The code of the experiment could not be fetched from its Git address. said: why.",
+        lambda source, said: (f"The code could not be fetched from {source}. {said} Resume the experiment to try "
+                              "again, or launch it anew with another address.")),
+    "tuner_failed": Kind(
+        "The tuner raised an error. error: what it said.", lambda error: f"The tuner failed: {error}"),
+    "tuner_died": Kind(
+        "The tuner's process ended several times. error: how it ended the last time.",
+        lambda times, error: f"The tuner ended its process {times} times: {error}"),
+    "given_up": Kind(
+        "As many trials in a row failed as giveUpAfter says. said: why the last of them failed; codes: of the same.",
+        _given_up),
     "no_trial_runs": Kind(
         "All trials wait. because: the reason of the last one, with its code; said: the same as a sentence.",
         lambda said, because: f"No trial runs yet: {said[:1].lower()}{said[1:]}"),
