@@ -119,6 +119,24 @@ def refusal(message: str) -> Reason:
     return message if isinstance(message, Reason) else Reason("refused", said=message)
 
 
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """A value of JSON whose texts (not the keys) are changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: each_text(each, change) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [each_text(each, change) for each in value]
+    return value
+
+
+def with_texts(message: str, change: Callable[[str], str]) -> str:
+    """The message with its text changed; of a reason all texts in its arguments."""
+    if not isinstance(message, Reason):
+        return change(message)
+    return Reason(message.code, **each_text(message.arguments, change))
+
+
 def with_more(message: str, more: str) -> str:
     """A message with more text behind it. What a platform says (``OF_PLATFORMS``) keeps its code."""
     if isinstance(message, Reason) and message.code in OF_PLATFORMS:
@@ -276,6 +294,24 @@ def _slow_call(calls: list[Mapping[str, Any]]) -> str:
 def _given_up(count: int, most: int, said: list[str], codes: list[str]) -> str:  # noqa: ARG001  # for programs
     return (f"{'A trial' if count == 1 else f'{count} trials in a row'} failed, and giveUpAfter is {most}. The last "
             f"said: {' / '.join(said) or 'nothing'} Resume it when that is mended.")
+
+
+_WRONG_STATUS = {
+    "pause": "The experiment is {}; only one that is going on can be paused.",
+    "resume": "The experiment is still stopping; wait until it is STOPPED.",
+    "archive": "The experiment is {}; stop it before archiving it.",
+    "delete": "The experiment is {} and may have running trials; stop it before deleting it.",
+    "submit": "The experiment is {}; resume it before submitting a trial.",
+    "import": "The experiment is {}: its tuner proposes nothing more. Resume it first.",
+}
+_RAISE = {"resume": "Raise the limit, then the experiment goes on by itself.",
+          "submit": "Raise the limit before submitting another trial."}
+
+
+def _changed_since(fields: list[str], number: int) -> str:
+    names = " and ".join(filter(None, [", ".join(fields[:-1]), fields[-1]]))
+    return (f"{names} {'was' if len(fields) == 1 else 'were'} changed again after change {number}: undo what came "
+            "later first, or set the value yourself.")
 
 
 def _unfinished(left: int) -> str:
@@ -454,6 +490,40 @@ CODES: dict[str, Kind] = {
     "given_up": Kind(
         "As many trials in a row failed as giveUpAfter says. said: why the last of them failed; codes: of the same.",
         _given_up),
+    "wrong_status": Kind(
+        "The experiment's status does not allow a command. wish: pause, resume, archive, delete, submit or import.",
+        lambda status, wish: _WRONG_STATUS[wish].format(status)),
+    "limit_reached": Kind(
+        "A limit of the experiment leaves no room. limit: which, as a sentence; because: the same with its code; wish: "
+        "resume or submit.",
+        lambda limit, wish, because=None: f"{limit} {_RAISE[wish]}"),
+    "trial_not_ended": Kind(
+        "A trial is run again only when it has ended.",
+        lambda status: f"The trial is {status}; it can be run again when it has ended."),
+    "nothing_to_rerun": Kind(
+        "No failed trial is left to run again.", lambda: "No trial has failed that was not run again already."),
+    "no_such_change": Kind(
+        "The experiment has no such change.", lambda number: f"The experiment has no change {number}."),
+    "undone_already": Kind(
+        "The change is undone. by: the number of the change that did it.",
+        lambda number, by: f"Change {number} is undone already: by change {by}. Undo that one to have it again."),
+    "changed_since": Kind("Fields of a change that is to be undone were changed again since.", _changed_since),
+    "takes_no_results": Kind(
+        "The tuner learns only from trials that it proposed.",
+        lambda tuner: f"{tuner} cannot use results from elsewhere: it compares only trials that it proposed."),
+    "cluster_unknown": Kind(
+        "There is no such cluster that this person may use. known: those that there are.",
+        lambda cluster, known: (f"There is no cluster named {cluster!r} that you may use; there are: "
+                                f"{', '.join(known) or 'none'}.")),
+    "name_taken": Kind(
+        "The name is taken. what: of what.", lambda what, name: f"There is a {what} named {name!r} already."),
+    "cluster_in_use": Kind(
+        "Experiments use the cluster, or belong to it. said: which, and what to do.", lambda cluster, said: said),
+    "not_callable": Kind(
+        "Trial machines could not call this server: only its loopback address is known.",
+        lambda platform: (f"Trials on {platform} must be able to call this server, but only its loopback address is "
+                          "known. Set NNIWEB_PUBLIC_URL to an address that their machines can reach, or nniManagerIp "
+                          "in the file.")),
     "no_trial_runs": Kind(
         "All trials wait. because: the reason of the last one, with its code; said: the same as a sentence.",
         lambda said, because: f"No trial runs yet: {said[:1].lower()}{said[1:]}"),

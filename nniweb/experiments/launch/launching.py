@@ -38,6 +38,7 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code.code_archive import code_entries
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.platforms import load_platform
+from trainingservice.reasons import Reason, with_texts
 
 
 @dataclass(frozen=True)
@@ -228,9 +229,8 @@ def _cluster_named(settings: ExperimentSettings, owner: User) -> Cluster | None:
     usable = visible_clusters(owner).filter(enabled=True)
     cluster = usable.filter(name=settings.cluster).first()
     if cluster is None:
-        known = ", ".join(usable.values_list("name", flat=True))
-        raise Refused(f"There is no cluster named {settings.cluster!r} that you may use; there are: "
-                      f"{known or 'none'}.", "cluster")
+        known = list(usable.values_list("name", flat=True))
+        raise Refused(Reason("cluster_unknown", cluster=settings.cluster, known=known), "cluster")
     return cluster
 
 
@@ -254,7 +254,7 @@ def cluster_of_section(section: PlatformSection, owner: User) -> Cluster:
     if platform.pinned_to_host:
         found = Cluster.objects.filter(platform=platform.platform, pinned_host=host, settings=document).first()
         if found is not None and not found.enabled:
-            raise Refused(f"The cluster {found.name} is disabled; an administrator can enable it.", "trainingService")
+            raise Refused(Reason("cluster_disabled", cluster=found.name), "trainingService")
         return found or Cluster(platform=platform.platform, settings=document, pinned_host=host)
     for cluster in Cluster.objects.filter(platform=platform.platform, is_private=True, owner=owner, enabled=True
                                           ).prefetch_related("metadata"):
@@ -335,9 +335,7 @@ def _way_home(platform: type[TrainingService], settings: ExperimentSettings, fou
                       "this server, with its port where that is another one than the server's own: nni.example.org, "
                       "10.0.0.5:8080, https://nni.example.org.", "nniManagerIp")
     if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(callback_url):
-        raise Refused(f"Trials on {platform.platform} must be able to call this server, but only its loopback address "
-                      "is known. Set NNIWEB_PUBLIC_URL to an address that their machines can reach, or nniManagerIp "
-                      "in the file.", "nniManagerIp")
+        raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")
 
 
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
@@ -381,7 +379,7 @@ def _rehearse(cluster: Cluster, section: PlatformSection | None, options: TrialO
     except TemporaryError as error:  # merely away: the experiment waits and says so
         return [RehearsalFinding("connection", False, struck_out(str(error)), temporary=True)]
     except TrainingServiceError as error:
-        raise Refused(struck_out(str(error)), "trainingService") from None
+        raise Refused(with_texts(error.reason, struck_out), "trainingService") from None
     finally:
         if is_draft:
             shutil.rmtree(state_folder(cluster), ignore_errors=True)
