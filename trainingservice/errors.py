@@ -1,17 +1,24 @@
 """What can go wrong on a platform. The type says what to do, the text what happened and what to try."""
 
+from __future__ import annotations
+
 from trainingservice.reasons import Reason
 
 
 class TrainingServiceError(Exception):
     """Base of all errors a platform raises on purpose. ``str(error)`` is a sentence for a person; ``reason`` is the
-    same with its code, where it was given as a ``reasons.Reason``.
+    same with its code, where it was given as a ``reasons.Reason`` or all errors of its class have one.
     """
+
+    #: Code (one of ``reasons.OF_CLUSTERS``) of errors that are raised with plain text; "" for none.
+    reason_code = ""
 
     @property
     def reason(self) -> str:
         said = self.args[0] if self.args else ""
-        return said if isinstance(said, Reason) else str(self)
+        if isinstance(said, Reason):
+            return said
+        return Reason(self.reason_code, said=str(self)) if self.reason_code else str(self)
 
 
 class TemporaryError(TrainingServiceError):

@@ -19,7 +19,8 @@ PLATFORM, OTHER = "platform", "other"
 
 
 #: Codes that all platforms share. Arguments: said (the platform's words, or ours for them), platform, and cause (the
-#: platform's own word or number) where it has one; of ends also ended (how the command ended) and end (its reason).
+#: platform's own word or number) where it has one; of ends also ended (how the command ended) and end (its reason);
+#: because, where said contains another reason.
 OF_PLATFORMS = {
     "platform_queue": "The job waits in the platform's queue.",
     "platform_prepares": "A machine, a volume, an image or a container is being made ready for the job.",
@@ -41,6 +42,26 @@ OF_PLATFORMS = {
     "stopped_on_platform": "Somebody stopped or deleted the job on the platform.",
     "platform_failed": "The job failed on the platform, which tells no reason with a code of its own here.",
     "end_unknown": "The job is gone and nobody knows how it ended.",
+}
+
+
+#: Codes of what keeps a whole platform, or a machine of it, from working. Argument: said.
+OF_CLUSTERS = {
+    "unreachable": "The platform or the machine cannot be reached, or does not answer.",
+    "certificate_refused": "The certificate of the platform, or its TLS, is not accepted.",
+    "log_in_refused": "The platform or the machine does not accept the credentials (password, key, token).",
+    "not_permitted": "The account may not do on the platform what trials need.",
+    "host_key_refused": "The machine's host key is not the expected one, or cannot be compared.",
+    "server_fault": "The platform answered with a fault of its own.",
+    "too_many_calls": "The platform limits how often it is asked.",
+    "another_server": "What answered at the platform's address is something else.",
+    "machine_unusable": "The machine was reached, and cannot run trials as it is (no Python, a full disk).",
+    "machine_connects": "The machine is being connected.",
+    "machine_set_aside": "Several submissions in a row failed on the machine, so it is left alone for a while.",
+    "settings_unusable": "The cluster cannot be used with its settings, or with what is installed on the server.",
+    "platform_defect": "The platform's code failed. The log has the traceback.",
+    "service_starting": "The cluster's service is being started.",
+    "service_ended": "The cluster's service ended without being asked to, and is started again.",
 }
 
 
@@ -96,6 +117,24 @@ def because_of(message: str) -> dict[str, Any]:
 def refusal(message: str) -> Reason:
     """Why a platform will never take a trial: the reason it gave, ``refused`` with its words where it gave none."""
     return message if isinstance(message, Reason) else Reason("refused", said=message)
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """A value of JSON whose texts (not the keys) are changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: each_text(each, change) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [each_text(each, change) for each in value]
+    return value
+
+
+def with_texts(message: str, change: Callable[[str], str]) -> str:
+    """The message with its text changed; of a reason all texts in its arguments."""
+    if not isinstance(message, Reason):
+        return change(message)
+    return Reason(message.code, **each_text(message.arguments, change))
 
 
 def with_more(message: str, more: str) -> str:
@@ -270,6 +309,34 @@ def _keeper_version(version: str, newer: bool, spoken: list[int]) -> str:
             "its end: start a version that understands it, then all of it comes (docs/upgrade.md).")
 
 
+def _slow_call(calls: list[Mapping[str, Any]]) -> str:
+    return " ".join(f"A call to the platform ({one['what']}) has not returned for {one['seconds']:.0f} s."
+                    for one in calls)
+
+
+def _given_up(count: int, most: int, said: list[str], codes: list[str]) -> str:  # noqa: ARG001  # for programs
+    return (f"{'A trial' if count == 1 else f'{count} trials in a row'} failed, and giveUpAfter is {most}. The last "
+            f"said: {' / '.join(said) or 'nothing'} Resume it when that is mended.")
+
+
+_WRONG_STATUS = {
+    "pause": "The experiment is {}; only one that is going on can be paused.",
+    "resume": "The experiment is still stopping; wait until it is STOPPED.",
+    "archive": "The experiment is {}; stop it before archiving it.",
+    "delete": "The experiment is {} and may have running trials; stop it before deleting it.",
+    "submit": "The experiment is {}; resume it before submitting a trial.",
+    "import": "The experiment is {}: its tuner proposes nothing more. Resume it first.",
+}
+_RAISE = {"resume": "Raise the limit, then the experiment goes on by itself.",
+          "submit": "Raise the limit before submitting another trial."}
+
+
+def _changed_since(fields: list[str], number: int) -> str:
+    names = " and ".join(filter(None, [", ".join(fields[:-1]), fields[-1]]))
+    return (f"{names} {'was' if len(fields) == 1 else 'were'} changed again after change {number}: undo what came "
+            "later first, or set the value yourself.")
+
+
 def _unfinished(left: int) -> str:
     return count_of(left, "unfinished trial")
 
@@ -360,8 +427,12 @@ CODES: dict[str, Kind] = {
     "scheduler": Kind(
         "The scheduler keeps the job in its queue. cause: its own code.",
         lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
-    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None: f"{said} {ended}".rstrip())
+    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None, because=None:
+                  f"{said} {ended}".rstrip())
        for code, meaning in OF_PLATFORMS.items()},
+    **{code: Kind(meaning, lambda said: said) for code, meaning in OF_CLUSTERS.items()},
+    "slow_call": Kind(
+        "Calls to the platform have not returned for long. calls: of each what it is, and seconds.", _slow_call),
     "not_submitted": Kind(
         "The platform could not take the trial for the moment. said: why; because: the same with its code.",
         lambda said, pause, because=None: f"{said} It is submitted again in {pause:g} s."),
@@ -438,6 +509,55 @@ CODES: dict[str, Kind] = {
     "stopping": Kind(
         "The experiment is being stopped. left: trials that have not ended.",
         lambda left: f"It is being stopped; {_unfinished(left)} left to end." if left else "It is being stopped."),
+    "code_fetching": Kind(
+        "The code of the experiment is being fetched from its Git address.",
+        lambda source: f"Fetching the code from {source}."),
+    "code_not_fetched": Kind(
+        "The code of the experiment could not be fetched from its Git address. said: why.",
+        lambda source, said: (f"The code could not be fetched from {source}. {said} Resume the experiment to try "
+                              "again, or launch it anew with another address.")),
+    "tuner_failed": Kind(
+        "The tuner raised an error. error: what it said.", lambda error: f"The tuner failed: {error}"),
+    "tuner_died": Kind(
+        "The tuner's process ended several times. error: how it ended the last time.",
+        lambda times, error: f"The tuner ended its process {times} times: {error}"),
+    "given_up": Kind(
+        "As many trials in a row failed as giveUpAfter says. said: why the last of them failed; codes: of the same.",
+        _given_up),
+    "wrong_status": Kind(
+        "The experiment's status does not allow a command. wish: pause, resume, archive, delete, submit or import.",
+        lambda status, wish: _WRONG_STATUS[wish].format(status)),
+    "limit_reached": Kind(
+        "A limit of the experiment leaves no room. limit: which, as a sentence; because: the same with its code; wish: "
+        "resume or submit.",
+        lambda limit, wish, because=None: f"{limit} {_RAISE[wish]}"),
+    "trial_not_ended": Kind(
+        "A trial is run again only when it has ended.",
+        lambda status: f"The trial is {status}; it can be run again when it has ended."),
+    "nothing_to_rerun": Kind(
+        "No failed trial is left to run again.", lambda: "No trial has failed that was not run again already."),
+    "no_such_change": Kind(
+        "The experiment has no such change.", lambda number: f"The experiment has no change {number}."),
+    "undone_already": Kind(
+        "The change is undone. by: the number of the change that did it.",
+        lambda number, by: f"Change {number} is undone already: by change {by}. Undo that one to have it again."),
+    "changed_since": Kind("Fields of a change that is to be undone were changed again since.", _changed_since),
+    "takes_no_results": Kind(
+        "The tuner learns only from trials that it proposed.",
+        lambda tuner: f"{tuner} cannot use results from elsewhere: it compares only trials that it proposed."),
+    "cluster_unknown": Kind(
+        "There is no such cluster that this person may use. known: those that there are.",
+        lambda cluster, known: (f"There is no cluster named {cluster!r} that you may use; there are: "
+                                f"{', '.join(known) or 'none'}.")),
+    "name_taken": Kind(
+        "The name is taken. what: of what.", lambda what, name: f"There is a {what} named {name!r} already."),
+    "cluster_in_use": Kind(
+        "Experiments use the cluster, or belong to it. said: which, and what to do.", lambda cluster, said: said),
+    "not_callable": Kind(
+        "Trial machines could not call this server: only its loopback address is known.",
+        lambda platform: (f"Trials on {platform} must be able to call this server, but only its loopback address is "
+                          "known. Set NNIWEB_PUBLIC_URL to an address that their machines can reach, or nniManagerIp "
+                          "in the file.")),
     "no_trial_runs": Kind(
         "All trials wait. because: the reason of the last one, with its code; said: the same as a sentence.",
         lambda said, because: f"No trial runs yet: {said[:1].lower()}{said[1:]}"),

@@ -8,11 +8,12 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from nniweb.documents.own_group import OwnGroupField
-from nniweb.documents.reasons import ReasonSerializer, reason_document
+from nniweb.documents.reasons import reason_document
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.editing import NAME_PATTERN, NAME_RULE
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
 from nniweb.http.fields import StrictSerializer
+from nniweb.http.reason_form import ReasonSerializer
 
 
 class GpuHolderSerializer(serializers.Serializer[Any]):

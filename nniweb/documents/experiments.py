@@ -9,7 +9,7 @@ from django.utils import timezone
 from rest_framework import serializers
 
 from nniweb.documents.own_group import OwnGroupField
-from nniweb.documents.reasons import ReasonSerializer, reason_document
+from nniweb.documents.reasons import reason_document
 from nniweb.documents.retention_fields import DaysKeptSerializer, RetentionField, RetentionSerializer
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
@@ -19,6 +19,7 @@ from nniweb.experiments.queries.explanation import explanations_of
 from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.retention.policy import KINDS, days_kept
 from nniweb.http.fields import DurationField, StrictSerializer, TagsField
+from nniweb.http.reason_form import ReasonSerializer
 from nniweb.http.times import time_text
 from trainingservice.reasons import arguments_of, code_of
 from trainingservice.trial_job_status import TrialJobStatus

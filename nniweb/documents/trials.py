@@ -10,12 +10,13 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from nniweb.documents.reasons import ReasonSerializer, reason_document
+from nniweb.documents.reasons import reason_document
 from nniweb.experiments.models import Attempt, Metric, MetricNumber, Trial, TrialEvent, TrialFile, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
 from nniweb.experiments.queries.trial_advice import PLACES, advice_for
 from nniweb.experiments.retention.policy import OF_TRIALS, removed_at
 from nniweb.http.fields import StrictSerializer, TagsField
+from nniweb.http.reason_form import ReasonSerializer
 from nniweb.http.times import time_text
 
 ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",

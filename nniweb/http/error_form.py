@@ -18,8 +18,10 @@ from nniweb.database.outage_logs import first_line, is_database_away
 from nniweb.experiments.clusters.editing import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.errors import Refused
+from nniweb.http.reason_form import ReasonSerializer
 from nniweb.http.shortage import RETRY_AFTER, SHORT
 from trainingservice.lasting_thread import in_short
+from trainingservice.reasons import Reason, as_document
 from trialkeeper.shortage import is_shortage
 
 logger = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ class ErrorSerializer(serializers.Serializer[Any]):
 
     field = serializers.CharField(help_text="Path of the field at fault, as the caller spelt it; \"\" where none is.")
     message = serializers.CharField(help_text="A sentence for a person.")
+    reason = ReasonSerializer(required=False, help_text="The same for a program, where it has a code.")
     line = serializers.IntegerField(required=False, allow_null=True, help_text="In the config's text, from 1.")
     column = serializers.IntegerField(required=False, allow_null=True)
 
@@ -54,14 +57,14 @@ class Conflict(APIException):
 def answer_error(error: Exception, context: dict[str, Any]) -> Response:
     """The answer to any exception of a view. One that nobody expected is logged, and answered without its traceback."""
     if isinstance(error, ConfigInvalid):
-        found = [{"field": e.field, "message": e.message, "line": e.line, "column": e.column} for e in error.errors]
+        found = [{**_item(e.field, e.message), "line": e.line, "column": e.column} for e in error.errors]
         return _answer(400, found)
     if isinstance(error, Refused):
         # without a field at fault it is the present state that forbids it
         at_fault = any(field for field, _ in error.errors)
         return _answer(400 if at_fault else 409, [_item(field, message) for field, message in error.errors])
     if isinstance(error, ClusterBusy):
-        return _answer(409, [_item("", str(error))])
+        return _answer(409, [_item("", error.reason)])
     if isinstance(error, Http404):
         return _answer(404, [_item("", "There is no such thing, or it is not yours to see.")])
     if isinstance(error, PermissionDenied):
@@ -96,7 +99,8 @@ def _answer(code: int, errors: list[dict[str, Any]]) -> Response:
 
 
 def _item(field: str, message: str) -> dict[str, Any]:
-    return {"field": field, "message": message}
+    reason = {"reason": as_document(message)} if isinstance(message, Reason) else {}
+    return {"field": field, "message": message, **reason}
 
 
 def _items(detail: Any, field: str) -> Iterator[dict[str, Any]]:

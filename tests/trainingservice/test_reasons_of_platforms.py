@@ -10,18 +10,22 @@ import pytest
 
 from trainingservice.azureml.states import observed_status
 from trainingservice.dlts.states import observed_record
+from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.kubeflow.replicated_job import TFJobKind
 from trainingservice.kubernetes.job import JobKind
 from trainingservice.kubernetes_base import pods
+from trainingservice.kubernetes_base.api import ApiAway, ApiRefusal, error_of
 from trainingservice.kubernetes_base.complaints import _sentence
 from trainingservice.kubernetes_base.kind import Phase, Seen
 from trainingservice.kubernetes_base.observing import observation
 from trainingservice.kubernetes_base.quotas import Limit, why_no_pod
 from trainingservice.openpai.states import observed_detail, observed_row
 from trainingservice.polling.job_record import Observation
-from trainingservice.reasons import arguments_of, code_of
+from trainingservice.reasons import OTHER, arguments_of, code_of
+from trainingservice.rest.rest_client import LogInRefused, RestAnswer, RestClient
 from trainingservice.slurm.queue_rows import JobRow
 from trainingservice.slurm.states import observed, with_last_word
+from trainingservice.ssh.problems import MachineProblem, as_problem
 from trialkeeper import contract
 
 OOM_WORDS = 'PodPattern matched: {"containers":[{"code":137,"reason":"OOMKilled"}]}'
@@ -132,3 +136,36 @@ def test_words_of_a_keeper_that_are_no_cause_are_not_taken_for_one() -> None:
     end = {"reason": contract.STOPPED, "exit_code": 137, "signal": 9, "cause": {"code": "evicted"}}
     found = observation(Seen(Phase.FAILED, "It failed.", end=end), [], None, "trial", None)
     assert (found.cause, code_of(found.message or "")) == ("", "keeper_stopped")
+
+
+# --- platforms as a whole --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    (LogInRefused("No."), "log_in_refused"),
+    (ApiAway("No."), "unreachable"),
+    (MachineProblem("No."), "unreachable"),
+    (MachineProblem("No.", "login"), "log_in_refused"),
+    (MachineProblem("No.", "host_key"), "host_key_refused"),
+    (MachineProblem("No.", "interpreter"), "machine_unusable"),
+    (as_problem(LogInRefused("No."), "m"), "log_in_refused"),
+    (as_problem(ValueError("No."), "m"), "platform_defect"),
+    (error_of(ApiRefusal(401, "Unauthorized", "No."), "create the Job"), "log_in_refused"),
+    (error_of(ApiRefusal(403, "Forbidden", 'User "u" cannot create jobs'), "create the Job"), "not_permitted"),
+    (error_of(ApiRefusal(403, "Forbidden", 'jobs "j" is forbidden: exceeded quota: q'), "create the Job"),
+     "platform_quota"),
+    (error_of(ApiRefusal(429, "TooManyRequests", "No."), "create the Job"), "too_many_calls"),
+    (error_of(ApiRefusal(500, "InternalError", "No."), "create the Job"), "server_fault"),
+    (TemporaryError("A plug-in's own words."), OTHER),
+])
+def test_what_keeps_a_platform_from_working_has_a_code(error: TrainingServiceError, code: str) -> None:
+    assert (code_of(error.reason), error.reason) == (code, str(error))
+
+
+def test_nobody_at_an_address_is_told_from_something_else_there() -> None:
+    client = RestClient("http://127.0.0.1:1/", "The platform")
+    with pytest.raises(TemporaryError) as away:
+        client.call("POST", "jobs")
+    with pytest.raises(TemporaryError) as other:
+        RestAnswer(200, "<html>", "text/html", "The platform").document()
+    assert [code_of(away.value.reason), code_of(other.value.reason)] == ["unreachable", "another_server"]

@@ -18,6 +18,7 @@ from trainingservice.azureml.config import AzureMlClusterSettings
 from trainingservice.azureml.states import of_azure
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.polling.service import MustWait
+from trainingservice.reasons import Reason
 from trainingservice.rest.rest_client import LogInRefused
 from trialkeeper.whole_number import whole_number
 
@@ -254,19 +255,21 @@ class Workspace:
             yield
         except exceptions.ResourceNotFoundError as error:
             if error.error is None:  # not in the service's own words: a proxy's page, say
-                raise TemporaryError(f"{self.where} answered with HTTP 404 and something that is not JSON; does a "
-                                     "proxy stand before it?") from error
+                raise TemporaryError(Reason("another_server", said=(
+                    f"{self.where} answered with HTTP 404 and something that is not JSON; does a proxy stand before "
+                    "it?"))) from error
             raise NoSuchJob(_first_line(error)) from error
         except exceptions.ClientAuthenticationError as error:
             raise LogInRefused(f"{self.where} does not let us in: {_first_line(error)} Trials wait. "
                                f"{self._what_to_renew()}", retry_after=RETRY_AFTER_REFUSAL) from error
         except (exceptions.DecodeError, json.JSONDecodeError) as error:
-            raise TemporaryError(f"{self.where} answered with something that is not JSON; does a proxy stand before "
-                                 "it?") from error
+            raise TemporaryError(Reason("another_server", said=(
+                f"{self.where} answered with something that is not JSON; does a proxy stand before it?"))) from error
         except exceptions.HttpResponseError as error:
             raise self._refusal(error, what) from error
         except (exceptions.ServiceRequestError, exceptions.ServiceResponseError) as error:
-            raise TemporaryError(f"{self.where} cannot be reached: {_first_line(error)}") from error
+            raise TemporaryError(Reason(
+                "unreachable", said=f"{self.where} cannot be reached: {_first_line(error)}")) from error
         except MlException as error:
             raise PermanentError(f"The SDK refuses {what}: {_first_line(error)}") from error
 
@@ -274,22 +277,24 @@ class Workspace:
         status, code = error.status_code, str(getattr(error.error, "code", "") or "")
         said = _first_line(error)
         if status == 403:
-            return LogInRefused(f"{self.where} does not permit {what}: {said} Trials wait. Give our identity the role "
-                                "AzureML Data Scientist on the workspace.", retry_after=RETRY_AFTER_REFUSAL)
+            return LogInRefused(Reason("not_permitted", said=(
+                f"{self.where} does not permit {what}: {said} Trials wait. Give our identity the role AzureML Data "
+                "Scientist on the workspace.")), retry_after=RETRY_AFTER_REFUSAL)
         if status in (408, 429) or status is None or status >= 500:
             pause = whole_number(
                 (error.response.headers.get("Retry-After") if error.response is not None else None) or "")
             limited = "limits how often it may be asked" if status == 429 else \
                 f"has a fault of its own (HTTP {status}): {said}"
-            return TemporaryError(f"{self.where} {limited}; it is asked again.",
+            return TemporaryError(Reason("too_many_calls" if status == 429 else "server_fault",
+                                         said=f"{self.where} {limited}; it is asked again."),
                                   retry_after=None if pause is None else float(min(pause, 3600)))
         if "quota" in code.lower():
             return MustWait(of_azure(
                 "platform_quota", f"{self.where} has no quota left for {what}: {said} It is tried again; ask for more "
                 "quota, or run fewer trials at a time.", code), retry_after=60.0)
         if status < 400:
-            return TemporaryError(f"{self.where} answered with something that is not JSON ({said}); does a proxy stand "
-                                  "before it?")
+            return TemporaryError(Reason("another_server", said=(
+                f"{self.where} answered with something that is not JSON ({said}); does a proxy stand before it?")))
         return PermanentError(f"{self.where} refuses {what} (HTTP {status} {code}): {said}")
 
     def _what_to_renew(self) -> str:

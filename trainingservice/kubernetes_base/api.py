@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from kubernetes.client.exceptions import OpenApiException
 
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.limited_yaml import read_yaml_file
+from trainingservice.reasons import Reason
 from trainingservice.rest.told_json import read_json
 from trialkeeper.whole_number import whole_number
 
@@ -90,12 +92,16 @@ class ApiRefusal(Exception):
 class ApiAway(TemporaryError):
     """The API cannot be reached, or does not answer."""
 
+    reason_code = "unreachable"
+
 
 class AccessUnreadable(ApiAway):
     """The kubeconfig cannot be read, or says nothing of use, here and now: somebody may mend it, or write it just now.
 
     Trials wait for that; a launch is refused.
     """
+
+    reason_code = "settings_unusable"
 
 
 @dataclass(frozen=True)
@@ -242,7 +248,9 @@ class KubernetesApi:
     def _away(self, error: BaseException) -> ApiAway:
         self._away_at = time.monotonic()
         reason = getattr(error, "reason", None) or error
-        return ApiAway(f"The Kubernetes API at {self.address} cannot be reached: {_plain(reason)}.")
+        is_tls = isinstance(reason, urllib3.exceptions.SSLError | ssl.SSLError)
+        code = "certificate_refused" if is_tls else "unreachable"
+        return ApiAway(Reason(code, said=f"The Kubernetes API at {self.address} cannot be reached: {_plain(reason)}."))
 
 
 class Watch:
@@ -287,30 +295,36 @@ def error_of(refusal: ApiRefusal, doing: str) -> TemporaryError | PermanentError
     """What a refusal means for a trial. ``doing``: "create the Job", for the sentence."""
     said = str(refusal).rstrip(".")
     if refusal.code == 429:
-        return TemporaryError(f"The Kubernetes API limits its callers: it would not {doing} now.",
-                              refusal.retry_after if refusal.retry_after is not None else 1.0)
+        return _again("too_many_calls", f"The Kubernetes API limits its callers: it would not {doing} now.",
+                      refusal.retry_after if refusal.retry_after is not None else 1.0)
     if refusal.code >= 500:
-        return TemporaryError(f"The Kubernetes API failed when asked to {doing} ({refusal.code}): {said}.",
-                              refusal.retry_after)
+        return _again("server_fault", f"The Kubernetes API failed when asked to {doing} ({refusal.code}): {said}.",
+                      refusal.retry_after)
     if refusal.code == 401:
-        return TemporaryError(f"The Kubernetes API refuses our credentials (to {doing}): {said}. Renew the token or "
-                              "certificate in the kubeconfig.", 15.0)
+        return _again("log_in_refused", f"The Kubernetes API refuses our credentials (to {doing}): {said}. Renew the "
+                      "token or certificate in the kubeconfig.", 15.0)
     if refusal.is_starting:
-        return TemporaryError(f"The Kubernetes API is starting and knows no rights yet: it would not {doing} now.", 5.0)
+        return _again("server_fault", f"The Kubernetes API is starting and knows no rights yet: it would not {doing} "
+                      "now.", 5.0)
     if refusal.code == 403 and "exceeded quota" in said:
-        return TemporaryError(f"The namespace's quota is used up: {said}.", 15.0)
+        return TemporaryError(Reason("platform_quota", said=f"The namespace's quota is used up: {said}.",
+                                     platform="Kubernetes"), 15.0)
     if refusal.code == 403 and "is forbidden: " in said and not refusal.is_lack_of_rights:
-        return TemporaryError(f"The namespace's rules do not allow to {doing}: {said}. Change the role in the file, or "
-                              "the rules.", 30.0)
+        return _again("not_permitted", f"The namespace's rules do not allow to {doing}: {said}. Change the role in the "
+                      "file, or the rules.", 30.0)
     if refusal.code == 403 and "admission webhook" not in said:
-        return TemporaryError(f"We have no right to {doing}: {said}. Give our account the role in "
-                              "docs/deploy/kubernetes/role.yaml.", 30.0)
+        return _again("not_permitted", f"We have no right to {doing}: {said}. Give our account the role in "
+                      "docs/deploy/kubernetes/role.yaml.", 30.0)
     if refusal.code == 404:
-        return TemporaryError(f"The cluster cannot {doing}: {said}. Make what is missing, or correct the settings.",
-                              30.0)
+        return _again("settings_unusable", f"The cluster cannot {doing}: {said}. Make what is missing, or correct the "
+                      "settings.", 30.0)
     if refusal.code == 409:
         return TemporaryError(f"The Kubernetes API saw a conflict when asked to {doing}: {said}.")
     return PermanentError(f"The Kubernetes API refuses to {doing} ({refusal.code} {refusal.reason}): {said}.")
+
+
+def _again(code: str, said: str, pause: float | None) -> TemporaryError:
+    return TemporaryError(Reason(code, said=said), pause)
 
 
 def _configuration(access: ApiAccess) -> Configuration:

@@ -166,7 +166,7 @@ class JobLoop(PolledPlatform):
             pause = pause_after(record.failures, self.back_off, fault)
             record.next_try = now + pause
             self._faults_in_a_row += of_the_cluster
-            self._start_fault = str(fault)
+            self._start_fault = fault.reason
             if of_the_cluster and self._faults_in_a_row >= CLUSTER_FAULT_AFTER:
                 self._no_start_before = now + pause_after(
                     self._faults_in_a_row - CLUSTER_FAULT_AFTER + 1, self.back_off, fault)
@@ -257,7 +257,8 @@ class JobLoop(PolledPlatform):
         except Exception as error:
             if not isinstance(error, TrainingServiceError):
                 logger.exception("the %s platform failed on a question", self.platform)
-            fault = error if isinstance(error, TemporaryError) else TemporaryError(str(error))
+            fault = error if isinstance(error, TemporaryError) else TemporaryError(
+                error.reason if isinstance(error, TrainingServiceError) else str(error))
             with self._lock:
                 self._questions.failed(self._monotonic(), self.context.clock(), fault)
             logger.warning("the %s platform (cluster %s) cannot be asked, the last answers stay: %s",

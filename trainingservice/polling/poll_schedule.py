@@ -55,6 +55,6 @@ class PollSchedule:
         """``clock``: seconds since 1970."""
         self._failures += 1
         self.next = now + pause_after(self._failures, self._back_off, fault)
-        self.fault = str(fault)
+        self.fault = fault.reason
         if self.unanswered_since is None:
             self.unanswered_since = clock

@@ -12,6 +12,7 @@ from typing import Any
 from trainingservice.keeper.agent_client import AgentClient, FolderState
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.keeper.report_proxy import ReportProxy
+from trainingservice.reasons import Reason
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
 from trainingservice.remote.machine_host import MachineHost
@@ -24,6 +25,7 @@ from trialkeeper.back_off import back_off
 
 logger = logging.getLogger(__name__)
 
+_CONNECTS = Reason("machine_connects", said="It is being connected.")
 #: Seconds the agent may take to answer one; after that the connection counts as broken.
 ANSWER_TIMEOUT = 20.0
 #: An agent that lived for less than so many seconds is started again after pauses that grow.
@@ -56,7 +58,7 @@ class MachineConnection:
         self._client: AgentClient | None = None
         self._desk: ReportProxy | None = None
         self._look: Look | None = None
-        self._problem: MachineProblem | None = MachineProblem("It is being connected.")
+        self._problem: MachineProblem | None = MachineProblem(_CONNECTS)
         self._refusals = 0  # in a row: connections that could not be made, or agents that could not be started
         self._early_deaths = 0
         self._connected_at = float("-inf")
@@ -111,7 +113,7 @@ class MachineConnection:
         """Why nothing can be started there now, a sentence; "" where it can."""
         if self._client is None:
             problem = self._problem
-            return "It is being connected." if problem is None else str(problem)
+            return _CONNECTS if problem is None else problem.reason
         return self._set_aside.problem()
 
     def message(self) -> str:

@@ -20,7 +20,7 @@ from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
 from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, because_of
 from trainingservice.remote.code_copies import folders_in, remove_folder
 from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings, RemoteTrialOptions
 from trainingservice.remote.first_contact import DEFAULT_FOLDER, look_at
@@ -473,10 +473,11 @@ class RemoteTrainingService(PollingTrainingService):
             machine.stop(job.id, self._folder(job))  # should the machine come back
             return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
                 "node_failed", f"Machine {machine.name} could not be reached for {silent:.0f} s (lostAfter), so the "
-                f"trial counts as lost: {machine.problem()}"))
+                f"trial counts as lost: {machine.problem()}", machine.problem()))
         if silent >= UNKNOWN_AFTER and not machine.is_connected:
             return Observation(TrialJobStatus.UNKNOWN, message=_of_machine(
-                "machine_unreachable", f"Machine {machine.name} cannot be reached: {machine.problem()}"))
+                "machine_unreachable", f"Machine {machine.name} cannot be reached: {machine.problem()}",
+                machine.problem()))
         return None
 
     @staticmethod
@@ -488,5 +489,5 @@ class RemoteTrainingService(PollingTrainingService):
         return trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home, code)
 
 
-def _of_machine(code: str, said: str) -> Reason:
-    return Reason(code, said=said, platform="remote")
+def _of_machine(code: str, said: str, problem: str = "") -> Reason:
+    return Reason(code, said=said, platform="remote", **because_of(problem))

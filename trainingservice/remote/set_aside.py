@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from trainingservice.reasons import Reason
+
 #: A machine on which so many submissions in a row failed gets none for this long (seconds, doubled up to the second).
 SET_ASIDE_AFTER, SET_ASIDE = 3, (60.0, 900.0)
 
@@ -21,8 +23,9 @@ class SetAside:
     def problem(self) -> str:
         """Why nothing is submitted there now, a sentence; "" where it is not set aside."""
         left = self._until - self._monotonic()
-        return "" if left <= 0 else (f"It is set aside for {left:.0f} s, because {SET_ASIDE_AFTER} submissions in a "
-                                     f"row failed there: {self._reason}")
+        return "" if left <= 0 else Reason("machine_set_aside", said=(
+            f"It is set aside for {left:.0f} s, because {SET_ASIDE_AFTER} submissions in a row failed there: "
+            f"{self._reason}"))
 
     def worked(self) -> None:
         self.failures = self._times = 0

@@ -21,6 +21,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.reasons import Reason
 from trainingservice.rest.told_json import read_json
 
 #: Seconds until a connection must stand, and until an answer must come.
@@ -37,9 +38,13 @@ _LONGEST_REASON = 1000
 class LogInRefused(TemporaryError):
     """The platform does not accept who we say we are. Trials wait, because a person can mend that."""
 
+    reason_code = "log_in_refused"
+
 
 class ServerFault(TemporaryError):
     """The platform answered with a fault of its own (5xx), which is ``answer``."""
+
+    reason_code = "server_fault"
 
     def __init__(self, message: str, answer: RestAnswer, retry_after: float | None) -> None:
         super().__init__(message, retry_after)
@@ -48,6 +53,8 @@ class ServerFault(TemporaryError):
 
 class TooManyCalls(TemporaryError):
     """The platform limits how often it is asked (429). ``answer``: in whose headers it may say more."""
+
+    reason_code = "too_many_calls"
 
     def __init__(self, message: str, answer: RestAnswer, retry_after: float | None) -> None:
         super().__init__(message, retry_after)
@@ -74,9 +81,9 @@ class RestAnswer:
             return read_json(self.text)
         except ValueError:
             kind = self.content_type.partition(";")[0] or "no content type"
-            raise TemporaryError(
+            raise TemporaryError(Reason("another_server", said=(
                 f"{self.where} answered with something that is not JSON (HTTP {self.status}, {kind}: "
-                f"{self.shown()!r}); does the address lead to it, or to a proxy or log-in page before it?") from None
+                f"{self.shown()!r}); does the address lead to it, or to a proxy or log-in page before it?"))) from None
 
     def shown(self) -> str:
         """The beginning of the body, for a sentence."""
@@ -123,10 +130,12 @@ class RestClient:
                 return self._judged(response)
             moved = urljoin(url, target)
             if urlsplit(moved).hostname != urlsplit(url).hostname:
-                raise TemporaryError(f"{self.where} sends us to another host ({urlsplit(moved).netloc}), which would "
-                                     "be told our credentials; correct the address.")
+                raise TemporaryError(Reason("another_server", said=(
+                    f"{self.where} sends us to another host ({urlsplit(moved).netloc}), which would be told our "
+                    "credentials; correct the address.")))
             url, query = moved, None  # the query is part of where we are sent
-        raise TemporaryError(f"{self.where} sends us from one address to the next; correct the address.")
+        raise TemporaryError(Reason(
+            "another_server", said=f"{self.where} sends us from one address to the next; correct the address."))
 
     def close(self) -> None:
         self._session.close()
@@ -149,15 +158,16 @@ class RestClient:
         if isinstance(error, requests.exceptions.MissingSchema | requests.exceptions.InvalidURL
                       | requests.exceptions.InvalidSchema):
             return PermanentError(f"{self.where} cannot be asked: the address is none; correct it.")
+        code = "unreachable"
         if isinstance(error, requests.exceptions.SSLError):
-            reason = f"its certificate or its TLS is not accepted ({_innermost(error)})"
+            code, reason = "certificate_refused", f"its certificate or its TLS is not accepted ({_innermost(error)})"
         elif isinstance(error, requests.exceptions.ConnectTimeout):
             reason = f"no connection within {timeout[0]:.0f} s"
         elif isinstance(error, requests.exceptions.ReadTimeout):
             reason = f"no answer within {timeout[1]:.0f} s"
         else:
             reason = _innermost(error)
-        return TemporaryError(f"{self.where} cannot be reached: {reason}.")
+        return TemporaryError(Reason(code, said=f"{self.where} cannot be reached: {reason}."))
 
 
 def _innermost(error: BaseException) -> str:

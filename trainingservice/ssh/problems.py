@@ -5,8 +5,13 @@ from __future__ import annotations
 import logging
 
 from trainingservice.errors import TemporaryError
+from trainingservice.reasons import Reason
 
 logger = logging.getLogger(__name__)
+
+
+#: Step of the rehearsal -> code of what fails there; others are ``machine_unusable``.
+_CODES = {"connection": "unreachable", "host_key": "host_key_refused", "login": "log_in_refused"}
 
 
 class MachineProblem(TemporaryError):
@@ -20,6 +25,7 @@ class MachineProblem(TemporaryError):
         super().__init__(message)
         self.check = check
         self.needs_person = needs_person
+        self.reason_code = _CODES.get(check, "machine_unusable")
 
 
 class SessionBroke(MachineProblem):
@@ -29,14 +35,16 @@ class SessionBroke(MachineProblem):
 class NotConnected(TemporaryError):
     """The machine is not connected at this moment; the text says why. Says nothing of what was to be done there."""
 
+    reason_code = "unreachable"
+
 
 def as_problem(error: Exception, machine: str) -> MachineProblem:
     """The sentence for whatever went wrong with a machine. What nobody foresaw is logged with its traceback."""
     if isinstance(error, MachineProblem):
         return error
     if isinstance(error, TemporaryError):
-        return MachineProblem(str(error))
+        return MachineProblem(error.reason)
     logger.error("machine %s: an error that nobody foresaw", machine, exc_info=error)
-    return MachineProblem(f"Machine {machine} cannot be used because of an error that nobody foresaw "
-                          f"({type(error).__name__}: {' '.join(str(error).split())}); it is tried again after a pause, "
-                          "the server's log says more.")
+    return MachineProblem(Reason("platform_defect", said=(
+        f"Machine {machine} cannot be used because of an error that nobody foresaw ({type(error).__name__}: "
+        f"{' '.join(str(error).split())}); it is tried again after a pause, the server's log says more.")))

@@ -25,6 +25,8 @@ _SCHEDULERS = ("SLURM_", "PBS_", "LSF_", "LSB_", "EGO_", "SGE_", "CONDOR_", "_CO
 class NotRun(TemporaryError):
     """The command was certainly not begun: it can be given again without harm."""
 
+    reason_code = "unreachable"
+
 
 class Unanswered(TemporaryError):
     """The command may have been run, and nobody knows what came of it."""

@@ -21,6 +21,7 @@ from nniweb.experiments.secrets.sealing import seal, unseal
 from trainingservice.base import TrainingService
 from trainingservice.errors import InvalidMetadata, TrainingServiceError
 from trainingservice.platforms import load_platform, platform_names
+from trainingservice.reasons import Reason
 
 #: What a cluster may be named: experiment files name it by this.
 NAME_PATTERN = r"^[^\s/]([^/\r\n\t]*[^\s/])?\Z"
@@ -31,6 +32,10 @@ _NAMES = 5
 
 class ClusterBusy(Exception):
     """Experiments use the cluster in a way that forbids the change; the sentence names them."""
+
+    def __init__(self, cluster: Cluster, said: str) -> None:
+        self.reason = Reason("cluster_in_use", cluster=cluster.name, said=said)
+        super().__init__(self.reason)
 
 
 def store_cluster(section: PlatformSection, name: str, *, owner: User | None, is_private: bool, pinned_host: str = "",
@@ -58,7 +63,7 @@ def create_cluster(name: str, platform: str, settings: dict[str, Any], *, owner:
         return store_cluster(section, name, owner=owner, is_private=is_private, group=group,
                              pinned_host=host if pinned else "")
     except IntegrityError:
-        raise Refused(f"There is a cluster named {name!r} already.", "name") from None
+        raise Refused(Reason("name_taken", what="cluster", name=name), "name") from None
 
 
 def read_settings(platform: str, settings: dict[str, Any], secrets: Mapping[str, str] | None = None) -> PlatformSection:
@@ -150,7 +155,7 @@ def change_cluster(cluster: Cluster, fields: Mapping[str, Any]) -> None:
             audit.record("cluster.change", cluster, changed={
                 name: str(value) if isinstance(value, Model) else value for name, value in fields.items()})
     except IntegrityError:
-        raise Refused(f"There is a cluster named {fields['name']!r} already.", "name") from None
+        raise Refused(Reason("name_taken", what="cluster", name=fields["name"]), "name") from None
 
 
 def is_made_by_a_launch(name: str) -> bool:
@@ -169,12 +174,12 @@ def delete_cluster(cluster: Cluster) -> None:
         _bump(cluster)  # takes the row, so that no experiment is added meanwhile
         experiments = Experiment.objects.filter(cluster=cluster)
         if running := experiments.unfinished().filter(deleted_at=None):
-            raise ClusterBusy(f"Experiments use the cluster {cluster.name}: {named(running)}. Stop and delete them "
-                              "first.")
+            raise ClusterBusy(cluster, f"Experiments use the cluster {cluster.name}: {named(running)}. Stop and delete "
+                              "them first.")
         if experiments.exists():
             visible = experiments.filter(deleted_at=None)
-            raise ClusterBusy(f"Ended experiments belong to the cluster {cluster.name}: {named(visible)}. Delete them "
-                              "first, or disable the cluster." if visible else
+            raise ClusterBusy(cluster, f"Ended experiments belong to the cluster {cluster.name}: {named(visible)}. "
+                              "Delete them first, or disable the cluster." if visible else
                               f"What deleted experiments left on {cluster.name} is still being removed. Try again "
                               "in a minute, with a worker running.")
         audit.record("cluster.delete", cluster)
@@ -229,5 +234,5 @@ def _may_be_set(cluster: Cluster, platform: type[TrainingService], key: str) -> 
                       f"{', '.join(sorted(platform.metadata_keys)) or 'none'}.", "key")
     running = Experiment.objects.filter(cluster=cluster, deleted_at=None).unfinished()
     if key not in platform.metadata_changeable_while_running and running:
-        raise ClusterBusy(f"{key} cannot be changed while experiments use the cluster: {named(running)}. Stop them "
-                          "first.")
+        raise ClusterBusy(cluster, f"{key} cannot be changed while experiments use the cluster: {named(running)}. Stop "
+                          "them first.")

@@ -19,6 +19,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.search_space.uninterpreted_space import read_space
+from trainingservice.reasons import Reason
 
 #: Fields whose change asks an experiment that is DONE to go on; a word about it does not.
 _TAKES_UP = frozenset({"max_trial_number", "max_duration", "search_space", "tuner"})
@@ -45,15 +46,12 @@ def undo_change(experiment: Experiment, number: int, actor: User | None = None) 
         experiment, _ = locked(experiment)
         found = ExperimentChange.objects.filter(experiment=experiment, number=number).first()
         if found is None:
-            raise Refused(f"The experiment has no change {number}.")
+            raise Refused(Reason("no_such_change", number=number))
         if later := changed_since(experiment, found):
             undone = ExperimentChange.objects.filter(experiment=experiment, undoes=number).order_by("number").last()
             if undone is not None and not changed_since(experiment, undone):
-                raise Refused(f"Change {number} is undone already: by change {undone.number}. Undo that one to have it "
-                              "again.")
-            names = " and ".join(filter(None, [", ".join(later[:-1]), later[-1]]))
-            raise Refused(f"{names} {'was' if len(later) == 1 else 'were'} changed again after change {number}: undo "
-                          "what came later first, or set the value yourself.")
+                raise Refused(Reason("undone_already", number=number, by=undone.number))
+            raise Refused(Reason("changed_since", fields=list(later), number=number))
         before = values_before(found)
         _check_search(experiment, before)
         return _changed(experiment, before, actor, undoes=number)

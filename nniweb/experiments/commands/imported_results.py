@@ -18,6 +18,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.metric_number import numbers_in
 from nniweb.experiments.results.objectives import names_of_objectives
 from nniweb.tuning import algorithms
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Results in one call. NNI has no limit; a tuner that was told more has forgotten how to choose.
@@ -39,10 +40,10 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
         next_revision(experiment.pk)
         experiment = Experiment.objects.get(pk=experiment.pk)
         if experiment.is_finished or experiment.status == ExperimentStatus.STOPPING:
-            raise Refused(f"The experiment is {experiment.status}: its tuner proposes nothing more. Resume it first.")
+            raise Refused(Reason("wrong_status", status=str(experiment.status), wish="import"))
         name = experiment.tuner.get("name")
         if name and not algorithms.find_tuner(name).takes_results:
-            raise Refused(f"{name} cannot use results from elsewhere: it compares only trials that it proposed.")
+            raise Refused(Reason("takes_no_results", tuner=name))
         now = timezone.now()
         append_events(experiment, events, now)
         ExperimentEvent.objects.create(experiment=experiment, at=now, kind="imported", actor=actor,

@@ -27,7 +27,7 @@ from nniweb.experiments.quotas.experiments_at_a_time import why_no_experiment_mo
 from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.experiments.sql.exact_text import printable
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Stands for a parameter that is not there; None may be a value.
@@ -50,7 +50,7 @@ def pause(experiment: Experiment, actor: User | None = None) -> None:
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if experiment.is_finished or experiment.status == ExperimentStatus.STOPPING:
-            raise Refused(f"The experiment is {experiment.status}; only one that is going on can be paused.")
+            raise Refused(Reason("wrong_status", status=str(experiment.status), wish="pause"))
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.PAUSE)
         move_experiment(experiment, ExperimentStatus.PAUSED, timezone.now(), actor=actor)
         audit.record("experiment.pause", experiment, actor)
@@ -62,10 +62,10 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
         experiment, _ = locked(experiment)
         now = timezone.now()
         if experiment.status == ExperimentStatus.STOPPING:
-            raise Refused("The experiment is still stopping; wait until it is STOPPED.")
+            raise Refused(Reason("wrong_status", status=str(experiment.status), wish="resume"))
         if experiment.is_finished and (reason := limit_reached(experiment, now)) \
                 and not Trial.objects.unfinished().filter(experiment=experiment).exists():
-            raise Refused(f"{reason} Raise the limit, then the experiment goes on by itself.")
+            raise Refused(_at_limit(reason, "resume"))
         must_be_able_to_go_on(experiment)
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
@@ -96,12 +96,16 @@ def limit_reached(experiment: Experiment, now: datetime) -> str:
     return ""
 
 
+def _at_limit(limit: str, wish: str) -> Reason:
+    return Reason("limit_reached", limit=str(limit), wish=wish, **because_of(limit))
+
+
 def set_archived(experiment: Experiment, archived: bool, actor: User | None = None) -> None:
     """Put a finished experiment out of sight, or back."""
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if archived and not experiment.is_finished:
-            raise Refused(f"The experiment is {experiment.status}; stop it before archiving it.")
+            raise Refused(Reason("wrong_status", status=str(experiment.status), wish="archive"))
         Experiment.objects.filter(pk=experiment.pk).update(archived=archived)
         note(experiment, timezone.now(), "archived" if archived else "brought back", "", actor)
         audit.record("experiment.archive" if archived else "experiment.bring-back", experiment, actor)
@@ -169,7 +173,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         now = timezone.now()
         _must_take_trials(experiment)
         if reason := limit_reached(experiment, now):
-            raise Refused(f"{reason} Raise the limit before submitting another trial.")
+            raise Refused(_at_limit(reason, "submit"))
         must_be_able_to_go_on(experiment)
         trial = Trial.objects.create(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
@@ -195,7 +199,7 @@ def _must_take_trials(experiment: Experiment) -> None:
     """Raises Refused where nobody would run a trial that is submitted."""
     if experiment.is_finished and experiment.status != ExperimentStatus.DONE \
             or experiment.target == ExperimentTarget.STOP:
-        raise Refused(f"The experiment is {experiment.status}; resume it before submitting a trial.")
+        raise Refused(Reason("wrong_status", status=str(experiment.status), wish="submit"))
 
 
 def tag_trial(trial: Trial, tags: list[str]) -> None:
@@ -231,7 +235,7 @@ def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, A
     old = (first.value if first else None) or {}
     if parameters is None or parameters == old:
         if not trial.is_finished:
-            raise Refused(f"The trial is {trial.status}; it can be run again when it has ended.")
+            raise Refused(Reason("trial_not_ended", status=str(trial.status)))
         return submit_trial(trial.experiment, old, actor, rerun_of=trial, origin=f"Rerun of trial {trial.sequence_id}.")
     names = [name for name in {**old, **parameters} if old.get(name, _MISSING) != parameters.get(name, _MISSING)]
     described = ", ".join(f"{name} = {json.dumps(parameters[name])}" if name in parameters else f"no {name}"
@@ -259,7 +263,7 @@ def rerun_failed(experiment: Experiment, actor: User | None = None) -> None:
         failed = list(Trial.objects.filter(experiment=experiment, status=TrialJobStatus.FAILED.value, reruns=None)
                       .order_by("sequence_id"))
         if not failed:
-            raise Refused("No trial has failed that was not run again already.")
+            raise Refused(Reason("nothing_to_rerun"))
         _run_again(experiment, failed, revision, "failed trials run again", actor)
 
 
@@ -285,7 +289,7 @@ def _must_take_reruns(experiment: Experiment) -> None:
     must_be_able_to_go_on(experiment)
     now = timezone.now()
     if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
-        raise Refused(f"{limit_reached(experiment, now)} Raise the limit before submitting another trial.")
+        raise Refused(_at_limit(limit_reached(experiment, now), "submit"))
 
 
 def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind: str, actor: User | None
@@ -326,8 +330,7 @@ def delete(experiment: Experiment, actor: User | None = None) -> None:
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if not experiment.is_finished or Trial.objects.filter(experiment=experiment).unfinished().exists():
-            raise Refused(f"The experiment is {experiment.status} and may have running trials; "
-                          "stop it before deleting it.")
+            raise Refused(Reason("wrong_status", status=str(experiment.status), wish="delete"))
         now = timezone.now()
         Experiment.objects.filter(pk=experiment.pk).update(deleted_at=now, look_after_at=None)
         note(experiment, now, "deleted", "", actor)

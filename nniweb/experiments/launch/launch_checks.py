@@ -13,6 +13,7 @@ from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.quotas.experiments_at_a_time import why_no_experiment_more, why_not_so_many_gpus
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.reasons import Reason
 
 
 def group_of(owner: User) -> Group | None:
@@ -74,9 +75,7 @@ def check_way_home(platform: type[TrainingService], settings: ExperimentSettings
                       "this server, with its port where that is another one than the server's own: nni.example.org, "
                       "10.0.0.5:8080, https://nni.example.org.", "nniManagerIp")
     if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(callback_url):
-        raise Refused(f"Trials on {platform.platform} must be able to call this server, but only its loopback address "
-                      "is known. Set NNIWEB_PUBLIC_URL to an address that their machines can reach, or nniManagerIp "
-                      "in the file.", "nniManagerIp")
+        raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")
 
 
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:

@@ -20,6 +20,7 @@ from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.platforms import load_platform
+from trainingservice.reasons import Reason, with_texts
 
 
 def cluster_named(settings: ExperimentSettings, owner: User) -> Cluster | None:
@@ -29,9 +30,8 @@ def cluster_named(settings: ExperimentSettings, owner: User) -> Cluster | None:
     usable = visible_clusters(owner).filter(enabled=True)
     cluster = usable.filter(name=settings.cluster).first()
     if cluster is None:
-        known = ", ".join(usable.values_list("name", flat=True))
-        raise Refused(f"There is no cluster named {settings.cluster!r} that you may use; there are: "
-                      f"{known or 'none'}.", "cluster")
+        known = list(usable.values_list("name", flat=True))
+        raise Refused(Reason("cluster_unknown", cluster=settings.cluster, known=known), "cluster")
     return cluster
 
 
@@ -55,7 +55,7 @@ def cluster_of_section(section: PlatformSection, owner: User) -> Cluster:
     if platform.pinned_to_host:
         found = Cluster.objects.filter(platform=platform.platform, pinned_host=host, settings=document).first()
         if found is not None and not found.enabled:
-            raise Refused(f"The cluster {found.name} is disabled; an administrator can enable it.", "trainingService")
+            raise Refused(Reason("cluster_disabled", cluster=found.name), "trainingService")
         return found or Cluster(platform=platform.platform, settings=document, pinned_host=host)
     for cluster in Cluster.objects.filter(platform=platform.platform, is_private=True, owner=owner, enabled=True
                                           ).prefetch_related("metadata"):
@@ -95,7 +95,7 @@ def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options:
     except TemporaryError as error:  # merely away: the experiment waits and says so
         return [RehearsalFinding("connection", False, struck_out(str(error)), temporary=True)]
     except TrainingServiceError as error:
-        raise Refused(struck_out(str(error)), "trainingService") from None
+        raise Refused(with_texts(error.reason, struck_out), "trainingService") from None
     finally:
         if is_draft:
             shutil.rmtree(state_folder(cluster), ignore_errors=True)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
-from trainingservice.reasons import CODES, OTHER, PLATFORM, Reason, arguments_of, code_of
+from trainingservice.reasons import CODES, OTHER, PLATFORM, Reason, arguments_of, code_of, each_text, with_texts
 
 
 def said(message: str, whose: str = OTHER) -> dict[str, Any]:
     """Columns of a trial or an experiment that is to say this. ``whose`` is the code of plain text."""
     return {"message": printable(message), "reason": code_of(message, whose),
-            "reason_arguments": _each_text(arguments_of(message), printable)}
+            "reason_arguments": each_text(arguments_of(message), printable)}
 
 
 def said_by_platform(message: str) -> dict[str, Any]:
@@ -49,17 +49,4 @@ def document(code: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
 
 def struck_reason(message: str) -> str:
     """The message without the secrets of the work that is done now, also in the arguments of a reason."""
-    if not isinstance(message, Reason):
-        return struck_out(message)
-    return Reason(message.code, **_each_text(message.arguments, struck_out))
-
-
-def _each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """A value of JSON whose texts (not the keys) are changed."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _each_text(each, change) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_each_text(each, change) for each in value]
-    return value
+    return with_texts(message, struck_out)

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from django.db import connection
-
 from nniweb.experiments.models import Cluster, Experiment, Quota
+from nniweb.experiments.sql.selected_rows import is_any
 from trainingservice.reasons import Reason
 
 #: Whose a limit is: a person's, that of each person without a quota, a group's, a cluster's.
@@ -82,9 +81,7 @@ class Limits:
     @classmethod
     def now(cls, cluster: Cluster) -> Limits:
         """As the database has them. One query, two where there are quotas."""
-        with connection.cursor() as cursor:  # by hand: each trial asks, and mostly there are none
-            cursor.execute(f"SELECT 1 FROM {Quota._meta.db_table} LIMIT 1")
-            any_quotas = cursor.fetchone() is not None
+        any_quotas = is_any(Quota, "TRUE")  # by hand: each trial asks, and mostly there are none
         return cls(Quota.objects.select_related("user", "group") if any_quotas else (), cluster)
 
     def __bool__(self) -> bool:

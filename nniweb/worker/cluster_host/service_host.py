@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import close_old_connections, connection
 
@@ -18,6 +18,7 @@ from nniweb.observability.log_ids import log_ids, with_ids_of_now
 from nniweb.worker.cluster_host.call_threads import CallThreads
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError, UnknownTrialJob
+from trainingservice.reasons import Reason
 from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import ResumedJob
 from trialkeeper.shortage import is_shortage
@@ -64,7 +65,7 @@ class ServiceHost:
         #: What went wrong in questions that should be answered from memory: question -> a sentence.
         self.faults: dict[str, str] = {}
         #: Why there is no service, a sentence; "" while there is one.
-        self.message = "The service of this cluster is being started."
+        self.message: str = Reason("service_starting", said="The service of this cluster is being started.")
         #: Whether the reason is one that only a person can mend.
         self.needs_person = False
 
@@ -110,7 +111,8 @@ class ServiceHost:
         except UnknownTrialJob:
             raise
         except Exception as error:
-            sentence = f"The platform's code failed in {what} ({type(error).__name__}: {error}); see the log."
+            sentence = Reason("platform_defect", said=(
+                f"The platform's code failed in {what} ({type(error).__name__}: {error}); see the log."))
             if self.faults.get(what) != sentence:
                 logger.exception("cluster %s: the platform's code failed in %s", self._name, what)
             self.faults[what] = sentence
@@ -143,12 +145,12 @@ class ServiceHost:
         with self._guard:
             self._changed.update(job_names)
 
-    def slow_calls(self) -> list[str]:
-        """What has been going on for too long, as sentences."""
+    def slow_calls(self) -> list[dict[str, Any]]:
+        """What has been going on for too long: {"what", "seconds"} of each, as in the reason ``slow_call``."""
         now = self._monotonic()
         with self._guard:
-            return [f"A call to the platform ({what}) has not returned for {now - since:.0f} s."
-                    for since, what in self._calls.values() if now - since > SLOW_CALL_SECONDS]
+            calls = [(what, now - since) for since, what in self._calls.values()]
+        return [{"what": what, "seconds": round(seconds)} for what, seconds in calls if seconds > SLOW_CALL_SECONDS]
 
     def close(self) -> None:
         """End the service; trials go on. Does not wait for calls that hang."""
@@ -237,18 +239,22 @@ class ServiceHost:
 
     def _start_failed(self, error: TrainingServiceError) -> None:
         self._building = False
-        self._fail(str(error), needs_person=not isinstance(error, TemporaryError))
+        if isinstance(error, TemporaryError):
+            self._fail(error.reason, needs_person=False)
+        else:
+            self._fail(_unusable(error.reason), needs_person=True)
 
     def _run(self, service: TrainingService) -> None:
         try:
             with log_ids(cluster=self._name):
                 service.run()
-            reason = "The service of this cluster ended without being asked to."
+            reason: str = Reason("service_ended", said="The service of this cluster ended without being asked to.")
         except TrainingServiceError as error:
-            reason = str(error)
+            reason = error.reason
         except Exception as error:
             logger.exception("cluster %s: the service failed", self._name)
-            reason = f"The platform's code failed ({type(error).__name__}: {error}); see the log."
+            reason = Reason("platform_defect",
+                            said=f"The platform's code failed ({type(error).__name__}: {error}); see the log.")
         finally:
             connection.close()
         self._box.put(lambda: self._ended(service, reason))
@@ -281,3 +287,7 @@ class ServiceHost:
             service.clean_up()
         except Exception:
             logger.exception("cluster %s: the service could not be closed", self._name)
+
+
+def _unusable(reason: str) -> Reason:
+    return reason if isinstance(reason, Reason) else Reason("settings_unusable", said=reason)

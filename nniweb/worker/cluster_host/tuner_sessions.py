@@ -21,6 +21,7 @@ from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
 from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.process.tuner_client import TunerClient, TunerFailed, TunerProcessDied
+from trainingservice.reasons import Reason
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +188,7 @@ class TunerSessions:
         if getattr(error, "suspect", None) == state.public_id:
             self._deaths[experiment.pk] = self._deaths.get(experiment.pk, 0) + 1
         if self._deaths.get(experiment.pk, 0) >= MOST_DEATHS:
-            self._fail(experiment, f"The tuner ended its process {MOST_DEATHS} times: {error}")
+            self._fail(experiment, Reason("tuner_died", times=MOST_DEATHS, error=str(error)))
         else:
             logger.warning("experiment %s: the tuner process died (%s); its tuner is rebuilt", state.public_id, error)
 
@@ -209,7 +210,7 @@ class TunerSessions:
                 self._opened.pop(experiment.pk, None)
                 self._client.close_experiment(state.public_id)
                 logger.warning("experiment %s: its tuner failed: %s\n%s", state.public_id, error, error.traceback)
-                self._fail(experiment, f"The tuner failed: {error}")
+                self._fail(experiment, Reason("tuner_failed", error=str(error)))
             else:
                 state.stops.extend(answer.get("stop", ()))
                 done(answer)

@@ -12,6 +12,7 @@ from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.base import MachineDetail
+from trainingservice.reasons import Reason
 
 logger = ExperimentLogger(__name__)
 
@@ -33,7 +34,7 @@ def show(work: ClusterWork) -> None:
         health = Cluster.Health.BAD if work.host.needs_person else Cluster.Health.AWAY
         message = work.host.message
     elif slow:
-        health, message = Cluster.Health.AWAY, " ".join(slow[:3])
+        health, message = Cluster.Health.AWAY, Reason("slow_call", calls=slow[:3])
     elif faults:
         health, message = Cluster.Health.AWAY, faults[0]
     elif trouble:
@@ -58,7 +59,7 @@ def show_hanging(work: ClusterWork) -> None:
         return
     with work.lease.transaction():
         Cluster.objects.filter(pk=work.cluster_pk).update(health=Cluster.Health.AWAY,
-                                                          **said_by_platform(slow[0]))
+                                                          **said_by_platform(Reason("slow_call", calls=slow[:1])))
         _ring(work)
     work.shown_health = None  # the round thread says what is so when it goes on
 

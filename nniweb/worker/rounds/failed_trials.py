@@ -7,6 +7,7 @@ from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.results.objectives import values_of
 from nniweb.experiments.results.other_metrics import numbers_of_metric
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Keys of ``Experiment.failed_trials``.
@@ -76,12 +77,12 @@ def failures_in_row(before: int, trials: Iterable[Trial]) -> int:
 
 
 def why_given_up(experiment: Experiment) -> str:
-    """The sentence with which the experiment ends, "" while it goes on."""
+    """The reason for which the experiment ends, "" while it goes on."""
     most = experiment.failed_trials.get(GIVE_UP_AFTER)
     if most is None or experiment.failures_in_row < most:
         return ""
     last = Trial.objects.filter(experiment=experiment, status=TrialJobStatus.FAILED.value).order_by("-ended_at", "-pk")
-    reasons = list(dict.fromkeys(last.values_list("message", flat=True)[:experiment.failures_in_row]))[:_REASONS]
     count = experiment.failures_in_row
-    return f"{'A trial' if count == 1 else f'{count} trials in a row'} failed, and giveUpAfter is {most}. The last " \
-           f"said: {' / '.join(reason for reason in reasons if reason) or 'nothing'} Resume it when that is mended."
+    reasons = list(dict.fromkeys(last.values_list("message", "reason")[:count]))[:_REASONS]
+    return Reason("given_up", count=count, most=most, said=[message for message, _ in reasons if message],
+                  codes=list(dict.fromkeys(code for _, code in reasons if code)))

@@ -13,6 +13,7 @@ from django.conf import settings
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
 from nniweb.experiments.launch.git_source import GitSource
+from nniweb.experiments.lifecycle.reasons import said
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import CodeArchive, Experiment, ExperimentEvent
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -21,6 +22,7 @@ from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import CannotOpen, unseal
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
+from trainingservice.reasons import Reason
 from trainingservice.secrets_in_use import own_secrets
 
 logger = logging.getLogger(__name__)
@@ -32,11 +34,11 @@ def code_is_there(work: ClusterWork, experiment: Experiment) -> bool:
     if experiment.is_finished or experiment.target != ExperimentTarget.RUN:
         return False
     source = GitSource(**{key: experiment.code_git[key] for key in ("url", "ref", "folder")})
-    message = f"Fetching the code from {source}."
+    message = Reason("code_fetching", source=str(source))
     if experiment.message != message:
         with work.lease.transaction():
             next_revision(experiment.pk)
-            Experiment.objects.filter(pk=experiment.pk).update(message=message)
+            Experiment.objects.filter(pk=experiment.pk).update(**said(message))
         experiment.message = message
     work.fetches.start(experiment, lambda stop: _fetch(work, experiment, source, stop))
     return False
@@ -77,7 +79,7 @@ def _arrived(work: ClusterWork, experiment: Experiment, source: GitSource, fetch
     with work.lease.transaction():
         next_revision(experiment.pk)
         changed = Experiment.objects.filter(pk=experiment.pk, code=None).update(
-            code=archive, code_git={**source.document(), "commit": fetched.commit}, code_git_token=None, message="")
+            code=archive, code_git={**source.document(), "commit": fetched.commit}, code_git_token=None, **said(""))
         if changed:
             ExperimentEvent.objects.create(experiment=experiment, at=work.now(), kind="code fetched",
                                            message=f"{source}, commit {fetched.commit}")
@@ -89,6 +91,5 @@ def _failed(work: ClusterWork, experiment: Experiment, source: GitSource, reason
         now = Experiment.objects.filter(pk=experiment.pk, code=None, deleted_at=None).defer(
             "config", "config_text").first()
         if now is not None and now.target == ExperimentTarget.RUN:
-            move_experiment(now, ExperimentStatus.ERROR, work.now(), message=(
-                f"The code could not be fetched from {source}. {reason} Resume the experiment to try again, or launch "
-                "it anew with another address."))
+            move_experiment(now, ExperimentStatus.ERROR, work.now(),
+                            message=Reason("code_not_fetched", source=str(source), said=reason))

@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef
 
 from nniweb.experiments.launch.job_forms import first_parameters
-from nniweb.experiments.lifecycle.reasons import said, said_by_platform
+from nniweb.experiments.lifecycle.reasons import said, said_by_platform, struck_reason
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
@@ -20,7 +20,6 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
@@ -203,8 +202,8 @@ def _count_on(experiment: Experiment, count: int) -> None:
 
 
 def _say_why_nothing_starts(work: ClusterWork, experiment: Experiment) -> None:
-    message = printable(struck_out(work.host.message))
-    if message and experiment.message != message and experiment.status in (
+    message = struck_reason(work.host.message)
+    if message and experiment.message != printable(message) and experiment.status in (
             ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING):
         _set_message(work, experiment, message)
 
@@ -213,4 +212,4 @@ def _set_message(work: ClusterWork, experiment: Experiment, message: str) -> Non
     with work.lease.transaction():
         next_revision(experiment.pk)
         Experiment.objects.filter(pk=experiment.pk).update(**said_by_platform(message))
-    experiment.message = message
+    experiment.message = printable(message)

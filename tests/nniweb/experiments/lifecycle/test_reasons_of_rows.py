@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from nniweb.documents.reasons import MEANINGS
 from nniweb.experiments.lifecycle.reasons import read, reason_of, said, struck_reason
 from nniweb.experiments.lifecycle.transitions import move_trial
 from nniweb.experiments.lifecycle.trial_end import TrialEnd, completed, held
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
+from nniweb.http.reason_form import MEANINGS
 from nniweb.observability.database_figures import DatabaseFigures
 from trainingservice.reasons import CODES, Reason
 from trainingservice.trial_job_status import TrialJobStatus
@@ -81,6 +81,35 @@ def test_the_schema_lists_every_code_with_its_meaning(admin, client) -> None:
     texts = str(schema["components"]["schemas"])
     assert MEANINGS
     assert [code for code, meaning in MEANINGS.items() if f"`{code}` - {meaning}" not in texts] == []
+
+
+def test_a_command_that_is_refused_says_why_with_a_code(make_attempt, admin, client) -> None:
+    experiment = make_attempt(status="RUNNING").trial.experiment
+    Experiment.objects.filter(pk=experiment.pk).update(status="DONE", max_trial_number=1, next_sequence_id=1)
+    Trial.objects.filter(experiment=experiment).update(status="SUCCEEDED")
+    client.force_login(admin)
+    address = f"/api/v1/experiments/{experiment.public_id}"
+
+    def refused(command: str) -> tuple[int, dict]:
+        answer = client.post(f"{address}/actions/{command}/")
+        error, = answer.json()["errors"]
+        assert error["message"] == Reason(error["reason"]["code"], **{
+            key: value for key, value in error["reason"].items() if key != "code"})
+        return answer.status_code, error["reason"]
+
+    assert refused("pause") == (409, {"code": "wrong_status", "status": "DONE", "wish": "pause"})
+    assert refused("resume") == (409, {
+        "code": "limit_reached", "limit": "All 1 trials of maxTrialNumber were submitted.", "wish": "resume",
+        "because": {"code": "max_trial_number", "most": 1}})
+
+
+def test_a_cluster_in_use_says_so_with_a_code(make_attempt, admin, client) -> None:
+    cluster = make_attempt(status="RUNNING").trial.experiment.cluster
+    client.force_login(admin)
+    answer = client.delete(f"/api/v1/clusters/{cluster.public_id}/")
+    error, = answer.json()["errors"]
+    assert (answer.status_code, error["reason"]["code"], error["reason"]["cluster"]) == (
+        409, "cluster_in_use", cluster.name)
 
 
 def test_trials_are_filtered_by_the_code(make_attempt) -> None:

@@ -47,12 +47,14 @@ def test_it_waits_with_a_sentence_and_starts_with_the_code(rig, server) -> None:
     rig.until(lambda: server.requests, PATIENCE)
     waiting = now(experiment)
     assert (waiting.message, waiting.status) == (f"Fetching the code from {server.url('code')}.", "INITIALIZED")
+    assert (waiting.reason, waiting.reason_arguments) == ("code_fetching", {"source": server.url("code")})
     assert not Trial.objects.exists()
     server.hold.set()
     rig.until(lambda: now(experiment).code_id is not None, PATIENCE)
     rig.submitted(experiment, 2)
     done = now(experiment)
     assert (done.code_git["commit"], done.code_git_token, done.message) == (commit, None, "")
+    assert (done.reason, done.reason_arguments) == ("", {})
     assert done.code is not None
     with tarfile.open(code_archives.local_path(done.code)) as archive:
         assert sorted(archive.getnames()) == [".nniignore", "trial.py"]
@@ -66,6 +68,7 @@ def test_it_fails_with_git_s_own_words_and_tries_again_when_resumed(rig, server)
     message = now(experiment).message
     assert f"could not be fetched from {server.url('later')}. git says:" in message
     assert "not found" in message
+    assert now(experiment).reason == "code_not_fetched"
     server.commit("later", {"trial.py": "print(1)"})
     intents.resume(now(experiment))
     rig.until(lambda: now(experiment).code_id is not None, PATIENCE)

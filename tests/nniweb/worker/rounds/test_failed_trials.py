@@ -60,6 +60,7 @@ def test_an_experiment_is_given_up_after_so_many_failed_trials_in_a_row(rig: Rig
     assert experiment.status == "ERROR"
     assert experiment.message == ("2 trials in a row failed, and giveUpAfter is 2. The last said: The command ended "
                                   "with exit code 1. Resume it when that is mended.")
+    assert (experiment.reason, experiment.reason_arguments["codes"]) == ("given_up", ["exit_code"])
     rig.rounds()
     assert Trial.objects.filter(experiment=experiment).count() == 4, "nothing new is started"
 

@@ -37,15 +37,17 @@ def tuner(tmp_path):
     return lambda how: {"class_name": "mine.Mine", "code_directory": str(tmp_path), "class_args": {"how": how}}
 
 
-@pytest.mark.parametrize(("how", "words"), [
-    ("raises", "The tuner failed: ValueError: nothing comes to my mind"),
-    ("dies", "The tuner ended its process 3 times: the tuner process ended (exit code 3)"),
+@pytest.mark.parametrize(("how", "code", "words"), [
+    ("raises", "tuner_failed", "The tuner failed: ValueError: nothing comes to my mind"),
+    ("dies", "tuner_died", "The tuner ended its process 3 times: the tuner process ended (exit code 3)"),
 ])
-def test_its_crash_is_the_experiments_message(make_rig, tuner, how, words) -> None:
+def test_its_crash_is_the_experiments_message(make_rig, tuner, how, code, words) -> None:
     rig = make_rig()
     other, experiment = rig.experiment(), rig.experiment(tuner=tuner(how))
     rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "ERROR", 60)
-    assert Experiment.objects.get(pk=experiment.pk).message.startswith(words)
+    found = Experiment.objects.get(pk=experiment.pk)
+    assert found.message.startswith(words)
+    assert found.reason == code
     assert len(rig.submitted(other, 2)) == 2
 
 
