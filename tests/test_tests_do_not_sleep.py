@@ -29,7 +29,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("fakes/ssh_machine.py", "start"): POLLS,
     ("nniweb/api/clusters/test_api_stuck_platforms.py", "is_soon"): POLLS,
     ("nniweb/keeperapi/keeper_server.py", "__init__"): POLLS,
-    ("nniweb/serving/test_server_opening.py", "until"): POLLS,
+    ("nniweb/startup/test_server_opening.py", "until"): POLLS,
     ("nniweb/tuning/process/misbehaving_tuner_process.py", "propose"): PROGRAM,
     ("nniweb/web_server/conftest.py", "wait_until"): POLLS,
     ("nniweb/web_server/test_slow_and_many.py", "test_a_slow_but_steady_body_has_its_time"): BEHAVIOUR,

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from nniweb.api import schema  # noqa: F401  tells the schema how programs and browsers sign in
+from nniweb.api.administration import audit_log, disk_usage, quotas
 from nniweb.api.clusters import cluster_views, platforms, workers
 from nniweb.api.clusters.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
 from nniweb.api.experiments import (
@@ -24,7 +25,7 @@ from nniweb.api.experiments import (
     named_trials,
     parameter_analysis,
 )
-from nniweb.api.people import account, audit_log, disk_usage, groups, notifications, quotas, tokens, users
+from nniweb.api.people import account, groups, notifications, tokens, users
 from nniweb.api.trials import (
     many_trials,
     trial_attempts,

@@ -18,7 +18,7 @@ from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.results.best_so_far import improvements_of
-from nniweb.serving.first_start import launch_example
+from nniweb.startup.first_start import launch_example
 
 EXPERIMENTS_PER_PAGE = 30
 #: Experiments whose tags are offered to filter by.

@@ -11,11 +11,11 @@ from django.db import close_old_connections
 from django.db.models import Count, Sum
 from django.utils import timezone
 
+from nniweb.experiments.downloads.kept_files import hash_of_content
 from nniweb.experiments.ingest.one_report import authenticate
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.job_forms import application_form, first_parameters
 from nniweb.experiments.models import Attempt, TrialFile
-from nniweb.experiments.queries.kept_files import hash_of_content
 from trainingservice.platforms import load_platform
 from trainingservice.receiver.report_reading import RefusedReport
 from trainingservice.trial_job import KeeperAccess, job_document

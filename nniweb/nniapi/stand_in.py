@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connection
 
 from nniweb.experiments.access.request_actor import asked_by
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS, ExperimentStatus
 from nniweb.experiments.sql.idle_connections import give_connection_back

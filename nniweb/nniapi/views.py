@@ -19,8 +19,8 @@ from rest_framework.views import APIView, exception_handler
 
 from nniweb.documents.experiments import ExperimentChangesSerializer
 from nniweb.experiments.access.visibility import visible_experiments
-from nniweb.experiments.commands import change_and_undo, intents
-from nniweb.experiments.commands.imported_results import import_results
+from nniweb.experiments.actions import change_and_undo, intents
+from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.config.yaml_positions import read_mapping
 from nniweb.experiments.models import Experiment, Trial, TrialOutput

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
+from nniweb.experiments.downloads.kept_files import KeptFileDamaged, content_of
+from nniweb.experiments.downloads.trial_output_folder import TrialOutputFolder
 from nniweb.experiments.models import Attempt, Trial, TrialFile
-from nniweb.experiments.queries.kept_files import KeptFileDamaged, content_of
-from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from nniweb.tensorboard.run_names import is_event_file, run_path
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.files.output_folder import FoundFile

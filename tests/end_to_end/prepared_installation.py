@@ -22,7 +22,7 @@ DATABASE, TOKEN = "nniweb.sqlite3", "token"
 #: The first user, as the first start makes it, and a token of theirs.
 MAKE_USER = """
 from nniweb.experiments.models import ApiToken
-from nniweb.serving.first_start import first_user
+from nniweb.startup.first_start import first_user
 print(ApiToken.make(first_user(), ""))
 """
 

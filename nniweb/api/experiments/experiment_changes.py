@@ -10,8 +10,8 @@ from rest_framework.response import Response
 
 from nniweb.api.experiments.experiment_views import ExperimentView, experiment_of
 from nniweb.documents.experiments import ExperimentSerializer
-from nniweb.experiments.commands import change_and_undo
-from nniweb.experiments.commands.changes import in_words
+from nniweb.experiments.actions import change_and_undo
+from nniweb.experiments.actions.changes import in_words
 from nniweb.experiments.models import Experiment, ExperimentChange
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.permissions import signed_in_user

@@ -1,1 +1,1 @@
-"""REST: people, their tokens, groups, quotas and notifications."""
+"""REST: people, their tokens, groups and notifications."""

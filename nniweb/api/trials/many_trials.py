@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.trial_query import TrialFilters, filtered
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.fields import StrictSerializer, TagsField

@@ -14,8 +14,8 @@ from rest_framework.request import Request
 
 from nniweb.api.trials.trial_views import trial_of
 from nniweb.documents.trials import TrialFileSerializer
+from nniweb.experiments.downloads.kept_files import KeptFileDamaged, content_of
 from nniweb.experiments.models import TrialFile
-from nniweb.experiments.queries.kept_files import KeptFileDamaged, content_of
 from nniweb.http.attachment import as_attachment
 from nniweb.http.renderers import ExactJSONRenderer
 

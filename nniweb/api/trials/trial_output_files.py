@@ -20,9 +20,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from nniweb.api.trials.trial_views import attempt_of, trial_of
+from nniweb.experiments.downloads.output_download import archive_pieces, rest_of_file
+from nniweb.experiments.downloads.trial_output_folder import TrialOutputFolder
 from nniweb.experiments.models import Attempt, Trial
-from nniweb.experiments.queries.output_download import archive_pieces, rest_of_file
-from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from nniweb.http.attachment import as_attachment
 from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.fields import Query

@@ -27,7 +27,7 @@ from nniweb.documents.trials import (
     with_details,
 )
 from nniweb.experiments.access.visibility import visible_trials
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, Query, RevisionField

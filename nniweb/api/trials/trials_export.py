@@ -13,8 +13,8 @@ from rest_framework.request import Request
 
 from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.trial_query import TrialFilters, filtered
+from nniweb.experiments.downloads.export import csv_pieces, json_pieces
 from nniweb.experiments.models import Experiment
-from nniweb.experiments.queries.export import csv_pieces, json_pieces
 from nniweb.http.attachment import as_attachment
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField

@@ -16,8 +16,8 @@ from django.views.decorators.http import require_GET
 from nniweb.dashboard.experiment_tabs.head import experiment_of, result_title, tab
 from nniweb.dashboard.experiment_tabs.overview import best_trials
 from nniweb.documents.trials import TrialSerializer, with_details
+from nniweb.experiments.downloads.export import flat
 from nniweb.experiments.models import Experiment, Trial
-from nniweb.experiments.queries.export import flat
 from nniweb.experiments.results.other_metrics import mode_of, names_of
 
 #: Side by side at once; the same as in static/js/experiment/trials/compared_trials.js.

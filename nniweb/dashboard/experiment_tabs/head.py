@@ -16,7 +16,7 @@ from nniweb.experiments.access.visibility import (
     people_to_hand_to,
     visible_experiments,
 )
-from nniweb.experiments.commands.changes import tuners_that_can_go_on
+from nniweb.experiments.actions.changes import tuners_that_can_go_on
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.queries.history import last_event
 from nniweb.experiments.results.other_metrics import main_metric, names_of

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launching import create_stopped

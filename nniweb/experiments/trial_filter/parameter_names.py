@@ -1,7 +1,7 @@
 """The names of an experiment's parameters, as filters, columns and orders use them: nested ones with a dot."""
 
+from nniweb.experiments.downloads.export import flat
 from nniweb.experiments.models import Experiment, TrialParameters
-from nniweb.experiments.queries.export import flat
 
 #: Trials whose parameters are looked at: nested choices and tuners of one's own have names that no search space tells.
 _LOOKED_AT = 20

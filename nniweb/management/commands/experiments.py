@@ -27,13 +27,13 @@ from nniweb.client.words import (
 from nniweb.documents.experiments import NOT_IN_LISTS, document, summaries
 from nniweb.documents.trial_query import filtered
 from nniweb.documents.trials import TrialSerializer, with_details
+from nniweb.experiments.actions import change_and_undo, intents
+from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
-from nniweb.experiments.commands import change_and_undo, intents
-from nniweb.experiments.commands.imported_results import import_results
+from nniweb.experiments.downloads.export import write_csv, write_json
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, Trial, User
-from nniweb.experiments.queries.export import write_csv, write_json
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.following import follow, front_documents, progress_document, trial_document
 from nniweb.management.served_before import require_own_database, require_served_before

@@ -13,7 +13,7 @@ from nniweb.middleware.require_tls import why_not_listen
 from nniweb.process.descriptors import raise_limit
 from nniweb.process.forced_exit import leave_within
 from nniweb.process.freed_memory import use_few_arenas
-from nniweb.serving.server_opening import Opening
+from nniweb.startup.server_opening import Opening
 from nniweb.storage.data_folder import DataFolderLocked, ServerLock
 from nniweb.storage.own_files import START
 from trialkeeper.shortage import is_shortage

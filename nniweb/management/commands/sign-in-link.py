@@ -10,7 +10,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.token import user_named
 from nniweb.management.served_before import require_served_before
-from nniweb.serving.first_start import first_user
+from nniweb.startup.first_start import first_user
 
 
 class Command(AskedHere):

@@ -187,7 +187,7 @@ import django
 django.setup()
 from django.core.management import call_command
 from nniweb.experiments.models import ApiToken
-from nniweb.serving.first_start import first_user
+from nniweb.startup.first_start import first_user
 call_command("migrate", verbosity=0)
 user = first_user()
 user.set_password({PASSWORD!r})

@@ -14,7 +14,7 @@ from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 #: Leases, the storing of reports, wishes of people, what pages are sent.
 REPRESENTATIVE = ["tests/nniweb/worker/cluster_host/test_lease.py", "tests/nniweb/experiments/ingest/test_ingest.py",
                   "tests/nniweb/experiments/ingest/test_two_writers.py",
-                  "tests/nniweb/experiments/commands/test_intents.py", "tests/nniweb/live/test_live_frames.py"]
+                  "tests/nniweb/experiments/actions/test_intents.py", "tests/nniweb/live/test_live_frames.py"]
 
 
 @pytest.mark.timeout(240)

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.models import ApiToken, AuditEntry, Cluster, User
 from nniweb.experiments.models.account import Role, Scope
 from nniweb.experiments.models.audit import AppendOnly

@@ -3,7 +3,7 @@
 from django.contrib.auth.models import Group
 
 from nniweb.experiments.models import AuditEntry, Cluster, SignInLink, User
-from nniweb.serving.first_start import first_user
+from nniweb.startup.first_start import first_user
 
 
 def test_a_person_is_made_changed_let_in_and_removed(with_token, rita, vision, client) -> None:

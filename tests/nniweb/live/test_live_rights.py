@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from nniweb.experiments.access import accounts
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Attempt, Experiment, Session, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.pubsub import doorbell

@@ -12,10 +12,10 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage, storages
 from django.utils import timezone
 
+from nniweb.experiments.downloads.kept_files import KeptFileDamaged, content_of
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Attempt, TrialFile
 from nniweb.experiments.models.account import hash_of
-from nniweb.experiments.queries.kept_files import KeptFileDamaged, content_of
 from nniweb.keeperapi.job_files import keep_file
 from nniweb.storage.durable_storage import DurableFileSystemStorage
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from nniweb.experiments.downloads import export
 from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, User
-from nniweb.experiments.queries import export
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from rest_framework.test import APIClient
 from nniweb.api.trials.trial_output_files import instant
 from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.clusters.service_factory import state_folder
+from nniweb.experiments.downloads import output_download
+from nniweb.experiments.downloads.trial_output_folder import TrialOutputFolder
 from nniweb.experiments.models import Attempt, User
-from nniweb.experiments.queries import output_download
-from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
 from tests.nniweb.api.clusters.stuck_platform import StuckTrainingService
 from trainingservice.files import output_folder
 from trainingservice.platforms import register, unregister

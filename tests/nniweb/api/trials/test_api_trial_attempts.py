@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.ingest.resource_samples import MAX_READINGS, store_readings
 from nniweb.experiments.models import Attempt, ResourceReading, Trial, TrialEvent
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
 from nniweb.experiments.quotas.experiments_at_a_time import why_not_so_many_gpus

@@ -16,10 +16,10 @@ from django.utils import timezone
 from nniweb.documents.trial_query import in_order
 from nniweb.experiments.charts.intermediate_series import series_of_these
 from nniweb.experiments.charts.result_chart import chart_of
+from nniweb.experiments.downloads.export import write_csv
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial
-from nniweb.experiments.queries.export import write_csv
 from nniweb.experiments.results import other_metrics
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from trainingservice.receiver.report_reading import read_report

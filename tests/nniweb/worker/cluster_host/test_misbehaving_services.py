@@ -5,7 +5,7 @@ import threading
 import pytest
 from django.db import connection
 
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.worker.cluster_host import service_host
 from nniweb.worker.rounds import runner

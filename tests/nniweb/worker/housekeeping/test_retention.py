@@ -13,8 +13,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments.commands import intents
-from nniweb.experiments.commands.change_and_undo import change, undo_change
+from nniweb.experiments.actions import intents
+from nniweb.experiments.actions.change_and_undo import change, undo_change
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import (

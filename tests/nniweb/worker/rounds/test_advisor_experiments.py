@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Trial, TunerEvent
 from tests.nniweb.worker.conftest import report
 

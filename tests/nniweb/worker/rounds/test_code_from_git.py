@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.secrets.sealing import seal

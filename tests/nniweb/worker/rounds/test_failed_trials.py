@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.tuner_events import tuner_history
 from nniweb.experiments.models import Experiment, Trial, TunerEvent

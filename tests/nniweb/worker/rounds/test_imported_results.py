@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.commands.imported_results import import_results
+from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ExperimentEvent, TunerEvent
 from tests.nniweb.worker.conftest import report

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.commands import change_and_undo
+from nniweb.experiments.actions import change_and_undo
 from nniweb.experiments.models import Experiment, TunerEvent
 from tests.nniweb.worker.conftest import report
 

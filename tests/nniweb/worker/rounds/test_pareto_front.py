@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nniweb.client.words import front_lines
+from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.charts.pareto_chart import pareto_chart_of
-from nniweb.experiments.commands.imported_results import import_results
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, Trial, TunerEvent
 from nniweb.experiments.results.objectives import take_into_front, values_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from nniweb.experiments.actions import intents
 from nniweb.experiments.clusters import editing
-from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
 from nniweb.experiments.quotas.quota_settings import set_quota
 from nniweb.worker.rounds.fair_share import FairShares

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from django.utils import timezone
 
-from nniweb.experiments.commands import intents
+from nniweb.experiments.actions import intents
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent

@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments.commands import change_and_undo, intents
+from nniweb.experiments.actions import change_and_undo, intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, AuditEntry, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
 from nniweb.experiments.pubsub import doorbell

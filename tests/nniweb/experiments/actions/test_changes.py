@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from nniweb.experiments.commands import change_and_undo
-from nniweb.experiments.commands.changes import in_words
+from nniweb.experiments.actions import change_and_undo
+from nniweb.experiments.actions.changes import in_words
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.cloning import clone_of
 from nniweb.experiments.models import AuditEntry, Experiment, ExperimentChange, User

@@ -137,7 +137,7 @@ class Opening:
         self._gate.open(with_nni_ports(application, dict(self._wanted)) if self._wanted else application)
 
     def _tell(self) -> None:
-        from nniweb.serving.first_start import first_user, sign_in_address
+        from nniweb.startup.first_start import first_user, sign_in_address
 
         self._lock.write_address([self._url])  # for keepers on this machine
         for opened in self._nni_ports:
@@ -156,7 +156,7 @@ class Opening:
         self._has_told = True
 
     def _launch_demo(self) -> None:
-        from nniweb.serving.first_start import first_user, launch_demo
+        from nniweb.startup.first_start import first_user, launch_demo
 
         experiment = launch_demo(first_user())
         if experiment is not None:

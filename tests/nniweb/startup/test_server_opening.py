@@ -15,8 +15,8 @@ from django.db import OperationalError, connection
 
 from nniweb.experiments.models import Worker
 from nniweb.middleware.gate import Gate
-from nniweb.serving import first_start, server_opening
-from nniweb.serving.server_opening import Opening
+from nniweb.startup import first_start, server_opening
+from nniweb.startup.server_opening import Opening
 from nniweb.storage.data_folder import ServerLock
 from nniweb.upgrades.bringing_up_to_date import CannotUpgrade
 from nniweb.worker.supervisor import Supervisor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nniweb.experiments.commands import change_and_undo, intents
+from nniweb.experiments.actions import change_and_undo, intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent
 from nniweb.experiments.models.trial import TrialTarget

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.commands.changes import write_down
+from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reasons import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets

@@ -4,7 +4,7 @@ import io
 import tarfile
 from collections.abc import Iterator
 
-from nniweb.experiments.queries.trial_output_folder import TrialOutputFolder
+from nniweb.experiments.downloads.trial_output_folder import TrialOutputFolder
 from trainingservice.errors import TrainingServiceError
 from trainingservice.files.output_folder import Found, FoundFile, Piece
 

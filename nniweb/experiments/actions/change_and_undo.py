@@ -10,8 +10,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.commands.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
-from nniweb.experiments.commands.intents import limit_reached, locked, must_be_able_to_go_on, note
+from nniweb.experiments.actions.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
+from nniweb.experiments.actions.intents import limit_reached, locked, must_be_able_to_go_on, note
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, ExperimentChange, User

@@ -1,0 +1,1 @@
+"""What people take away: tables of trials, output, kept files."""
