@@ -46,6 +46,7 @@ PROGRAMS = {
     "ingest": Program(20, ("--seconds", "2", "--rounds", "1")),
     "remote_start": Program(5, ("--rounds", "1")),
     "remote_trials": Program(20, ("--rounds", "1", "--trials", "40")),
+    "statements": Program(5, ("--rounds", "100")),
     "tuner_suggestions": Program(10, ("--trials", "1000")),
     "live_latency": Program(10, ("20",)),
     "long_histories": Program(30, ("--trials", "2000", "--rounds", "1")),

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +19,7 @@ from django.conf import settings  # noqa: E402
 from django.db import connection  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
+from nniweb.http.asgi import ASGIReceiveCallable, ASGISendCallable, Scope  # noqa: E402
 from nniweb.http.one_thread_handler import OneThreadHandler  # noqa: E402
 from nniweb.http.proxies import behind_proxies  # noqa: E402
 from nniweb.http.shortage import come_again_when_short  # noqa: E402
@@ -65,8 +65,7 @@ take_the_place_of_daphnes()
 give_back_regularly()
 
 
-async def _routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
-                  send: Callable[[Any], Awaitable[None]]) -> None:
+async def _routed(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     if scope["type"] == "http" and scope["path"].startswith(contract.URL_PREFIX):
         await keeper_application(scope, receive, send)  # its own limits are lower
     elif scope["type"] == "http":
@@ -81,8 +80,7 @@ _guarded = not_in_the_clear(behind_proxies(come_again_when_short(_routed), setti
                             allowed=settings.MAY_BE_REACHED)
 
 
-async def application(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
-                      send: Callable[[Any], Awaitable[None]]) -> None:
+async def application(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     """Everything but the probes, which say nothing worth hiding, passes the middleware first."""
     if scope["type"] == "http" and scope["path"] in probes.PATHS:
         await _probes(scope, receive, send)

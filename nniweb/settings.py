@@ -6,7 +6,6 @@ Every variable read here is explained in docs/settings.md.
 import importlib.util
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,51 +13,11 @@ import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 from nniweb import mail_settings
+from nniweb.environment import boolean, days, names, number, text
 from nniweb.http.proxies import read_networks
-from nniweb.storage import data_folder, own_files
+from nniweb.storage import own_files
 
 BASE_DIR = own_files.FOLDER
-
-
-def text(name: str, default: str = "") -> str:
-    """The variable, or the content of the file that ``NAME_FILE`` names (for secrets), or the default."""
-    if name in os.environ:
-        return os.environ[name]
-    if path := os.environ.get(f"{name}_FILE"):
-        try:
-            return Path(path).read_text().strip()
-        except OSError as error:
-            raise ImproperlyConfigured(f"{name}_FILE names {path}, which cannot be read: {error.strerror}.") from None
-    return default
-
-
-def number(name: str, default: int) -> int:
-    value = text(name, str(default))
-    try:
-        return int(value)
-    except ValueError:
-        raise ImproperlyConfigured(f"{name} must be a whole number, not {value!r}.") from None
-
-
-def days(name: str) -> int | None:
-    """A number of days from 1; not set: no end."""
-    count = number(name, 0)
-    if count < 0 or count > 36_500:
-        raise ImproperlyConfigured(f"{name} must be a number of days from 1 to 36500, or 0 for ever, not {count}.")
-    return count or None
-
-
-def boolean(name: str, default: bool) -> bool:
-    value = text(name, "1" if default else "0").lower()
-    if value in ("1", "true", "yes", "on"):
-        return True
-    if value in ("0", "false", "no", "off", ""):
-        return False
-    raise ImproperlyConfigured(f"{name} must be 1 or 0, not {value!r}.")
-
-
-def names(name: str, default: str = "") -> list[str]:
-    return [part.strip() for part in text(name, default).split(",") if part.strip()]
 
 
 def _needs_package(module: str, variable: str, list_name: str = "scale") -> None:
@@ -70,23 +29,8 @@ def _needs_package(module: str, variable: str, list_name: str = "scale") -> None
 
 # --- where things are ------------------------------------------------------------------------
 DATA_FOLDER = Path(text("NNIWEB_DATA", str(own_files.default_data_folder()))).expanduser().absolute()
-try:
-    data_folder.close_to_others(data_folder.prepare(DATA_FOLDER))
-except OSError as error:
-    raise ImproperlyConfigured(f"The data folder {DATA_FOLDER} cannot be made: {error.strerror}. "
-                               f"Choose another one with NNIWEB_DATA.") from None
-
-
-def _own(make: Callable[[Path], str]) -> str:
-    """A key of the data folder, which is made where it is missing."""
-    try:
-        return make(DATA_FOLDER)
-    except OSError as error:
-        raise ImproperlyConfigured(f"The keys in {DATA_FOLDER / 'keys'} cannot be read or made: {error.strerror}. Make "
-                                   "room there, or mend the rights of the folder, and start again.") from None
-
-
-INSTALLATION_ID = text("NNIWEB_INSTALLATION") or _own(data_folder.installation_id)
+# empty where none is given: it is kept in the data folder, which nniweb.apps prepares; loading settings makes nothing
+INSTALLATION_ID = text("NNIWEB_INSTALLATION")
 HOST = text("NNIWEB_HOST", "127.0.0.1")
 PORT = number("NNIWEB_PORT", 8080)
 PUBLIC_URL = text("NNIWEB_PUBLIC_URL").rstrip("/")
@@ -133,11 +77,9 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = text("NNIWEB_MAIL_FROM", "NNI Web <nniweb@lo
 WEBHOOK_PRIVATE_ADDRESSES = boolean("NNIWEB_WEBHOOK_PRIVATE_ADDRESSES", False)
 
 # --- Django ----------------------------------------------------------------------------------
-SECRET_KEY = text("NNIWEB_SECRET_KEY") or _own(data_folder.secret_key)
+SECRET_KEY = text("NNIWEB_SECRET_KEY")  # empty: as with INSTALLATION_ID
 # empty: those of the data folder, which sealing.py reads, so that they can be changed while this runs
 SEAL_KEYS = names("NNIWEB_SEAL_KEYS")
-if not SEAL_KEYS:
-    _own(data_folder.seal_keys)  # made at the first start, not with the first secret
 DEBUG = boolean("NNIWEB_DEBUG", False)
 ALLOWED_HOSTS = names("NNIWEB_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 if PUBLIC_URL:
@@ -235,7 +177,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 for _prefix, _folder in (("echarts", "echarts/dist"), ("swagger-ui", "swagger-ui-dist")):
     if (BASE_DIR / "node_modules" / _folder).is_dir():
         STATICFILES_DIRS.append((_prefix, BASE_DIR / "node_modules" / _folder))  # type: ignore[arg-type]
-STATIC_ROOT = data_folder.prepare(DATA_FOLDER / "static")
+STATIC_ROOT = DATA_FOLDER / "static"
 WHITENOISE_USE_FINDERS = True
 # files kept for experiments (code archives): never served as they are
 STORAGES = {
@@ -300,7 +242,7 @@ if REDIS_URL:
                                    "redis://host:6379/0.")
     # not "default": each websocket would then listen at Redis for messages that nobody sends, and fail without it
     CHANNEL_LAYERS = {"bell": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {
-        "hosts": [{"address": REDIS_URL}], "prefix": f"nniweb-{INSTALLATION_ID}"}}}
+        "hosts": [{"address": REDIS_URL}]}}}  # nniweb.apps adds the prefix, which names the installation
 
 # --- single sign-on ----------------------------------------------------------------------------
 OIDC_ISSUER = text("NNIWEB_OIDC_ISSUER").rstrip("/")

@@ -74,8 +74,8 @@ class Kind:
 
 
 class Reason(str):
-    """``Reason("quota", whose="the quota of ada", unit="trials", most=4)``. Raises KeyError for an unknown code, and
-    TypeError for arguments that the code does not have. Arguments are JSON-able.
+    """``Reason("gpu_taken", asked=2)``. Raises KeyError for an unknown code, and TypeError for arguments that the code
+    does not have. Arguments are JSON-able.
     """
 
     code: str
@@ -192,15 +192,38 @@ def count_of(number: int, thing: str = "GPU") -> str:
 _TURNS = "Where several experiments wait, the one with the fewest trials under way goes first."
 
 
-def _quota(whose: str, unit: str, most: int, asked: int = 0) -> str:
+def _whose(kind: str, name: str) -> str:
+    return {"person": f"the quota of {name}", "each_person": "the quota that each person has",
+            "group": f"the quota of the group {name}", "cluster": f"the limit of the cluster {name}"}[kind]
+
+
+def _quota(whose: Mapping[str, str], unit: str, most: int, asked: int = 0) -> str:
     if unit == "trials":
-        return f"Waits for {whose}: at most {count_of(most, 'trial')} at a time. {_TURNS}"
-    return f"Waits for {whose}: at most {most} GPUs at a time, of which a trial asks for {count_of(asked)}. {_TURNS}"
+        return f"Waits for {_whose(**whose)}: at most {count_of(most, 'trial')} at a time. {_TURNS}"
+    return (f"Waits for {_whose(**whose)}: at most {most} GPUs at a time, of which a trial asks for {count_of(asked)}. "
+            f"{_TURNS}")
 
 
-def _quota_too_small(whose: str, most: int, asked: int) -> str:
-    return (f"A trial asks for {count_of(asked)}, and {whose} allows {most} at a time: it can never start. Lower "
-            "trialGpuNumber in a new experiment, or ask an administrator for more.")
+def _quota_too_small(whose: Mapping[str, str], most: int, asked: int) -> str:
+    return (f"A trial asks for {count_of(asked)}, and {_whose(**whose)} allows {most} at a time: it can never start. "
+            "Lower trialGpuNumber in a new experiment, or ask an administrator for more.")
+
+
+def _experiment_quota(whose: Mapping[str, str], most: int, unfinished: int) -> str:
+    allowed = "1 experiment" if most == 1 else f"{most} experiments"
+    return _with_capital(f"{_whose(**whose)} allows {allowed} at a time, and {unfinished} "
+                         f"{'has' if unfinished == 1 else 'have'} not ended. Stop one or wait for its end, or ask an "
+                         "administrator for more.")
+
+
+def _gpu_quota(whose: Mapping[str, str], most: int, asked: int) -> str:
+    allowed = "1 GPU" if most == 1 else f"{most} GPUs"
+    return _with_capital(f"{_whose(**whose)} allows {allowed} at a time, and one trial asks for {asked}. Ask "
+                         "for fewer, or ask an administrator for more.")
+
+
+def _with_capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]) -> str:
@@ -361,9 +384,16 @@ CODES: dict[str, Kind] = {
         "The experiment starts nothing in its present status (PAUSED, for example).",
         lambda status: f"The experiment is {status}; it is submitted when the experiment is resumed."),
     "quota": Kind(
-        "A quota of the owner or the group, or the limit of the cluster, is used up. unit: trials or gpus.", _quota),
+        "A quota of the owner or the group, or the limit of the cluster, is used up. unit: trials or gpus. whose: kind "
+        "(person, each_person, group, cluster) and name.", _quota),
     "quota_too_small": Kind(
         "One trial asks for more GPUs than a quota or the cluster's limit ever allows.", _quota_too_small),
+    "experiment_quota": Kind(
+        "As many experiments as a quota allows have not ended. whose: kind (person, each_person, group) and name.",
+        _experiment_quota),
+    "gpu_quota": Kind(
+        "One trial of the experiment would ask for more GPUs than a quota allows. whose: as with experiment_quota.",
+        _gpu_quota),
     "gpu_held": Kind(
         "Too few GPUs of the machine are free. held: who has which; jobs are names of trials' jobs.", _gpu_held),
     "machines_busy": Kind(
@@ -432,8 +462,12 @@ CODES: dict[str, Kind] = {
     "command_not_found": Kind("The shell did not find the trial's command (exit code 127).", _command_not_found),
     "not_executable": Kind("The trial's command cannot be executed (exit code 126).", _not_executable),
     "not_started": Kind(
-        "The keeper could not start the command, or lost it. said: why.",
+        "The keeper could not start the command. said: why.",
         lambda said="", last_words="": f"{said or 'It could not be started.'}{_last_words(last_words)}"),
+    "keeper_lost": Kind(
+        "The trial's keeper was killed, and how the trial ended is not known. said: what is known.",
+        lambda said="", last_words="": (f"{said or 'The keeper of the trial was killed; how it ended is not known.'}"
+                                        f"{_last_words(last_words)}")),
     "time_limit": Kind(
         "The trial ran longer than maxTrialDuration.", lambda: "It ran longer than maxTrialDuration allows."),
     "canceled": Kind("A person canceled the trial.", lambda: "Canceled by a person."),

@@ -14,7 +14,6 @@ import fcntl
 import json
 import os
 import random
-import signal
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from trialkeeper.attempt_folder import make_private_folder, read_object, summary
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, NoRoom, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
 from trialkeeper.control_group import Gathering, recorded_group
+from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
 from trialkeeper.file_mode import file_mode
 from trialkeeper.gpu_usage import GpuWatch
@@ -37,28 +37,21 @@ from trialkeeper.kept_files import find_kept_files
 from trialkeeper.nni_for_trials import folder_for_trials
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.recorder import Recorder
-from trialkeeper.reporter import THREAD, Reporter
+from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
 from trialkeeper.server_connection import ServerConnection
 from trialkeeper.starting_threads import Room, pause_after
-from trialkeeper.trial_end import TrialEnd, ended_entry, exit_status, explanation, trial_end
+from trialkeeper.trial_end import TrialEnd, ended_entry, exit_status, trial_end
 from trialkeeper.trial_environment import trial_environment
+from trialkeeper.trial_watch import LOOK_EVERY, TrialWatch
 from trialkeeper.wakeups import Wakeups
 
 #: Exit status of a keeper that had nothing to do: the attempt is another keeper's, or was cancelled before.
 NOTHING_TO_DO = 82
-#: Seconds between two looks at the trial's files.
-LOOK_EVERY = 0.1
 #: Seconds between TERM and KILL where a job does not say.
 DEFAULT_GRACE = 5.0
-#: Seconds after its start until a trial is taken into a control group: what is over sooner does without.
-GATHER_AFTER = 0.5
-#: Seconds within which the processes of a job are signaled where a scheduler signals all of them.
-SIGNALS_APART = 1.0
 #: Seconds for which a final result waits for the trial's end, which mostly follows at once: one report less.
 HOLD_FINAL_RESULT = 0.05
-#: Seconds a keeper whose trial has ended goes on trying after SIGTERM.
-LAST_TRIES = 10.0
 #: Seconds a keeper that may be started again waits for its threads, and at most as many more by chance: those who hold
 #: half of what they need must not wait for each other for ever.
 ROOM_PATIENCE = 20.0
@@ -120,17 +113,7 @@ class Keeper:
         if self._journal.ended:
             self._start_reporter()
         else:
-            try:
-                if end is not None:
-                    self._start_reporter()
-                    self._recorder.drain()
-                elif self._journal.started:
-                    end = self._finish_for_another()
-                else:
-                    end = self._run_trial()
-            except Exception as error:  # a bug of ours: nothing of the trial may be left, and the end must be told
-                self._log("the keeper failed:\n" + traceback.format_exc())
-                end = self._end_after_failure(error)
+            end = self._end_of_trial(end)
             signals = len(self._wakeups.stop_signals)
             self._remove_group()
             if end is None:
@@ -139,6 +122,21 @@ class Keeper:
             self._record_end(end)
         self._deliver(signals)
         return exit_status(end or {})
+
+    def _end_of_trial(self, end: Optional[TrialEnd]) -> Optional[TrialEnd]:
+        """Run the trial, or finish what an earlier keeper began. ``end``: as EXIT_FILE tells it, None without one.
+
+        None where the attempt is another keeper's, or nothing was begun.
+        """
+        try:
+            if end is not None:
+                self._start_reporter()
+                self._recorder.drain()
+                return end
+            return self._finish_for_another() if self._journal.started else self._run_trial()
+        except Exception as error:  # a bug of ours: nothing of the trial may be left, and the end must be told
+            self._log("the keeper failed:\n" + traceback.format_exc())
+            return self._end_after_failure(error)
 
     # --- before the trial ------------------------------------------------------------------
 
@@ -269,21 +267,11 @@ class Keeper:
             if self._inbox.stop is None or self._inbox.is_canceled():
                 return None
             return self._end(contract.STOPPED, self._inbox.stop)
-        written = self._recorder.record([{
-            "type": contract.STARTED, "pid": os.getpid(), "host": machine.host(), "machine_id": machine.machine_id(),
-            "gpu_indices": self._job.get("gpu_indices"), "working_directory": self._working_directory}])
-        if self._reporter is not None:
-            self._reporter.begin()
-        if not written:  # a trial that is not on record could be started twice
+        if not self._record_start():  # a trial that is not on record could be started twice
             return self._end(contract.NOT_STARTED, "%s on %s cannot be written: is the disk full?"
                              % (self._path(contract.JOURNAL_FILE), machine.host()))
         self._wait_for_claim()
-        if runs_in_users_folder(self._job):
-            self._inbox.results[_PREPARED] = None
-        elif self._inbox.may_go_on:
-            may_prepare.set()
-        while self._inbox.may_go_on and _PREPARED not in self._inbox.results:
-            self._inbox.wait(1.0)
+        self._wait_for_code(may_prepare)
         if self._inbox.claimed is not None:
             self._leave_to_another(None)
             return None
@@ -301,6 +289,24 @@ class Keeper:
         if child is None:
             return self._end(contract.STOPPED, self._inbox.stop or "cancelled before it was started")
         return self._watch(child)
+
+    def _record_start(self) -> bool:
+        """Whether the journal has it; from then on the attempt is not run again."""
+        written = self._recorder.record([{
+            "type": contract.STARTED, "pid": os.getpid(), "host": machine.host(), "machine_id": machine.machine_id(),
+            "gpu_indices": self._job.get("gpu_indices"), "working_directory": self._working_directory}])
+        if self._reporter is not None:
+            self._reporter.begin()
+        return written
+
+    def _wait_for_code(self, may_prepare: threading.Event) -> None:
+        """Until the code is there or could not be brought (``_inbox.results``), or the attempt is to end."""
+        if runs_in_users_folder(self._job):
+            self._inbox.results[_PREPARED] = None
+        elif self._inbox.may_go_on:
+            may_prepare.set()
+        while self._inbox.may_go_on and _PREPARED not in self._inbox.results:
+            self._inbox.wait(1.0)
 
     def _start_when_there_is_room(self) -> Optional[ChildProcess]:
         """The trial's process; None where the attempt is to end before there was room for one. Raises CannotStart."""
@@ -377,57 +383,20 @@ class Keeper:
 
     def _watch(self, child: ChildProcess) -> Optional[TrialEnd]:
         assert self._tree is not None
-        started_at = self._clock()
         # of a trial in several places the one that reports keeps the time: else another one may fail the trial first
         limit = self._limits.get("max_trial_duration") if self._replica == 0 else None
-        reason, message = contract.EXITED, ""
-        ended_at: Optional[float] = None
-        ending: Optional[TreeEnding] = None
-        gathering: Optional[Gathering] = Gathering(self._folder, self._journal.journal_id)
-        while True:
-            if child.reap() and ended_at is None:
-                ended_at = self._clock()
-            if ending is None:
-                if ended_at is not None:
-                    pass
-                elif not self._inbox.may_go_on:
-                    reason, message = contract.STOPPED, self._inbox.stop or ""
-                elif limit is not None and self._clock() - started_at >= limit:
-                    reason, message = contract.TIME_LIMIT, "it ran longer than %g s" % limit
-                if gathering is not None and self._clock() - started_at >= GATHER_AFTER:
-                    is_done = gathering.step()
-                    self._tree.group = gathering.group
-                    gathering = None if is_done else gathering
-                if ended_at is not None or reason != contract.EXITED:
-                    ending = TreeEnding(self._tree, self._limits.get("grace_period", DEFAULT_GRACE), self._clock)
-            if ending is not None and ending.step() and (child.reap() or ending.left_behind):
-                break
-            self._recorder.pump()
-            seconds = LOOK_EVERY if ending is None else LOOK_INTERVAL
-            if limit is not None and ending is None:
-                seconds = min(seconds, started_at + limit - self._clock())
-            self._inbox.wait(seconds)
+        watch = TrialWatch(
+            child, self._tree, self._inbox, Gathering(self._folder, self._journal.journal_id), self._recorder.pump,
+            time_limit=limit, grace_period=self._limits.get("grace_period", DEFAULT_GRACE), clock=self._clock)
+        watch.run()
         if self._gpus is not None:
             self._gpus.close()
-        duration = (ended_at or self._clock()) - started_at
         self._recorder.drain()
         if self._inbox.claimed is not None:
             self._leave_to_another(child)
             return None
-        if ending.left_behind:
-            message += "%s%d processes did not end even when killed" % ("; " if message else "", ending.left_behind)
-        if reason == contract.EXITED and child.signal == signal.SIGTERM and self._is_told_to_end_too():
-            reason, message = contract.STOPPED, self._inbox.stop or ""
-        if reason == contract.EXITED:
-            message = explanation(child) or message
-        return self._end(reason, message, child, duration)
-
-    def _is_told_to_end_too(self) -> bool:
-        """Whether what ended the trial was sent to all processes of its job: then our own signal comes with it."""
-        until = self._clock() + SIGNALS_APART
-        while self._inbox.may_go_on and self._clock() < until:
-            self._inbox.wait(until - self._clock())
-        return self._inbox.stop is not None
+        reason, message = watch.reason_and_message()
+        return self._end(reason, message, child, watch.duration)
 
     def _finish_for_another(self) -> TrialEnd:
         """The keeper before us was killed: end what is left, tell what can be told."""
@@ -507,36 +476,9 @@ class Keeper:
             self._reporter.send_before_end(files)
 
     def _deliver(self, signals: int) -> None:
-        """Until the server has all, or this keeper is told to end by a signal after the first so many."""
-        if self._reporter is None:
-            return
-        self._reporter.finish()
-        if self._wakeups.threads.forget(THREAD):
-            self._log("there is no room for a thread: delivering without one")
-            self._deliver_here(self._reporter)
-            return
-        last_try_at: Optional[float] = None
-        while self._inbox.done is None and self._inbox.claimed is None:
-            self._inbox.wait(60.0 if last_try_at is None else last_try_at - self._clock())
-            if last_try_at is None and len(self._wakeups.stop_signals) > signals:
-                last_try_at = self._clock() + LAST_TRIES
-            if last_try_at is not None and self._clock() >= last_try_at:
-                self._log("told to end: what is not delivered stays in the journal")
-                break
-        self._reporter.stop()
-        self._changed()
-
-    def _deliver_here(self, reporter: Reporter) -> None:
-        signals = len(self._wakeups.stop_signals)
-        last_try_at: List[float] = []
-
-        def is_over() -> bool:
-            if not last_try_at and len(self._wakeups.stop_signals) > signals:
-                last_try_at.append(self._clock() + LAST_TRIES)
-            return bool(last_try_at) and self._clock() >= last_try_at[0]
-
-        reporter.deliver_here(is_over)
-        self._changed()
+        if self._reporter is not None:
+            deliver(self._reporter, self._wakeups, self._inbox, signals, log=self._log, clock=self._clock)
+            self._changed()
 
     # --- small things ----------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""How a trial ended: the content of EXIT_FILE and of the ``ended`` entry."""
+"""What a keeper writes down of its trial's end: the content of EXIT_FILE and of the ``ended`` entry."""
 
 import signal
 from typing import Any, Dict, Optional

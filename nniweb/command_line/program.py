@@ -74,7 +74,7 @@ def _run(arguments: list[str] | None) -> None:
 
 def _only_look(as_json: bool) -> None:
     """Load the settings without making anything; what is wrong with them already is the only finding then."""
-    from django.conf import settings
+    import django
     from django.core.exceptions import ImproperlyConfigured
 
     from nniweb.doctor import findings
@@ -82,7 +82,7 @@ def _only_look(as_json: bool) -> None:
 
     data_folder.only_look()
     try:
-        settings.INSTALLED_APPS  # noqa: B018  loads them
+        django.setup(set_prefix=False)
     except ImproperlyConfigured as error:
         found = findings.wrong("settings", str(error), "Correct it (docs/settings.md has them all), then ask again; "
                                                        "nothing else can be looked at before.")

@@ -37,8 +37,7 @@ def experiments(request: HttpRequest) -> HttpResponse:
     counts = visible.filter(archived=False).values_list("status").annotate(Count("pk")).order_by("status")
     return render(request, "dashboard/experiments.html", {
         "page": page, "rows": rows, "query": query,
-        "counts": [(status, count, query.with_(status="" if query["status"] == status else status))
-                   for status, count in counts],
+        "counts": list(counts),
         "anything": bool(rows) or visible.exists(), "worker_is_alive": worker_is_alive(), "how_to_start": HOW_TO_START,
         "owners": visible.exclude(owner=None).order_by("owner__username").values_list(
             "owner__username", flat=True).distinct(),

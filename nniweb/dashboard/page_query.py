@@ -1,7 +1,6 @@
 """The part of an address after "?": filters, order and page, the same names as over REST."""
 
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 from django.core.paginator import Page, Paginator
 from django.db.models import Model, QuerySet
@@ -29,42 +28,29 @@ class PageQuery:
             query.is_valid(raise_exception=True)
         #: Checked values, defaults included.
         self.values: dict[str, Any] = dict(query.validated_data)
-        self._given = {name: ",".join(value) if isinstance(value, list) else value for name, value in data.items()}
+        #: What was given and understood, but the page: what links of the page keep, with the tag ``querystring``.
+        self.given = QueryDict(mutable=True)
+        self.given.update({name: ",".join(value) if isinstance(value, list) else value for name, value in data.items()})
         self._page = given.get("page")
 
     def __getitem__(self, name: str) -> str:
         """What was given for this filter, "" for nothing. For forms in templates."""
         if name not in self._fields:
             raise KeyError(name)  # a template asks here first, also for ``is_filtered``, and then for the attribute
-        return str(self._given.get(name, ""))
+        return str(self.given.get(name, ""))
 
     @property
     def is_filtered(self) -> bool:
         """Whether anything is filtered away that is usually there."""
-        return bool(self._given.keys() - self.NO_FILTERS)
+        return bool(self.given.keys() - self.NO_FILTERS)
 
     @property
     def order(self) -> str:
         return str(self.values["order"])
 
-    def with_(self, **changes: str) -> str:
-        """The address with these changes, from the first page; "" takes a name out."""
-        kept = {name: value for name, value in {**self._given, **changes}.items() if value}
-        return f"?{urlencode(kept)}"
-
     def page_of(self, rows: QuerySet[M], size: int) -> Page[M]:
         """The page asked for; the nearest there is."""
         return Paginator(rows, size).get_page(self._page)
-
-    @property
-    def given(self) -> dict[str, str]:
-        """What was given and understood, but the page."""
-        return dict(self._given)
-
-    @property
-    def without_page(self) -> str:
-        """For links to other pages: everything else, ready for "&page=2"."""
-        return urlencode(self._given)
 
 
 class Column:
@@ -76,4 +62,5 @@ class Column:
         first, second = (f"-{name}", name) if falls_first else (name, f"-{name}")
         #: For aria-sort; "" where the table is in another order.
         self.sorted = {name: "ascending", f"-{name}": "descending"}.get(query.order, "") if name else ""
-        self.link = query.with_(order=second if query.order == first else first) if name else ""
+        #: The order that a click asks for; "" where the column does not sort.
+        self.order = (second if query.order == first else first) if name else ""

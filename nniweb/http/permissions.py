@@ -11,7 +11,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from nniweb.experiments.access.visibility import may_change_cluster, may_steer
-from nniweb.experiments.models import Cluster, Experiment, NotificationRule, Trial
+from nniweb.experiments.models import Cluster, Experiment, NotificationRule, Trial, User
 from nniweb.experiments.models.account import Role
 
 if TYPE_CHECKING:  # when running, views import the permissions
@@ -67,3 +67,9 @@ class AdminToChange(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         user = request.user
         return user.is_authenticated and (request.method in SAFE_METHODS or user.is_admin)
+
+
+def signed_in_user(request: Request) -> User:
+    """Who asks; the permission classes have let nobody in who is not signed in."""
+    assert isinstance(request.user, User)
+    return request.user

@@ -5,14 +5,11 @@ keepers and websockets alike; the X-Forwarded headers are gone, so nobody can be
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -31,10 +28,10 @@ def read_networks(written: Sequence[str]) -> tuple[Network, ...]:
     return tuple(networks)
 
 
-def behind_proxies(application: Application, trusted: Sequence[Network]) -> Application:
+def behind_proxies(application: ASGI3Application, trusted: Sequence[Network]) -> ASGI3Application:
     """The application, seeing requests as the trusted proxies in front of it saw them."""
 
-    async def seen(scope: Scope, receive: Receive, send: Send) -> None:
+    async def seen(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if scope["type"] in ("http", "websocket"):
             scope = as_the_proxy_saw_it(scope, trusted)
         await application(scope, receive, send)

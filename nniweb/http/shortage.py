@@ -7,7 +7,7 @@ import logging
 
 import orjson
 
-from nniweb.http.proxies import Application, Receive, Scope, Send
+from nniweb.http.asgi import ASGI3Application, ASGIEvent, ASGIReceiveCallable, ASGISendCallable, Scope
 from trainingservice.lasting_thread import in_short
 from trialkeeper.shortage import is_shortage
 
@@ -20,13 +20,13 @@ SHORT = ("The server's machine has no thread, process or memory to spare at the 
 _BODY = orjson.dumps({"errors": [{"field": "", "message": SHORT}], "error": "busy", "message": SHORT})
 
 
-def come_again_when_short(application: Application) -> Application:
+def come_again_when_short(application: ASGI3Application) -> ASGI3Application:
     """The application; a request that it cannot answer for want of threads or memory gets 503 and ``Retry-After``."""
 
-    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+    async def answered(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         has_begun = is_complete = False
 
-        async def noting(message: dict[str, object]) -> None:
+        async def noting(message: ASGIEvent) -> None:
             nonlocal has_begun, is_complete
             has_begun = True
             await send(message)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:  # when running, views import the throttles
 
 
 class PersonThrottle(BaseThrottle):
-    """Refuses with 429 and ``Retry-After`` until the minute is over. Who is nobody was refused before (401)."""
+    """Refuses with 429 and ``Retry-After`` until the minute is over. Who is nobody was refused before (401).
+
+    A count by the minute and no token bucket: Redis counts for all web processes together, by one increment.
+    """
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         if not settings.API_RATE:

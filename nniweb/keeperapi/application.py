@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,8 +16,9 @@ import orjson
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.models.account import hash_of
+from nniweb.http.asgi import ASGIEvent, ASGIReceiveCallable, ASGISendCallable, Scope
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
 from nniweb.keeperapi.report_limits import ReportLimits
@@ -30,9 +31,6 @@ from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 #: Largest file a keeper may send after a trial's end, in bytes.
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -54,7 +52,7 @@ class KeeperApplication:
         self.group_commit = GroupCommit(settings.INSTALLATION_ID)
         self.limits = ReportLimits(settings.KEEPER_CALLS, settings.KEEPER_MEGABYTES)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         path = scope["path"][len(contract.URL_PREFIX):]
         route = next(((method, match, name) for method, pattern, name in ROUTES if (match := pattern.fullmatch(path))),
                      None)
@@ -93,24 +91,24 @@ class KeeperApplication:
         except _SenderGone:
             logger.debug("a keeper hung up in the middle of %s", path)
 
-    async def report(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
-                     send: Send) -> None:
+    async def report(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                     receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         refuse_by_length(headers.get(b"content-length"))
         body = await _body(receive, contract.MAX_REPORT_BYTES, _length(headers),
                            partial(job_files.may_report, match[1], token_hash))
         try:
             answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
         except TooManyWaiting:
-            answer = reports.Answer(429, _error(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
+            answer = Answer(429, _error(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
         await _send(send, answer.status, answer.body, answer.retry_after)
 
-    async def job(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
-                  send: Send) -> None:
+    async def job(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                  receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         document = await asyncio.to_thread(job_files.job_document_of, match[1], token_hash)
         await _send(send, 200, document)
 
-    async def code(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
-                   send: Send) -> None:
+    async def code(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                   receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         path, sha256 = await asyncio.to_thread(job_files.code_of, match[1], token_hash)
         etag = f'"{sha256}"'
         if headers.get(b"if-none-match") == etag:
@@ -125,8 +123,8 @@ class KeeperApplication:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    async def file(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str], receive: Receive,
-                   send: Send) -> None:
+    async def file(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                   receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         refuse_by_length(headers.get(b"content-length"), MAX_FILE_BYTES)
         body = await _body(receive, MAX_FILE_BYTES, _length(headers),
                            partial(job_files.may_report, match[1], token_hash))
@@ -146,23 +144,23 @@ class _SenderGone(Exception):
 class _Counting:
     """Passes on what a call sends and is answered, and remembers how much and how."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         self._receive, self._send = receive, send
         self.size = 0
         self.status = 500
 
-    async def receive(self) -> MutableMapping[str, Any]:
+    async def receive(self) -> ASGIEvent:
         message = await self._receive()
         self.size += len(message.get("body", b""))
         return message
 
-    async def send(self, message: MutableMapping[str, Any]) -> None:
+    async def send(self, message: ASGIEvent) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         await self._send(message)
 
 
-async def _body(receive: Receive, limit: int, length: int | None, may_send: Callable[[], None]) -> bytes:
+async def _body(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None]) -> bytes:
     """The body. ``may_send`` raises RefusedReport; it is asked, in a thread, before more than a little is read."""
     pieces, size = [], 0
     is_known = False
@@ -186,7 +184,7 @@ def _error(error: str, message: str) -> dict[str, Any]:
     return {"installation": settings.INSTALLATION_ID, "error": error, "message": message}
 
 
-async def _send(send: Send, status: int, document: Any, retry_after: int | None = None) -> None:
+async def _send(send: ASGISendCallable, status: int, document: Any, retry_after: int | None = None) -> None:
     body = orjson.dumps(document)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if retry_after is not None:

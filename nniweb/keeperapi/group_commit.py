@@ -20,6 +20,8 @@ from django.db import DatabaseError, connection
 
 from nniweb.database.outage_logs import first_line
 from nniweb.experiments.ingest import reports, unsupported_protocol
+from nniweb.experiments.ingest.one_report import Delivery
+from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.observability import process_figures
 from trainingservice.lasting_thread import LastingThread, in_short
@@ -48,7 +50,7 @@ class _Waiting:
     content_encoding: str
     received_at: datetime
     loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[reports.Answer]"
+    future: "asyncio.Future[Answer]"
     arrived: float = field(default_factory=time.monotonic)
 
 
@@ -71,7 +73,7 @@ class GroupCommit:
         oldest = self._oldest
         return 0.0 if oldest is None else time.monotonic() - oldest
 
-    async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> reports.Answer:
+    async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> Answer:
         """Wait for the commit and return the answer. Raises TooManyWaiting."""
         if self._queue.qsize() >= MAX_WAITING:
             raise TooManyWaiting
@@ -156,18 +158,18 @@ class GroupCommit:
                 self._oldest = None
         return going_on
 
-    def _come_again(self) -> reports.Answer:
-        return reports.Answer(503, {"installation": self._installation, "error": contract.ERROR_BUSY,
+    def _come_again(self) -> Answer:
+        return Answer(503, {"installation": self._installation, "error": contract.ERROR_BUSY,
                                    "message": "The server cannot store reports at the moment."}, retry_after=5)
 
-    def _store(self, group: list[_Waiting]) -> list[reports.Answer]:
-        answers: list[reports.Answer | None] = []
+    def _store(self, group: list[_Waiting]) -> list[Answer]:
+        answers: list[Answer | None] = []
         deliveries = []
         for waiting in group:
             read = self._read(waiting)
             if isinstance(read, ReadReport):
                 answers.append(None)
-                deliveries.append(reports.Delivery(waiting.job_name, waiting.token_hash, read, waiting.received_at))
+                deliveries.append(Delivery(waiting.job_name, waiting.token_hash, read, waiting.received_at))
             else:
                 answers.append(read)
         began = time.monotonic()
@@ -179,7 +181,7 @@ class GroupCommit:
             logger.exception("a group of %d reports could not be stored; they will come again", len(group))
             connection.close()
             body = {"installation": self._installation, "error": "internal", "message": "The server failed."}
-            return [answer or reports.Answer(500, body) for answer in answers]
+            return [answer or Answer(500, body) for answer in answers]
         finally:
             if deliveries:
                 process_figures.commit_seconds.observe(time.monotonic() - began)
@@ -187,19 +189,19 @@ class GroupCommit:
         process_figures.entries.inc(sum(delivery.report.entry_count for delivery in deliveries))
         return [answer or next(stored) for answer in answers]
 
-    def _read(self, waiting: _Waiting) -> ReadReport | reports.Answer:
+    def _read(self, waiting: _Waiting) -> ReadReport | Answer:
         try:
             return read_report(waiting.body, waiting.content_encoding, loads=orjson.loads)
         except UnspokenVersion as error:
             return self._refuse_version(waiting, error)
         except RefusedReport as error:
-            return reports.Answer(error.status, error.document(self._installation))
+            return Answer(error.status, error.document(self._installation))
         except Exception:  # a mistake of ours that one sender found: the others in the group must not hear of it
             logger.exception("a report of job %s cannot be read", waiting.job_name)
-            return reports.Answer(400, {"installation": self._installation, "error": "unreadable",
+            return Answer(400, {"installation": self._installation, "error": "unreadable",
                                        "message": "The server failed to read this report."})
 
-    def _refuse_version(self, waiting: _Waiting, refused: UnspokenVersion) -> reports.Answer:
+    def _refuse_version(self, waiting: _Waiting, refused: UnspokenVersion) -> Answer:
         answer: RefusedReport = refused
         try:
             unsupported_protocol.note(waiting.job_name, waiting.token_hash, refused)
@@ -208,11 +210,11 @@ class GroupCommit:
         except DatabaseError as error:
             logger.warning("that the keeper of job %s was refused is not noted: the database says %s",
                            waiting.job_name, first_line(error))
-        return reports.Answer(answer.status, answer.document(self._installation))
+        return Answer(answer.status, answer.document(self._installation))
 
     @staticmethod
-    def _answer(group: list[_Waiting], answers: list[reports.Answer]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, reports.Answer]]] = defaultdict(list)
+    def _answer(group: list[_Waiting], answers: list[Answer]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, Answer]]] = defaultdict(list)
         now = time.monotonic()
         for waiting, answer in zip(group, answers, strict=True):
             process_figures.reports.labels(str(answer.status)).inc()
@@ -225,7 +227,7 @@ class GroupCommit:
                 logger.debug("a loop was closed before its %d answers", len(pairs))
 
 
-def _resolve(pairs: list[tuple[_Waiting, reports.Answer]]) -> None:
+def _resolve(pairs: list[tuple[_Waiting, Answer]]) -> None:
     for waiting, answer in pairs:
         if not waiting.future.done():  # its sender may have gone
             waiting.future.set_result(answer)

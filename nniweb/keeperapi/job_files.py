@@ -11,7 +11,7 @@ from django.db import close_old_connections
 from django.db.models import Count, Sum
 from django.utils import timezone
 
-from nniweb.experiments.ingest.reports import authenticate
+from nniweb.experiments.ingest.one_report import authenticate
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.job_forms import application_form, first_parameters
 from nniweb.experiments.models import Attempt, TrialFile

@@ -3,25 +3,21 @@ of it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from nniweb.live.open_sockets import COME_AGAIN, OpenSocket, open_sockets
-
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 #: Closing code, which the page knows.
 NOT_SIGNED_IN = 4401
 
 
-def signed_in_only(application: Application) -> Application:
+def signed_in_only(application: ASGI3Application) -> ASGI3Application:
     """Closes the websockets of others with NOT_SIGNED_IN, and with COME_AGAIN those whose person has signed out since,
     or may do something else than before. Stands behind the middleware that finds ``scope["user"]``.
     """
 
-    async def guarded(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def guarded(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         user = scope.get("user")
         if user is not None and user.is_authenticated:
             socket = await open_sockets().let_in(user, scope["session"].session_key)
@@ -38,7 +34,7 @@ def signed_in_only(application: Application) -> Application:
     return guarded
 
 
-def _until_it_ends(socket: OpenSocket, receive: Receive, send: Send) -> Receive:
+def _until_it_ends(socket: OpenSocket, receive: ASGIReceiveCallable, send: ASGISendCallable) -> ASGIReceiveCallable:
     """What the browser sends; when the socket must end, it is closed and the application hears that it has gone."""
     is_connected = False
 
@@ -62,7 +58,7 @@ def _until_it_ends(socket: OpenSocket, receive: Receive, send: Send) -> Receive:
     return heard
 
 
-def _unless_ended(socket: OpenSocket, send: Send) -> Send:
+def _unless_ended(socket: OpenSocket, send: ASGISendCallable) -> ASGISendCallable:
     async def said(message: Any) -> None:
         if not socket.ended.is_set():
             await send(message)

@@ -5,23 +5,21 @@ producer when to pause, so one stands in for the application here. Other servers
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from nniweb.http.asgi import ASGIEvent, ASGISendCallable
 
 #: Seconds after which a reader that takes nothing is given up.
 PATIENCE = 600.0
 
 
-def with_backpressure(send: Send) -> Send:
+def with_backpressure(send: ASGISendCallable) -> ASGISendCallable:
     """``send`` that returns when there is room for more. The last piece is never held up."""
     request = next((part for part in getattr(send, "args", ()) if hasattr(part, "registerProducer")), None)
     if request is None:
         return send
     tap: _Tap | None = None
 
-    async def patient(message: MutableMapping[str, Any]) -> None:
+    async def patient(message: ASGIEvent) -> None:
         nonlocal tap
         is_piece = message["type"] == "http.response.body"
         if is_piece and message.get("more_body") and tap is None:

@@ -1,23 +1,23 @@
 """How large the body of a request may be. Whose it is counts, and is asked before more than a little of it is read."""
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
-from nniweb.http.proxies import Application, Receive, Scope, Send
+from nniweb.http.asgi import ASGI3Application, ASGIEvent, ASGIReceiveCallable, ASGISendCallable, Scope
 from nniweb.middleware.allowances import ANYBODYS_BYTES
 
 #: How many bytes the sender of this request may send. Called in a thread, at most once for each request.
 MayHave = Callable[[Scope], int]
 
 
-def not_too_large(application: Application, may_have: MayHave) -> Application:
+def not_too_large(application: ASGI3Application, may_have: MayHave) -> ASGI3Application:
     """The application; larger requests are answered with 413, by what they say of themselves or when it turns out.
 
     ``may_have`` is asked of requests with more than ANYBODYS_BYTES alone.
     """
 
-    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+    async def limited(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if scope["type"] != "http":
             await application(scope, receive, send)
             return
@@ -45,7 +45,7 @@ def not_too_large(application: Application, may_have: MayHave) -> Application:
                 return {"type": "http.disconnect"}
             return message
 
-        async def unless_refused(message: MutableMapping[str, Any]) -> None:
+        async def unless_refused(message: ASGIEvent) -> None:
             if not is_refused:
                 await send(message)
 
@@ -62,7 +62,7 @@ def declared_length(headers: Any) -> int | None:
     return max(int(value.lstrip(b"0")[:20] or b"0") if value.isdigit() else 10**20 for value in lengths)
 
 
-async def _refuse(send: Send, most: int) -> None:
+async def _refuse(send: ASGISendCallable, most: int) -> None:
     may = f"{most // 2**20} MiB" if most >= 2**20 else f"{most // 2**10} KiB, as nobody does who is not signed in"
     await send({"type": "http.response.start", "status": 413, "headers": [
         (b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]})

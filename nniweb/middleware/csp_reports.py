@@ -4,7 +4,6 @@ One line in the log for each, and a figure. Either the policy is wrong, or someb
 """
 
 import logging
-import time
 from threading import Lock
 
 from django.contrib.auth.decorators import login_not_required
@@ -13,31 +12,19 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from nniweb.observability import process_figures
+from nniweb.process.token_bucket import TokenBucket
 
 logger = logging.getLogger(__name__)
 
 #: Bytes of a report that are read, and characters of it that are logged.
 MOST_BYTES, MOST_SHOWN = 16 * 1024, 1000
-#: Reports of all browsers together that are logged in a minute; the others are only counted.
+#: Reports of all browsers together that are logged at once, and in a minute when they go on coming; the others are only
+#: counted.
 LOGGED_A_MINUTE = 20
 
 
-class _Minute:
-    """Counts what was logged in the minute under way. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._began = self._count = 0
-
-    def has_room(self, now: float) -> bool:
-        with self._lock:
-            if int(now // 60) != self._began:
-                self._began, self._count = int(now // 60), 0
-            self._count += 1
-            return self._count <= LOGGED_A_MINUTE
-
-
-_minute = _Minute()
+_lock = Lock()
+_loggable = TokenBucket(LOGGED_A_MINUTE / 60, LOGGED_A_MINUTE)
 
 
 @csrf_exempt  # the browser itself sends it, without a token; nothing but the log changes
@@ -47,7 +34,9 @@ def csp_report(request: HttpRequest) -> HttpResponse:
     """Note a report; 204 whatever it holds."""
     process_figures.csp_reports.inc()
     body = request.read(MOST_BYTES)
-    if _minute.has_room(time.monotonic()):
+    with _lock:
+        is_logged = _loggable.take()
+    if is_logged:
         # ascii: what a stranger sends must not end the line or colour the terminal
         logger.warning("a browser reports a violation of the Content-Security-Policy: %s",
                        ascii(body.decode("utf-8", "replace"))[:MOST_SHOWN])

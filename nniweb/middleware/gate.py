@@ -1,6 +1,6 @@
 """What a server answers while it is not open yet: the probes as ever, and to all others that they may come again."""
 
-from nniweb.http.proxies import Application, Receive, Scope, Send
+from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from nniweb.observability.probes import PATHS, probe_application
 
 #: Seconds after which who was turned away is to come again.
@@ -13,13 +13,13 @@ class Gate:
     """An ASGI application that stands before another one, which comes later. ``open`` may be called from any thread."""
 
     def __init__(self) -> None:
-        self._application: Application | None = None
+        self._application: ASGI3Application | None = None
 
-    def open(self, application: Application) -> None:
+    def open(self, application: ASGI3Application) -> None:
         """From now on this one answers."""
         self._application = application
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if self._application is not None:
             await self._application(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in PATHS:

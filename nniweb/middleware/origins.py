@@ -4,25 +4,22 @@ Another port of the same host is another program, whose pages must not open a we
 know no ports.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-Scope = MutableMapping[str, Any]
-Application = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
+from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+
 Origin = tuple[str, str, int | None]
 
 _PORTS = {"http": 80, "https": 443}
 
 
-def own_pages_only(application: Application) -> Application:
+def own_pages_only(application: ASGI3Application) -> ASGI3Application:
     """Refuses the handshakes of websockets that no page of ours asks for. Stands behind ``behind_proxies``."""
 
-    async def guarded(scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
-                      ) -> None:
+    async def guarded(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if comes_from_own_page(scope):
             await application(scope, receive, send)
         else:

@@ -9,7 +9,8 @@ import socket
 from functools import lru_cache
 from typing import Any
 
-from nniweb.http.proxies import Address, Application, Receive, Scope, Send
+from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from nniweb.http.proxies import Address
 
 WHAT_TO_DO = ("Put a proxy with TLS in front, let this server listen on 127.0.0.1 or name the proxy in "
               "NNIWEB_TRUSTED_PROXIES, and set NNIWEB_PUBLIC_URL=https://... (docs/deploy shows how). In a network "
@@ -37,7 +38,7 @@ def why_not_listen(host: str, *, allowed: bool) -> str:
             f"passwords and tokens would cross the network in the clear. {WHAT_TO_DO}")
 
 
-def not_in_the_clear(application: Application, *, allowed: bool) -> Application:
+def not_in_the_clear(application: ASGI3Application, *, allowed: bool) -> ASGI3Application:
     """The application; unless ``allowed``, connections to an address that others can reach get 403.
 
     For servers that are started without ``manage.py serve``, which nothing keeps from listening anywhere.
@@ -45,7 +46,7 @@ def not_in_the_clear(application: Application, *, allowed: bool) -> Application:
     if allowed:
         return application
 
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+    async def guarded(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if scope["type"] in ("http", "websocket") and _came_from_outside(scope):
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close"})

@@ -5,7 +5,6 @@ so when it opens one. Such a port answers NNI's addresses alone, and only where 
 elsewhere.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from rest_framework.authentication import BaseAuthentication
@@ -14,12 +13,10 @@ from rest_framework.request import Request
 from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role
+from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from nniweb.middleware.nni_port import NNI_PORT
 from nniweb.middleware.origins import comes_from_own_page
 from nniweb.nniapi.stand_in import StandIn
-
-Application = Callable[[MutableMapping[str, Any], Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]],
-                       Awaitable[None]]
 
 NNI_ROOT = "/api/v1/nni/"
 
@@ -55,11 +52,10 @@ def stop_was_asked(experiment_id: str) -> None:
         port.stand_in.end_with_experiment()
 
 
-def with_nni_ports(application: Application, ports: dict[int, str]) -> Application:
+def with_nni_ports(application: ASGI3Application, ports: dict[int, str]) -> ASGI3Application:
     """The application, answering for one experiment alone on each of these ports (port -> public id)."""
 
-    async def routed(scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]],
-                     send: Callable[[Any], Awaitable[None]]) -> None:
+    async def routed(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         # of the socket itself, not of a header: nobody can pretend to have come through such a port
         server = scope.get("server")
         experiment_id = ports.get(server[1]) if server else None
@@ -80,7 +76,7 @@ def with_nni_ports(application: Application, ports: dict[int, str]) -> Applicati
     return routed
 
 
-def _comes_from_elsewhere(scope: MutableMapping[str, Any]) -> bool:
+def _comes_from_elsewhere(scope: Scope) -> bool:
     """Whether a browser says that another site's page asks."""
     return any(name.lower() == b"origin" for name, _ in scope["headers"]) and not comes_from_own_page(scope)
 

@@ -17,7 +17,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, exception_handler
 
-from nniweb.api.experiments.experiment_views import the_user
 from nniweb.documents.experiments import ExperimentChangesSerializer
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.commands import change_and_undo, intents
@@ -28,6 +27,7 @@ from nniweb.experiments.models import Experiment, Trial, TrialOutput
 from nniweb.http.attachment import SHOWN_AS_NOTHING
 from nniweb.http.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.http.error_form import answer_error
+from nniweb.http.permissions import signed_in_user
 from nniweb.http.renderers import ExactJSONRenderer
 from nniweb.nniapi import documents, ports
 from nniweb.storage.own_files import COMMAND
@@ -53,7 +53,7 @@ class NniView(APIView):
     renderer_classes = [ExactJSONRenderer]
 
     def experiment(self) -> Experiment:
-        found = get_object_or_404(visible_experiments(the_user(self.request)).select_related("cluster", "owner"),
+        found = get_object_or_404(visible_experiments(signed_in_user(self.request)).select_related("cluster", "owner"),
                                   public_id=self.kwargs["experiment_id"])
         self.check_object_permissions(self.request, found)
         return found
@@ -121,12 +121,12 @@ class ExperimentView(NniView):
             value = _json(value)
         form = ExperimentChangesSerializer(data={field: value})
         form.is_valid(raise_exception=True)
-        change_and_undo.change(experiment, dict(form.validated_data), the_user(request))
+        change_and_undo.change(experiment, dict(form.validated_data), signed_in_user(request))
         return done()
 
     def delete(self, request: Request, experiment_id: str) -> HttpResponse:
         experiment = self.experiment()
-        intents.stop(experiment, the_user(request))
+        intents.stop(experiment, signed_in_user(request))
         ports.stop_was_asked(experiment.public_id)
         return done()
 
@@ -167,7 +167,7 @@ class ClusterMetadataView(NotHereView):
 
 class ImportDataView(NniView):
     def post(self, request: Request, experiment_id: str) -> HttpResponse:
-        import_results(self.experiment(), request.data, the_user(request))
+        import_results(self.experiment(), request.data, signed_in_user(request))
         return done()
 
 
@@ -201,7 +201,7 @@ class TrialJobsView(NniView):
         experiment = self.experiment()
         if not isinstance(request.data, dict):
             raise ParseError("The body must be an object: the parameters of the trial.")
-        trial = intents.submit_trial(experiment, request.data, the_user(request))
+        trial = intents.submit_trial(experiment, request.data, signed_in_user(request))
         return Response({"sequenceId": trial.sequence_id})
 
 
@@ -211,7 +211,7 @@ class TrialJobView(NniView):
         return Response(found[0]) if found else done()  # NNI's answer to an unknown id is empty
 
     def delete(self, request: Request, experiment_id: str, trial_id: str) -> HttpResponse:
-        intents.cancel_trial(self.trial(), the_user(request))
+        intents.cancel_trial(self.trial(), signed_in_user(request))
         return done()
 
 

@@ -1,20 +1,19 @@
 """``/healthz`` and ``/readyz``, beside Django: who asks has no session, and often only an IP address as host name."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import asdict
 from typing import Any
 
 import orjson
 
+from nniweb.http.asgi import ASGIReceiveCallable, ASGISendCallable, Scope
 from nniweb.observability.readiness import Check, readiness
 from trialkeeper.shortage import is_shortage
 
 PATHS = ("/healthz", "/readyz")
 
 
-async def probe_application(scope: MutableMapping[str, Any], _receive: Callable[[], Awaitable[Any]],
-                            send: Callable[[Any], Awaitable[None]]) -> None:
+async def probe_application(scope: Scope, _receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     """Answers GET and HEAD on PATHS. ``/healthz`` only says that the process and its event loop live."""
     document: dict[str, Any]
     if scope["method"] not in ("GET", "HEAD"):

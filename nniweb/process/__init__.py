@@ -1,1 +1,1 @@
-"""The process itself: descriptors, memory, garbage, its number, its end."""
+"""The process itself: descriptors, memory, garbage, its number, its end, limits that it keeps for itself."""

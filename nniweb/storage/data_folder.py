@@ -27,7 +27,7 @@ _only_look = False
 def only_look() -> None:
     """From now on this process makes and changes nothing in the data folder: for what tells whether it is well.
 
-    To be called before the settings are loaded. A key that is missing is then made up, and forgotten with the process.
+    To be called before Django is set up. A key that is missing is then made up, and forgotten with the process.
     """
     global _only_look
     _only_look = True

@@ -8,7 +8,8 @@ from typing import Any
 
 from daphne.http_protocol import WebRequest
 
-from nniweb.web_server.websocket import Message, Receive, WebSocket
+from nniweb.http.asgi import ASGIEvent, ASGIReceiveCallable
+from nniweb.web_server.websocket import WebSocket
 
 
 class Request(WebRequest):  # type: ignore[misc]  # Daphne's is not annotated
@@ -71,13 +72,13 @@ class Request(WebRequest):  # type: ignore[misc]  # Daphne's is not annotated
             self._is_paused = True
             self.channel.pause_body()
 
-    def paced(self, receive: Receive) -> Receive:
+    def paced(self, receive: ASGIReceiveCallable) -> ASGIReceiveCallable:
         """``receive`` for the application: what it takes makes room for more."""
         if not self._is_early:
             return receive
         is_first = True
 
-        async def taken() -> Message:
+        async def taken() -> ASGIEvent:
             nonlocal is_first
             if self.channel is not None:
                 self.channel.may_continue(self)
@@ -93,7 +94,7 @@ class Request(WebRequest):  # type: ignore[misc]  # Daphne's is not annotated
 
         return taken
 
-    def handle_reply(self, message: Message) -> None:
+    def handle_reply(self, message: ASGIEvent) -> None:
         if message.get("type") == "http.response.start" and not self._is_whole:
             self.responseHeaders.setRawHeaders(b"connection", [b"close"])
             message = {**message, "headers": [header for header in message.get("headers", ())

@@ -10,24 +10,22 @@ import daphne.server
 from django.conf import settings
 from twisted.internet import reactor
 
+from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, Scope
 from nniweb.middleware.allowances import ANYBODYS_BYTES, Allowances
 from nniweb.process.descriptors import ENOUGH, raise_limit
 from nniweb.web_server.channel import Channel
 from nniweb.web_server.connections import SHARE_OF_DESCRIPTORS, Connections
-from nniweb.web_server.websocket import Message, Receive, WebSocket
-
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
+from nniweb.web_server.websocket import WebSocket
 
 
 class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not annotated
     """``options`` are Daphne's. Raises the process's limit on descriptors."""
 
-    def __init__(self, application: Application, *, allowances: Allowances | None = None,
+    def __init__(self, application: ASGI3Application, *, allowances: Allowances | None = None,
                  ready_callable: Callable[[], None] | None = None, **options: Any) -> None:
         self._allowances, self._is_ready = allowances or Allowances(), ready_callable
 
-        def begun(scope: Message, receive: Receive, send: Any) -> Awaitable[None]:
+        def begun(scope: Scope, receive: ASGIReceiveCallable, send: Any) -> Awaitable[None]:
             request = send.args[0]  # Daphne binds it to the request or websocket that it answers
             return application(scope, request.paced(receive), send)
 

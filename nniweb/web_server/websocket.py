@@ -3,13 +3,11 @@
 Used on the event loop's thread alone.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
 from daphne.ws_protocol import WebSocketProtocol
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
+from nniweb.http.asgi import ASGIEvent, ASGIReceiveCallable
 
 
 class CountedConnection(Protocol):
@@ -47,10 +45,10 @@ class WebSocket(WebSocketProtocol):  # type: ignore[misc]  # Daphne's is not ann
         if self._channel is not None and self._waiting > self._channel.factory.allowances.websocket_messages:
             self._pause()
 
-    def paced(self, receive: Receive) -> Receive:
+    def paced(self, receive: ASGIReceiveCallable) -> ASGIReceiveCallable:
         """``receive`` for the application: what it takes makes room for more."""
 
-        async def taken() -> Message:
+        async def taken() -> ASGIEvent:
             message = await receive()
             if message["type"] == "websocket.receive":
                 self._waiting -= 1

@@ -213,7 +213,25 @@ def test_an_upgrade_that_is_killed_leaves_every_table_as_it_was_and_the_next_one
         opened.execute("SELECT 1 FROM django_migrations").fetchone()
     assert schema(database) == before
     server.manage("migrate")
-    assert ("nniweb", __version__) in schema(database)
+    assert versions(database) == [__version__]
+
+
+@pytest.mark.slow
+def test_versions_that_were_noted_among_djangos_migrations_have_a_table(make_server: Callable[..., RunningServer],
+                                                                         tmp_path: Path) -> None:
+    server = make_server()
+    database = unpack(RELEASES[0], tmp_path) / DATABASE
+    with closing(sqlite3.connect(database)) as opened, opened:
+        opened.executemany("INSERT INTO django_migrations (app, name, applied) VALUES ('nniweb', ?, ?)", [
+            ("0.1.7", "2026-02-01 00:00:00"), ("0.1.6", "2026-01-01 00:00:00")])
+    server.manage("migrate")
+    assert versions(database) == ["0.1.6", "0.1.7", __version__]
+    assert [row for row in schema(database) if row[0] == "nniweb"] == []
+
+
+def versions(database: Path) -> list[str]:
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
+        return [version for (version,) in opened.execute("SELECT version FROM experiments_databaseversion ORDER BY id")]
 
 
 def schema(database: Path) -> list[Any]:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from django.apps import apps
 from django.conf import LazySettings
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -15,7 +17,7 @@ from django.utils import timezone
 from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.archive import unpack
-from nniweb.experiments.models import User
+from nniweb.experiments.models import DatabaseVersion, User
 from nniweb.experiments.sql.schema_version import (
     is_of_this_version,
     last_version,
@@ -34,6 +36,10 @@ def made_by(app: str, name: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)",
                        [app, name, timezone.now()])
+
+
+def changed_by(version: str) -> None:
+    DatabaseVersion.objects.create(version=version, at=timezone.now())
 
 
 def forget_the_last_change() -> None:
@@ -80,12 +86,39 @@ def test_a_database_of_this_version_is_known_by_the_names_of_the_changes(db: Non
 
 
 def test_the_last_version_that_changed_the_database_is_noted_in_it(db: None) -> None:
+    DatabaseVersion.objects.all().delete()
+    assert last_version() == "", "as of 0.1.0, which noted none"
     for version in ("0.9.0", __version__, "0.10.0"):
-        made_by("nniweb", version)
+        changed_by(version)
     assert last_version() == "0.10.0"
     note_this_version()
     assert last_version() == __version__
     assert is_of_this_version(), "a note is no change"
+
+
+def test_versions_that_were_rows_of_djangos_table_are_moved_in_their_order_and_back(db: None) -> None:
+    migration = import_module("nniweb.experiments.migrations.0031_database_versions")
+    here = SimpleNamespace(connection=connection)
+    DatabaseVersion.objects.all().delete()
+    for version in ("0.10.0", "0.9.0"):
+        made_by("nniweb", version)
+    migration.move_here(apps, here)
+    assert list(DatabaseVersion.objects.order_by("pk").values_list("version", flat=True)) == ["0.10.0", "0.9.0"]
+    assert [change for change in changes() if change[0] == "nniweb"] == []
+    assert last_version() == "0.9.0"
+    changed_by("0.10.0")
+    migration.move_back(apps, here)
+    assert {change for change in changes() if change[0] == "nniweb"} == {("nniweb", "0.9.0"), ("nniweb", "0.10.0")}
+    DatabaseVersion.objects.all().delete()
+    migration.move_here(apps, here)
+    assert last_version() == "0.10.0", "which was the last before as well"
+
+
+def test_a_newer_database_without_a_table_of_versions_is_of_another_version(db: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE experiments_databaseversion")
+    made_by("experiments", "9999_of_next_year")
+    assert "another version of NNI Web" in too_new_or_unknown()
 
 
 @pytest.mark.parametrize("command", [["migrate"], ["migrate", "--check"], ["migrate", "experiments", "0011"],
@@ -94,7 +127,7 @@ def test_the_last_version_that_changed_the_database_is_noted_in_it(db: None) -> 
 def test_a_newer_database_is_refused_with_the_version_that_made_it_and_what_to_do(
         admin: User, data: Path, command: list[str]) -> None:
     made_by("experiments", "9999_of_next_year")
-    made_by("nniweb", "7.1.0")
+    changed_by("7.1.0")
     (data / "backups").mkdir(parents=True)
     (data / "backups" / "before-7.1.0-20270101-000000.tar.gz").touch()
     with pytest.raises(CommandError) as refused:

@@ -49,6 +49,20 @@ def test_a_wrong_value_is_a_sentence_with_the_name_of_the_variable(name: str, va
     assert sentence in serve(tmp_path, **{name: value})
 
 
+def test_loading_the_settings_makes_nothing_and_setting_up_django_makes_folder_and_keys(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    def python(program: str) -> None:
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60, env={
+            **os.environ, "NNIWEB_DATA": str(folder), "DJANGO_SETTINGS_MODULE": "nniweb.settings"})
+
+    python("import nniweb.settings")
+    assert not folder.exists()
+    python("import django; django.setup()")
+    assert sorted(path.name for path in (folder / "keys").iterdir()) == ["installation", "seal_keys", "secret_key"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said = serve(tmp_path / "file" / "data")

@@ -35,8 +35,12 @@ HELD = [{"gpu": 0, "jobs": ["ovy2pm6wxrk4"], "more": False}, {"gpu": 1, "jobs": 
 EXAMPLES = {
     "free_slot": ({}, "free slot"),
     "experiment_held": ({"status": "PAUSED"}, "PAUSED"),
-    "quota": ({"whose": "the quota of ada", "unit": "gpus", "most": 4, "asked": 1}, "at most 4 GPUs"),
-    "quota_too_small": ({"whose": "the quota of ada", "most": 4, "asked": 8}, "8 GPUs"),
+    "quota": ({"whose": {"kind": "person", "name": "ada"}, "unit": "gpus", "most": 4, "asked": 1}, "at most 4 GPUs"),
+    "experiment_quota": ({"whose": {"kind": "group", "name": "vision"}, "most": 1, "unfinished": 1},
+                         "The quota of the group vision allows 1 experiment"),
+    "gpu_quota": ({"whose": {"kind": "each_person", "name": ""}, "most": 2, "asked": 4},
+                  "that each person has allows 2"),
+    "quota_too_small": ({"whose": {"kind": "person", "name": "ada"}, "most": 4, "asked": 8}, "8 GPUs"),
     "gpu_held": ({"machine": "m", "asked": 2, "free": 0, "held": HELD}, "GPU 0 is held by ovy2pm6wxrk4"),
     "machines_busy": ({"asked": 1, "machines": [{"said": "n is away"}, {"machine": "m", "free": 0, "held": HELD}]},
                       "n is away; no GPU of machine m are free"),
@@ -70,6 +74,7 @@ EXAMPLES = {
     "signal": ({"signal": 9, "last_words": ""}, "SIGKILL. Often"),
     "command_not_found": ({"last_words": ""}, "127"),
     "not_executable": ({"last_words": ""}, "126"),
+    "keeper_lost": ({"said": "", "last_words": ""}, "is not known"),
     "not_started": ({"said": "", "last_words": ""}, "could not be started"),
     "time_limit": ({}, "maxTrialDuration"),
     "canceled": ({}, "person"),
@@ -156,7 +161,7 @@ def test_an_error_keeps_the_code_it_was_given() -> None:
 
 
 def test_a_reason_can_be_sent_to_another_process() -> None:
-    reason = Reason("quota", whose="the quota of ada", unit="trials", most=4)
+    reason = Reason("quota", whose={"kind": "person", "name": "ada"}, unit="trials", most=4)
     again = pickle.loads(pickle.dumps(reason))
     assert (again, again.code, again.arguments) == (reason, reason.code, reason.arguments)
 

@@ -135,7 +135,7 @@ def test_a_quota_of_a_namespace_is_one_whoever_tells_it() -> None:
 def test_words_of_a_keeper_that_are_no_cause_are_not_taken_for_one() -> None:
     end = {"reason": contract.STOPPED, "exit_code": 137, "signal": 9, "cause": {"code": "evicted"}}
     found = observation(Seen(Phase.FAILED, "It failed.", end=end), [], None, "trial", None)
-    assert (found.cause, code_of(found.message or "")) == ("", OTHER)
+    assert (found.cause, code_of(found.message or "")) == ("", "keeper_stopped")
 
 
 # --- platforms as a whole --------------------------------------------------------------------------------------

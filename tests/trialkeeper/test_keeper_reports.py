@@ -356,7 +356,8 @@ def test_a_metric_of_our_module_is_on_its_way_at_once_and_so_is_the_end(keeper, 
             "for _ in range(10):\n    nni.report_intermediate_result(time.monotonic()); time.sleep(0.13)\n"
             "print(time.monotonic(), end='', flush=True)\nimport os; os._exit(0)")
     server.next_report_within = 600
-    keeper.before = "keeper.LOOK_EVERY = 600.0"  # what is not told by the trial and by its end is not seen
+    keeper.before = "from trialkeeper import trial_watch\ntrial_watch.LOOK_EVERY = 600.0"
+    # what is not told by the trial and by its end is not seen
     process = keeper.start(keeper.python_command(code))
     assert process.wait(60) == 0
     delays = []

@@ -272,7 +272,8 @@ def test_a_signal_between_the_end_and_its_delivery_is_not_lost(keeper: KeeperRun
     server.stop()
     keeper.before = """
 import os, signal
-keeper.LAST_TRIES = 0.1
+from trialkeeper import delivery
+delivery.LAST_TRIES = 0.1
 record = keeper.Keeper._record_end
 
 def record_and_be_told(self, end):

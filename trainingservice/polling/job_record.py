@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from trainingservice.errors import TrainingServiceError
+from trainingservice.reasons import Reason
 from trainingservice.trial_job import HyperParameters, Timestamp, TrialJobDetail
 from trainingservice.trial_job_status import MOVES, TrialJobStatus
 
@@ -101,7 +102,7 @@ class JobRecord:
             return False
         status = seen.status
         if status.is_end and self.canceled and not seen.ended_by_itself:
-            status = self.canceled_status()
+            status, seen = self.canceled_status(), replace(seen, message=_unless_stopped_from_outside(seen.message))
         if status != before.status and status not in MOVES[before.status]:
             return False
         suspended = seen.suspended and status is TrialJobStatus.WAITING
@@ -126,3 +127,8 @@ class JobRecord:
             self.stop_due = None
             self.undelivered.clear()
         return self.detail != before
+
+
+def _unless_stopped_from_outside(message: str | None) -> str | None:
+    """A keeper does not know who sent it SIGTERM: here it was the service."""
+    return "" if isinstance(message, Reason) and message.code == "keeper_stopped" else message

@@ -40,7 +40,7 @@ fi
 """
 _CLAIM = f"""
 cd @FOLDER@ || exit 73
-# one job owns the attempt: a submission whose answer was lost may have been made twice
+# one job owns the attempt: if the answer to a submission was lost, there may be a second job
 (set -C; echo "$SLURM_JOB_ID" >{OWNER_FILE}) 2>/dev/null
 if [ "$(cat {OWNER_FILE})" != "$SLURM_JOB_ID" ]; then
     echo "Slurm job $(cat {OWNER_FILE}) runs this trial; this job ends." >&2
@@ -50,7 +50,7 @@ fi
 _RUN_AGAIN = f"""
 nniweb_run=${{SLURM_RESTART_COUNT:-0}}
 if [ "$nniweb_run" -gt 0 ]; then
-    # what the run before left is put aside; this one waits until the server has closed that one's books
+    # move the files of the previous run aside, and wait until the server allows this run to begin
     if mkdir "before-$nniweb_run" 2>/dev/null; then
         for nniweb_file in {' '.join(_OF_ONE_RUN)}; do
             [ ! -e "$nniweb_file" ] || mv "$nniweb_file" "before-$nniweb_run/"

@@ -7,11 +7,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from nniweb.api.clusters.cluster_views import ClusterView, only_administrators
-from nniweb.api.experiments.experiment_views import the_user
 from nniweb.documents.clusters import MetadataSerializer, NewMetadataSerializer
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.models import Cluster
 from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.permissions import signed_in_user
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
 
@@ -65,7 +65,7 @@ class ClusterMetadataView(ClusterView):
 
     def _changeable(self, request: Request, key: str) -> Cluster:
         cluster = self.get_object()
-        only_administrators(the_user(request), "change a cluster's metadata, which may name the server's files")
+        only_administrators(signed_in_user(request), "change a cluster's metadata, which may name the server's files")
         self._document(cluster, key)  # an unknown key is not found
         return cluster
 

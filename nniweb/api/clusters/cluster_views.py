@@ -11,7 +11,6 @@ from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import the_user
 from nniweb.documents.clusters import (
     FOR_ADMINISTRATORS,
     ClusterChangesSerializer,
@@ -25,6 +24,7 @@ from nniweb.experiments.clusters import editing
 from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.models import Cluster, User
 from nniweb.http.error_form import Conflict, ErrorsSerializer
+from nniweb.http.permissions import signed_in_user
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
 
@@ -37,11 +37,11 @@ class ClusterView(generics.GenericAPIView[Cluster]):
     lookup_url_kwarg = "cluster_id"
 
     def get_queryset(self) -> QuerySet[Cluster]:
-        return visible_clusters(the_user(self.request)).select_related("owner", "group").prefetch_related(
+        return visible_clusters(signed_in_user(self.request)).select_related("owner", "group").prefetch_related(
             "metadata", "machines").order_by("name")
 
     def documents(self, page: list[Cluster]) -> list[dict[str, Any]]:
-        user = the_user(self.request)
+        user = signed_in_user(self.request)
         machines = [machine for cluster in page for machine in cluster.machines.all()]
         context = {"holders": gpu_holders(machines, user),
                    "metadata_keys": {name: metadata_keys(name) for name in {cluster.platform for cluster in page}}}
@@ -75,7 +75,7 @@ class ClustersView(ClusterView):
                    responses={201: ClusterSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
         """Set up a cluster. Secrets in the settings are sealed and never shown again."""
-        user = the_user(request)
+        user = signed_in_user(request)
         only_administrators(user, "set up clusters; an experiment file may have a trainingService section of its own")
         form = NewClusterSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -96,7 +96,7 @@ class ClusterDetailView(ClusterView):
                    responses={200: ClusterSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, cluster_id: str) -> Response:
         """Change it. Experiments go on: the worker builds the service anew and finds their trials again."""
-        cluster, user = self.get_object(), the_user(request)
+        cluster, user = self.get_object(), signed_in_user(request)
         for field, what in FOR_ADMINISTRATORS.items():  # before any value is looked at: the answer would tell of it
             if isinstance(request.data, dict) and field in request.data:
                 only_administrators(user, what)
@@ -128,7 +128,7 @@ class ClusterRehearsalView(ClusterView):
     def post(self, request: Request, cluster_id: str) -> Response:
         """Try everything a trial will need, a trial that does nothing included. May take a minute."""
         try:
-            findings = rehearse(self.get_object(), the_user(request))
+            findings = rehearse(self.get_object(), signed_in_user(request))
         except OnAnotherHost as error:
             raise Conflict(str(error)) from None
         return Response(FindingSerializer(findings, many=True).data)

@@ -7,10 +7,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import ExperimentView, the_user
+from nniweb.api.experiments.experiment_views import ExperimentView
 from nniweb.documents.experiments import CodeFromGitSerializer
 from nniweb.experiments.launch.cloning import clone_of
-from nniweb.http.permissions import RolePermission
+from nniweb.http.permissions import RolePermission, signed_in_user
 
 
 class CloneSerializer(serializers.Serializer[Any]):
@@ -42,4 +42,4 @@ class ExperimentCloneView(ExperimentView):
     @extend_schema(operation_id="experiments_clone", responses=CloneSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
         """What to launch to have this experiment again, perhaps with changes."""
-        return Response(CloneSerializer(clone_of(self.get_object(), the_user(request))).data)
+        return Response(CloneSerializer(clone_of(self.get_object(), signed_in_user(request))).data)

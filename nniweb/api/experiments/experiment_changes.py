@@ -8,12 +8,13 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import ExperimentView, experiment_of, the_user
+from nniweb.api.experiments.experiment_views import ExperimentView, experiment_of
 from nniweb.documents.experiments import ExperimentSerializer
 from nniweb.experiments.commands import change_and_undo
 from nniweb.experiments.commands.changes import in_words
 from nniweb.experiments.models import Experiment, ExperimentChange
 from nniweb.http.error_form import ErrorsSerializer
+from nniweb.http.permissions import signed_in_user
 
 
 class ChangedValueSerializer(serializers.Serializer[Any]):
@@ -60,5 +61,5 @@ class ExperimentUndoView(ExperimentView):
     def post(self, request: Request, experiment_id: str, number: int) -> Response:
         """Take a change back: a further change, which can be taken back as well. Not where it was changed again."""
         experiment = self.get_object()
-        change_and_undo.undo_change(experiment, number, the_user(request))
+        change_and_undo.undo_change(experiment, number, signed_in_user(request))
         return Response(self.fresh(experiment))

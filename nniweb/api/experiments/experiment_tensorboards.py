@@ -10,10 +10,11 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import experiment_of, the_user
+from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.experiments.models import TensorBoard
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import StrictSerializer
+from nniweb.http.permissions import signed_in_user
 from nniweb.tensorboard import boards
 
 
@@ -57,7 +58,7 @@ class TensorBoardsView(generics.GenericAPIView[TensorBoard]):
         self.check_object_permissions(request, experiment)
         form = NewTensorBoardSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        board = boards.start(experiment, form.validated_data["trials"], the_user(request))
+        board = boards.start(experiment, form.validated_data["trials"], signed_in_user(request))
         return Response(TensorBoardSerializer(board).data, status=status.HTTP_201_CREATED)
 
 

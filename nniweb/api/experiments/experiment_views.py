@@ -40,6 +40,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, OneOfField, Query
 from nniweb.http.parsers import JSONParser
+from nniweb.http.permissions import signed_in_user
 from nniweb.tuning import algorithms
 from nniweb.tuning.search_space.problem import InvalidInput
 
@@ -67,16 +68,10 @@ class ExperimentView(generics.GenericAPIView[Experiment]):
     lookup_url_kwarg = "experiment_id"
 
     def get_queryset(self) -> QuerySet[Experiment]:
-        return visible_experiments(the_user(self.request)).select_related("owner", "group", "cluster", "code")
+        return visible_experiments(signed_in_user(self.request)).select_related("owner", "group", "cluster", "code")
 
     def fresh(self, experiment: Experiment) -> dict[str, Any]:
         return document(self.get_queryset().get(pk=experiment.pk))
-
-
-def the_user(request: Request) -> User:
-    """Who asks; the permission classes have let nobody in who is not signed in."""
-    assert isinstance(request.user, User)
-    return request.user
 
 
 class ExperimentsView(generics.GenericAPIView[Experiment]):
@@ -89,7 +84,7 @@ class ExperimentsView(generics.GenericAPIView[Experiment]):
     def get(self, request: Request) -> Response:
         """Experiments the person may see, newest first."""
         wanted = ExperimentQuery.of(request)
-        experiments = filtered(visible_experiments(the_user(request)), wanted)
+        experiments = filtered(visible_experiments(signed_in_user(request)), wanted)
         page = self.paginate_queryset(in_order(for_a_list(experiments), wanted["order"]))
         return self.get_paginated_response(summaries(page or []))
 
@@ -103,7 +98,7 @@ class ExperimentsView(generics.GenericAPIView[Experiment]):
                    responses={200: ExperimentSerializer, 201: ExperimentSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
         """Launch an experiment: from a config file's text, from its fields, or from a form with the code as a file."""
-        experiment, is_new = launch_from(request, the_user(request))
+        experiment, is_new = launch_from(request, signed_in_user(request))
         return Response(document(experiment), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
 
 
@@ -142,7 +137,7 @@ class ExperimentCheckView(generics.GenericAPIView[Experiment]):
                    responses={200: CheckedLaunchSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
         """What a launch would find wrong, and what it would do. Takes what a launch takes; creates nothing."""
-        return Response(check_document(*check_from(request, the_user(request))))
+        return Response(check_document(*check_from(request, signed_in_user(request))))
 
 
 def _canonical_tuner(given: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +159,7 @@ class ExperimentDetailView(ExperimentView):
                    responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, experiment_id: str) -> Response:
         """Change limits, concurrency, search space (the tuner is told), words. Raising a limit takes up a DONE one."""
-        experiment, user = self.get_object(), the_user(request)
+        experiment, user = self.get_object(), signed_in_user(request)
         form = ExperimentChangesSerializer(data=request.data, context={"user": user})
         form.is_valid(raise_exception=True)
         changes = dict(form.validated_data)
@@ -190,7 +185,7 @@ class ExperimentDetailView(ExperimentView):
     @extend_schema(operation_id="experiments_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, experiment_id: str) -> Response:
         """Remove it with its trials and what they left on the platform. It must have ended."""
-        intents.delete(self.get_object(), the_user(request))
+        intents.delete(self.get_object(), signed_in_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -210,7 +205,7 @@ class ExperimentActionView(ExperimentView):
 
     def act(self, request: Request, intent: Callable[[Experiment, User | None], None]) -> Response:
         experiment = self.get_object()
-        intent(experiment, the_user(request))
+        intent(experiment, signed_in_user(request))
         return Response(self.fresh(experiment))
 
 
@@ -262,12 +257,12 @@ class ExperimentImportDataView(ExperimentView):
         experiment = self.get_object()
         form = ImportedResultsSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        count = import_results(experiment, form.validated_data["results"], the_user(request))
+        count = import_results(experiment, form.validated_data["results"], signed_in_user(request))
         return Response({"imported": count})
 
 
 def experiment_of(request: Request, public_id: str) -> Experiment:
     """The experiment in the address of something that belongs to it. Raises Http404."""
-    experiments = visible_experiments(the_user(request)).defer(*NOT_IN_LISTS)
+    experiments = visible_experiments(signed_in_user(request)).defer(*NOT_IN_LISTS)
     return get_object_or_404(experiments, public_id=public_id)
 

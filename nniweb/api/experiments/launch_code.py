@@ -18,7 +18,7 @@ from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_source import GitSource, read_git_source
-from nniweb.experiments.launch.launching import BroughtCode, GitCode, UploadedCode, scratch_folder
+from nniweb.experiments.launch.launched_code import BroughtCode, GitCode, UploadedCode, scratch_folder
 from nniweb.experiments.launch.uploaded_code import UploadRefused, unpack
 from nniweb.experiments.models import Experiment, User
 from trainingservice.code.code_archive import MAX_BYTES, pack_code

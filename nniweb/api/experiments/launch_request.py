@@ -23,7 +23,9 @@ from nniweb.api.experiments.launch_code import CODE_FIELDS, Brought, CodeFields,
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launch.launching import BroughtCode, CheckedLaunch, check, launch, launched_before, why_not_here
+from nniweb.experiments.launch.launch_checks import why_not_here
+from nniweb.experiments.launch.launched_code import BroughtCode
+from nniweb.experiments.launch.launching import CheckedLaunch, check, launch, launched_before
 from nniweb.experiments.launch.nameable_folders import nameable_folders
 from nniweb.experiments.models import Experiment, User
 

@@ -7,10 +7,10 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import the_user
 from nniweb.experiments.models import Trial
 from nniweb.experiments.queries.named_trials import MOST_JOBS, trials_of_jobs
 from nniweb.http.fields import CommaListField, Query
+from nniweb.http.permissions import signed_in_user
 
 
 class NamedTrialSerializer(serializers.Serializer[Any]):
@@ -34,4 +34,4 @@ class NamedTrialsView(generics.GenericAPIView[Trial]):
                    responses=NamedTrialSerializer(many=True))
     def get(self, request: Request) -> Response:
         """Whose the jobs are that messages such as "GPU 0 is held by ..." name. Those you may not see are left out."""
-        return Response(trials_of_jobs(NamedTrialsQuery.of(request)["jobs"], the_user(request)))
+        return Response(trials_of_jobs(NamedTrialsQuery.of(request)["jobs"], signed_in_user(request)))

@@ -8,9 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from nniweb.api.experiments.experiment_views import the_user
 from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Role, Scope
+from nniweb.http.permissions import signed_in_user
 
 
 class AccountSerializer(serializers.Serializer[Any]):
@@ -36,4 +36,4 @@ class AccountView(APIView):
     @extend_schema(operation_id="account_retrieve", responses=AccountSerializer)
     def get(self, request: Request) -> Response:
         """Who you are, and what you may do with what you signed in by."""
-        return Response(AccountSerializer(the_user(request)).data)
+        return Response(AccountSerializer(signed_in_user(request)).data)

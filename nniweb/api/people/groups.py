@@ -9,12 +9,11 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import the_user
 from nniweb.experiments.access import accounts
 from nniweb.experiments.models import User
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import StrictSerializer
-from nniweb.http.permissions import AdminToChange
+from nniweb.http.permissions import AdminToChange, signed_in_user
 
 
 class GroupSerializer(serializers.Serializer[Any]):
@@ -54,7 +53,7 @@ class GroupsBaseView(generics.GenericAPIView[Group]):
     lookup_url_kwarg = "group_id"
 
     def get_queryset(self) -> QuerySet[Group]:
-        user = the_user(self.request)
+        user = signed_in_user(self.request)
         found = Group.objects.all() if user.is_admin else Group.objects.filter(user=user)
         return found.prefetch_related(Prefetch("user_set", User.objects.order_by("username"))).order_by("name")
 

@@ -9,13 +9,13 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import the_user
 from nniweb.documents.own_group import OwnGroupField
 from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
 from nniweb.experiments.notifications import notification_rules
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import StrictSerializer
+from nniweb.http.permissions import signed_in_user
 
 
 class NotificationSerializer(serializers.Serializer[Any]):
@@ -107,7 +107,7 @@ class NotificationView(generics.GenericAPIView[NotificationRule]):
     lookup_url_kwarg = "rule_id"
 
     def get_queryset(self) -> QuerySet[NotificationRule]:
-        return rules_of(the_user(self.request))
+        return rules_of(signed_in_user(self.request))
 
 
 def rules_of(user: User) -> QuerySet[NotificationRule]:
@@ -130,9 +130,9 @@ class NotificationsView(NotificationView):
                    responses={201: MadeNotificationSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request) -> Response:
         """Be told of an experiment's end or of new best results, by mail or by a webhook."""
-        form = NewNotificationSerializer(data=request.data, context={"user": the_user(request)})
+        form = NewNotificationSerializer(data=request.data, context={"user": signed_in_user(request)})
         form.is_valid(raise_exception=True)
-        rule, secret = notification_rules.create_rule(the_user(request), form.validated_data)
+        rule, secret = notification_rules.create_rule(signed_in_user(request), form.validated_data)
         document = {**NotificationSerializer(rule).data, "secret": secret}
         return Response(document, status=status.HTTP_201_CREATED)
 

@@ -9,8 +9,8 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.experiments.access.quota_settings import delete_quota, set_quota
 from nniweb.experiments.models import Quota, User
+from nniweb.experiments.quotas.quota_settings import delete_quota, set_quota
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import StrictSerializer
 from nniweb.http.permissions import AdminOnly

@@ -10,12 +10,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from nniweb.api.experiments.experiment_views import the_user
 from nniweb.experiments.access import accounts
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import Query, StrictSerializer
+from nniweb.http.permissions import signed_in_user
 
 
 class TokenPermission(BasePermission):
@@ -69,7 +69,7 @@ class TokensBaseView(generics.GenericAPIView[ApiToken]):
     lookup_url_kwarg = "token_id"
 
     def get_queryset(self) -> QuerySet[ApiToken]:
-        user = the_user(self.request)
+        user = signed_in_user(self.request)
         found = ApiToken.objects.select_related("user").order_by("-created_at", "-pk")
         return found if user.is_admin else found.filter(user=user)
 
@@ -78,7 +78,7 @@ class TokensView(TokensBaseView):
     @extend_schema(operation_id="tokens_list", parameters=[TokenQuery], responses=TokenSerializer(many=True))
     def get(self, request: Request) -> Response:
         """Your tokens, the latest first."""
-        name = TokenQuery.of(request).get("user", the_user(request).username)
+        name = TokenQuery.of(request).get("user", signed_in_user(request).username)
         found = self.get_queryset() if name == "*" else self.get_queryset().filter(user__username=name)
         return self.get_paginated_response(TokenSerializer(self.paginate_queryset(found), many=True).data)
 
@@ -88,7 +88,7 @@ class TokensView(TokensBaseView):
         """Make a token. It may do no more than its person, nor than whoever makes it."""
         form = NewTokenSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        wish, by = form.validated_data, the_user(request)
+        wish, by = form.validated_data, signed_in_user(request)
         user = _of_whom(wish.get("user", by.username), by)
         secret, token = accounts.make_token(
             user, by, name=wish["name"], scope=Scope(wish["scope"]), expires_at=wish["expires_at"],

@@ -9,12 +9,13 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import experiment_of, the_user
+from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.trial_query import TrialFilters, filtered
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.fields import StrictSerializer, TagsField
+from nniweb.http.permissions import signed_in_user
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Trials that one call changes at most.
@@ -139,7 +140,7 @@ class StopManyView(ManyTrialsView):
         chosen = _choose(experiment, wanted, unfinished=True)
         done: list[str] = []
         for keys in chosen.chunks():
-            stopped = intents.cancel_trials(experiment, keys, the_user(request))
+            stopped = intents.cancel_trials(experiment, keys, signed_in_user(request))
             for key in keys:
                 trial_id, status = chosen.trials[key]
                 if key in stopped:
@@ -159,7 +160,7 @@ class RerunManyView(ManyTrialsView):
         """
         experiment, wanted = self.read(request, experiment_id)
         chosen = _choose(experiment, wanted)
-        outcome = intents.rerun_trials(experiment, list(chosen.trials), the_user(request))
+        outcome = intents.rerun_trials(experiment, list(chosen.trials), signed_in_user(request))
         for trial in outcome.unfinished:
             chosen.not_to(trial.public_id, "It has not ended.")
         for trial in outcome.runs_again:

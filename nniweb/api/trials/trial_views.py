@@ -11,7 +11,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from nniweb.api.experiments.experiment_views import experiment_of, the_user
+from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.trial_query import TrialQuery, filtered, in_order
 from nniweb.documents.trials import (
     MetricSerializer,
@@ -31,6 +31,7 @@ from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, Query, RevisionField
+from nniweb.http.permissions import signed_in_user
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
 from trialkeeper import contract
@@ -57,7 +58,7 @@ class ExperimentTrialsView(generics.GenericAPIView[Trial]):
         self.check_object_permissions(request, experiment)
         form = NewTrialSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        trial = intents.submit_trial(experiment, form.validated_data["parameters"], the_user(request))
+        trial = intents.submit_trial(experiment, form.validated_data["parameters"], signed_in_user(request))
         return Response(document(trial.pk), status=status.HTTP_201_CREATED)
 
 
@@ -75,7 +76,7 @@ class TrialView(generics.GenericAPIView[Trial]):
     lookup_url_kwarg = "trial_id"
 
     def get_queryset(self) -> QuerySet[Trial]:
-        return visible_trials(the_user(self.request)).select_related("experiment")
+        return visible_trials(signed_in_user(self.request)).select_related("experiment")
 
 
 class TrialDetailView(TrialView):
@@ -101,7 +102,7 @@ class TrialCancelView(TrialView):
     def post(self, request: Request, trial_id: str) -> Response:
         """End it. Harmless on an ended one."""
         trial = self.get_object()
-        intents.cancel_trial(trial, the_user(request))
+        intents.cancel_trial(trial, signed_in_user(request))
         return Response(document(trial.pk))
 
 
@@ -113,7 +114,7 @@ class TrialRerunView(TrialView):
         trial = self.get_object()
         form = RerunSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        again = intents.rerun_trial(trial, the_user(request), form.validated_data.get("parameters"))
+        again = intents.rerun_trial(trial, signed_in_user(request), form.validated_data.get("parameters"))
         return Response(document(again.pk), status=status.HTTP_201_CREATED)
 
 
@@ -137,7 +138,7 @@ class TrialCheckParametersView(TrialView):
 
 def trial_of(request: Request, public_id: str) -> Trial:
     """The trial in the address of something that belongs to it. Raises Http404."""
-    return get_object_or_404(visible_trials(the_user(request)), public_id=public_id)
+    return get_object_or_404(visible_trials(signed_in_user(request)), public_id=public_id)
 
 
 def attempt_of(trial: Trial, number: int | None) -> Attempt | None:

@@ -5,11 +5,9 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
 
 from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.page_data import for_script, the_visitor
-from nniweb.dashboard.page_query import PageQuery
 from nniweb.documents.experiments import NOT_IN_LISTS, document
 from nniweb.experiments.access.visibility import (
     groups_to_share_with,
@@ -98,14 +96,6 @@ def result_title(experiment: Experiment) -> str:
     return main_metric(experiment.objectives) if experiment.objectives else "Result"
 
 
-def counts_by_status(experiment_id: str, counts: dict[str, int], query: PageQuery | None = None
-                     ) -> list[tuple[str, int, str]]:
-    """Every status with its count, in the order of a trial's life, and where its trials are: what the table shows
-    already, ``query``, stays, and a second click takes the status away.
-    """
-    table = reverse("experiment-trials", args=[experiment_id])
-    statuses = [status.value for status in TrialJobStatus]
-    if query is None:
-        return [(status, counts[status], f"{table}?status={status}") for status in statuses]
-    return [(status, counts[status], table + query.with_(status="" if query["status"] == status else status))
-            for status in statuses]
+def counts_by_status(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """Every status with its count, in the order of a trial's life."""
+    return [(status.value, counts[status.value]) for status in TrialJobStatus]

@@ -26,7 +26,7 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     progress = context["experiment"]["progress"]
     events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
     return render(request, "dashboard/experiment/overview.html", {
-        **context, "counts": counts_by_status(public_id, progress["trials"]), "top": top, "events": events,
+        **context, "counts": counts_by_status(progress["trials"]), "top": top, "events": events,
         "number_names": {column.axis.name for column in columns_of(found.search_space, ()) if column.axis.is_ordered}})
 
 

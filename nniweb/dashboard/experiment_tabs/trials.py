@@ -52,7 +52,7 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
     return render(request, "dashboard/experiment/trials.html", {
         **context, "page": page, "trials": rows, "query": query, "mistake": mistake, "longest_filter": LONGEST,
         "tensorboards": boards.with_numbers(found),
-        "counts": counts_by_status(public_id, context["experiment"]["progress"]["trials"], query),
+        "counts": counts_by_status(context["experiment"]["progress"]["trials"]),
         "columns": trial_columns.headings(query, columns), "shown": columns, "choices": choices,
         "shown_names": [column.name for column in columns], "fields": FIELDS.values(), "size": size,
         "parameters": [choice.parameter for choice in choices if choice.parameter], "page_sizes": PAGE_SIZES,

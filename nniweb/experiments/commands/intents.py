@@ -15,7 +15,6 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.access.quotas import why_no_experiment_more
 from nniweb.experiments.commands.changes import write_down
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reasons import said
@@ -24,6 +23,7 @@ from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialE
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.quotas.experiments_at_a_time import why_no_experiment_more
 from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.experiments.sql.exact_text import printable

@@ -9,15 +9,16 @@ import logging
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments.ingest.refused_keeper import why_refused
+from nniweb.experiments.ingest.one_report import authenticate
 from nniweb.experiments.ingest.reporting_attempts import reporting_attempts
-from nniweb.experiments.ingest.reports import authenticate
 from nniweb.experiments.lifecycle.reasons import said
 from nniweb.experiments.models import Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.exact_text import printable
-from trainingservice.receiver.report_reading import UnspokenVersion
+from trainingservice.reasons import Reason
+from trainingservice.receiver.report_reading import VERSIONS, UnspokenVersion
+from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ def note(job_name: str, token_hash: str, refused: UnspokenVersion) -> None:
         if attempt is None:
             return
         authenticate(attempt, token_hash, timezone.now())
-        reason = why_refused(refused.version)
+        reason = _why_refused(refused.version)
         message = printable(reason)
         if attempt.message == message or attempt.target != TrialTarget.RUN:
             return
@@ -40,3 +41,9 @@ def note(job_name: str, token_hash: str, refused: UnspokenVersion) -> None:
             trial = attempt.row().trial
             logger.warning("job %s: %s", job_name, message,
                            extra={"experiment": trial.experiment.public_id, "trial": trial.public_id})
+
+
+def _why_refused(version: object) -> Reason:
+    """``version`` may be anything that JSON has."""
+    return Reason("keeper_version", version=str(version)[:20],
+                  newer=isinstance(version, int) and version > contract.PROTOCOL_VERSION, spoken=sorted(VERSIONS))

@@ -12,9 +12,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.experiments.lifecycle.end_classification import with_cause
 from nniweb.experiments.lifecycle.reasons import reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
+from nniweb.experiments.lifecycle.trial_end import TrialEnd, with_cause
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
@@ -138,21 +138,20 @@ def _wait_for_attempt(trial_pk: int, message: str, revision: int) -> int:
     return waits
 
 
-def end_attempt(attempt: Attempt, status: TrialJobStatus, at: datetime, *, revision: int, message: str,
-                reason: str = "", exit_code: int | None = None, duration: float | None = None) -> bool:
+def end_attempt(attempt: Attempt, end: TrialEnd, at: datetime, *, revision: int) -> bool:
     """End an attempt, free its GPUs (they are held while it is unfinished) and end its trial with it.
 
     Where the experiment's ``retry`` grants another attempt, the trial waits for that instead. False where the attempt
     had ended before; then nothing is changed.
     """
     if not update(Attempt, "id = %s AND stage <> %s", [attempt.pk, Attempt.Stage.ENDED.value],
-                  stage=Attempt.Stage.ENDED.value, ended_at=at, end_received_at=timezone.now(), exit_code=exit_code,
-                  end_reason=reason, duration=duration):
+                  stage=Attempt.Stage.ENDED.value, ended_at=at, end_received_at=timezone.now(), exit_code=end.exit_code,
+                  end_reason=end.reason, duration=end.duration):
         return False
-    again = retries_left(attempt, status, reason)
+    again = retries_left(attempt, end.status, end.reason)
     if again is None or not _try_again(attempt, at, revision=revision, message=Reason(
-            "tried_again", said=str(message), number=again[0], most=again[1], **because_of(message))):
-        move_trial(attempt.trial_id, status, at, revision=revision, message=message)
+            "tried_again", said=str(end.message), number=again[0], most=again[1], **because_of(end.message))):
+        move_trial(attempt.trial_id, end.status, at, revision=revision, message=end.message)
     return True
 
 

@@ -4,6 +4,7 @@ from .account import ApiToken, SignInLink, SingleSignOnIdentity, User
 from .audit import AuditEntry
 from .change import ExperimentChange
 from .cluster import Cluster, ClusterMetadata, Machine
+from .database_version import DatabaseVersion
 from .disk_usage import DiskUsage, FolderUsage
 from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
 from .log_line import LogLine
@@ -18,8 +19,8 @@ from .trial import Attempt, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
-    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "DiskUsage", "Experiment",
-    "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine", "Metric", "MetricName",
+    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
+    "Experiment", "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine", "Metric", "MetricName",
     "MetricNumber", "NotificationDelivery", "NotificationRule", "Quota", "ResourceReading", "Session",
     "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard", "TensorBoardTicket", "Trial", "TrialEvent",
     "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Max, Min, Q, QuerySet
 
 from nniweb.experiments.access.visibility import visible_experiments
@@ -20,9 +19,10 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState, Occasion
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.results.progress import progress_of
+from nniweb.experiments.sql.selected_rows import is_any
 
 #: Between two messages of new best results of one experiment to one receiver; what comes in between is told with the
-#: latest of it.
+#: latest of it. Asked of the rows of deliveries: a restart does not end the pause.
 BEST_PAUSE = timedelta(minutes=10)
 #: Parameters whose JSON is longer are left out of a message.
 LONGEST_PARAMETERS = 4000
@@ -55,10 +55,8 @@ def experiment_ended(experiment: Experiment, at: datetime) -> None:
 
 def trial_has_result(trial_pk: int, at: datetime) -> None:
     """Tell where the trial's result is better than all before it. Called when it has ended with its final value."""
-    with connection.cursor() as cursor:  # by hand: each trial asks, and mostly there are none
-        cursor.execute(f"SELECT 1 FROM {NotificationRule._meta.db_table} WHERE enabled AND on_best LIMIT 1")
-        if cursor.fetchone() is None:
-            return
+    if not is_any(NotificationRule, "enabled AND on_best"):  # by hand: each trial asks, and mostly there are none
+        return
     trial = Trial.objects.select_related("experiment").get(pk=trial_pk)
     experiment, value = trial.experiment, trial.final_number
     if experiment.has_several_objectives:

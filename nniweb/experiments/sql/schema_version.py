@@ -1,21 +1,21 @@
 """Whether the database is of this program's version, and which version made it. All raise DatabaseError.
 
-Each time that a version has changed the database it leaves a row in Django's own table of migrations, with "nniweb" as
-the application and its number as the name. Django passes over rows of applications without migrations, and so does
-every version of ours; a copy of the database has them, on whichever kind of database.
+Each time that a version has changed the database it leaves a row of ``DatabaseVersion``.
 """
 
 import pkgutil
 from pathlib import Path
+from typing import Any
 
 from django.apps import apps
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
+from django.utils import timezone
 
 from nniweb import __version__
 
-#: As whose migrations the versions stand in the table.
+#: As whose migrations the versions stood in Django's table, until they had one of their own.
 VERSIONS = "nniweb"
 
 
@@ -51,16 +51,22 @@ def unknown_migrations() -> list[str]:
 def last_version() -> str:
     """The version that changed the database last; "" for one from before versions were noted (0.1.0), or an empty one.
     """
-    rows = MigrationRecorder(connection).applied_migrations().items()
-    noted = [(row.applied, row.pk, name) for (app, name), row in rows if app == VERSIONS]
-    return max(noted)[2] if noted else ""
+    versions = _versions()
+    # asked of databases of any version: the table need not be there
+    if versions._meta.db_table not in connection.introspection.table_names():
+        return ""
+    last = versions.objects.order_by("pk").last()
+    return last.version if last is not None else ""
 
 
 def note_this_version() -> None:
     """This version has changed the database. Writes."""
-    recorder = MigrationRecorder(connection)
-    recorder.record_unapplied(VERSIONS, __version__)  # noted before, too: the newest row is the last version
-    recorder.record_applied(VERSIONS, __version__)
+    _versions().objects.create(version=__version__, at=timezone.now())
+
+
+def _versions() -> Any:
+    # by its name: models import this folder
+    return apps.get_model("experiments", "DatabaseVersion")
 
 
 def why_too_new() -> str:

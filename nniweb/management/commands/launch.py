@@ -14,7 +14,8 @@ from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launch.launching import launch, why_not_here
+from nniweb.experiments.launch.launch_checks import why_not_here
+from nniweb.experiments.launch.launching import launch
 from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.account import Role

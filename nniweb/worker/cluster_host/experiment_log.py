@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from nniweb.experiments.secrets.masking import masked_wholly
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability.log_ids import AddIds
+from nniweb.process.token_bucket import TokenBucket
 from trainingservice.lasting_thread import LastingThread
 
 logger = logging.getLogger(__name__)
@@ -59,21 +59,11 @@ class _Line:
 
 @dataclass
 class _Allowance:
-    """How many lines of one experiment are still taken: a bucket that fills again."""
+    """How many lines of one experiment are still taken."""
 
-    left: float
-    filled_at: float
+    bucket: TokenBucket
     #: Lines left out since somebody was told.
     left_out: int = 0
-
-    def take(self, now: float) -> bool:
-        self.left = min(BURST, self.left + (now - self.filled_at) * PER_SECOND)
-        self.filled_at = now
-        if self.left < 1:
-            self.left_out += 1
-            return False
-        self.left -= 1
-        return True
 
 
 class ExperimentLog(logging.Handler):
@@ -115,10 +105,10 @@ class ExperimentLog(logging.Handler):
 
     def _may_be_kept(self, experiment: str) -> bool:
         with self._condition:
-            now = time.monotonic()
-            allowance = self._allowances.setdefault(experiment, _Allowance(BURST, now))
-            if len(self._waiting) < MOST_WAITING:
-                return allowance.take(now)
+            if (allowance := self._allowances.get(experiment)) is None:
+                allowance = self._allowances[experiment] = _Allowance(TokenBucket(PER_SECOND, BURST))
+            if len(self._waiting) < MOST_WAITING and allowance.bucket.take():
+                return True
             allowance.left_out += 1
             return False
 
@@ -170,11 +160,8 @@ class ExperimentLog(logging.Handler):
             waiting, self._waiting = self._waiting, deque()
             left_out = {experiment: allowance.left_out for experiment, allowance in self._allowances.items()
                         if allowance.left_out}
-            now = time.monotonic()
-            self._allowances = {
-                experiment: _Allowance(allowance.left, allowance.filled_at)
-                for experiment, allowance in self._allowances.items()
-                if allowance.left + (now - allowance.filled_at) * PER_SECOND < BURST}
+            self._allowances = {experiment: _Allowance(allowance.bucket)
+                                for experiment, allowance in self._allowances.items() if not allowance.bucket.is_full}
         lines: dict[str, list[_Line]] = defaultdict(list)
         for experiment, line in waiting:
             lines[experiment].append(line)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from nniweb.experiments.ingest.reports import TOKEN_GRACE
+from nniweb.experiments.ingest.one_report import TOKEN_GRACE
 from nniweb.experiments.launch.checkpoint_folders import has_checkpoints, remove_checkpoints
 from nniweb.experiments.models import Attempt, CodeArchive, Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nniweb.experiments.commands.intents import limit_reached
-from nniweb.experiments.lifecycle.end_classification import stop_reason
 from nniweb.experiments.lifecycle.reasons import reason_of
 from nniweb.experiments.lifecycle.transitions import end_attempt, move_experiment, move_trial, set_targets
+from nniweb.experiments.lifecycle.trial_end import stop_reason, stopped_as_wanted
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
@@ -81,8 +81,8 @@ def _end_unknown(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
     if attempt.journal_id:
         return
     with work.lease.transaction():
-        end_attempt(attempt, TrialJobStatus(trial.target), work.now(), revision=next_revision(trial.experiment_id),
-                    message=stop_reason(trial.target, reason_of(trial)), reason="never started")
+        end_attempt(attempt, stopped_as_wanted(trial.target, reason_of(trial), "never started"), work.now(),
+                    revision=next_revision(trial.experiment_id))
 
 
 def _move_on(work: ClusterWork, experiment: Experiment) -> None:

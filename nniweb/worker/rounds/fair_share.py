@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from django.db.models import Count, Exists, OuterRef, Q
 
-from nniweb.experiments.access.quotas import Holder, Limits, Room, holders_under_way, room_for
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.quotas.limits import Holder, Limits
+from nniweb.experiments.quotas.starting_trials import Room, holders_under_way, room_for
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Experiments in these start trials.
@@ -38,7 +39,7 @@ class FairShares:
         if not limits:
             return cls(limits)
         under_way = holders_under_way()
-        return cls(limits, under_way, _hungry(cluster.pk, under_way))
+        return cls(limits, under_way, _pending(cluster.pk, under_way))
 
     def room(self, experiment: Experiment, wanted: int) -> Room:
         """How many of ``wanted`` trials of this experiment may start now, and why not all."""
@@ -68,7 +69,7 @@ def room_now(experiment: Experiment, wanted: int) -> Room:
     return room_for(under_way.get(experiment.pk) or holder, wanted, limits, under_way)
 
 
-def _hungry(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tuple[Holder, int]]:
+def _pending(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tuple[Holder, int]]:
     never_given = ~Exists(Attempt.objects.filter(trial=OuterRef("pk")))
     has_code = Q(experiment__code_git__isnull=True) | Q(experiment__code__isnull=False)
     rows = Trial.objects.filter(

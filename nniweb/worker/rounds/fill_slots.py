@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db import connection
 from django.db.models import Exists, OuterRef
 
 from nniweb.experiments.launch.job_forms import first_parameters
@@ -21,8 +20,10 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
+from nniweb.experiments.sql.selected_rows import select
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.fair_share import STARTING, FairShares, room_now
@@ -181,15 +182,14 @@ def _make_trials(work: ClusterWork, experiment: Experiment, parameters: list[dic
 
 #: What a change of the experiment, or the trials made since, may have given another value.
 _MAY_HAVE_CHANGED = ("status", "target", "max_trial_number", "next_sequence_id", "next_ask", "max_trial_duration",
-                     "owner_id", "group_id")
+                     "owner", "group")
 
 
 def _read_again(experiment: Experiment) -> None:
     """Bring the experiment up to date, inside the transaction that holds its row."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(_MAY_HAVE_CHANGED)} FROM experiments_experiment WHERE id = %s",
-                       [experiment.pk])
-        for name, value in zip(_MAY_HAVE_CHANGED, cursor.fetchone(), strict=True):
+    [now] = select(Experiment, ("id", *_MAY_HAVE_CHANGED), "WHERE id = %s", [experiment.pk])
+    for name, value in vars(now).items():
+        if name != "_state":  # all else is what was read
             setattr(experiment, name, value)
 
 
@@ -197,9 +197,8 @@ def _count_on(experiment: Experiment, count: int) -> None:
     """So many trials more have been made of parameters of the tuner."""
     experiment.next_sequence_id += count
     experiment.next_ask += count
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE experiments_experiment SET next_sequence_id = %s, next_ask = %s WHERE id = %s",
-                       [experiment.next_sequence_id, experiment.next_ask, experiment.pk])
+    update(Experiment, "id = %s", [experiment.pk], next_sequence_id=experiment.next_sequence_id,
+           next_ask=experiment.next_ask)
 
 
 def _say_why_nothing_starts(work: ClusterWork, experiment: Experiment) -> None:

@@ -12,9 +12,7 @@ from datetime import timedelta
 
 from django.db.models import Q
 
-from nniweb.experiments.lifecycle.end_classification import stop_reason
-from nniweb.experiments.lifecycle.external_termination import completed, is_held
-from nniweb.experiments.lifecycle.reasons import read, reason_of, said_by_platform
+from nniweb.experiments.lifecycle.reasons import reason_of, said_by_platform
 from nniweb.experiments.lifecycle.transitions import (
     add_cause,
     attempt_requeued,
@@ -24,6 +22,7 @@ from nniweb.experiments.lifecycle.transitions import (
     move_trial,
     set_targets,
 )
+from nniweb.experiments.lifecycle.trial_end import completed, is_held, observation, observed_by_platform
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -33,7 +32,7 @@ from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.worker.rounds.cluster_work import ClusterWork, Drain
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
-from trainingservice.reasons import PLATFORM, Reason, arguments_of, as_document, code_of
+from trainingservice.reasons import Reason
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -217,9 +216,7 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
 
 def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
     """Write the observed end; where no keeper ever reported it is the end, else its last word is waited for."""
-    observed = {"status": detail.status.value, "message": detail.message, "code": code_of(detail.message, PLATFORM),
-                "arguments": arguments_of(detail.message), "exit_code": detail.exit_code, "cause": detail.cause,
-                "because": as_document(detail.cause, PLATFORM)}
+    observed = observation(detail)
     if is_held(attempt):
         attempt.observed_end = completed(attempt.observed_end or {}, observed)
         _end_as_observed(work, attempt, revision)
@@ -275,18 +272,8 @@ def _finish_drains(work: ClusterWork) -> None:
 
 
 def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int) -> None:
-    observed = attempt.observed_end or {}
-    status = TrialJobStatus(observed.get("status", TrialJobStatus.FAILED))
-    wanted = attempt.trial.target
-    if wanted != TrialTarget.RUN and status in (TrialJobStatus.FAILED, TrialJobStatus.SYS_CANCELED,
-                                                TrialJobStatus.USER_CANCELED, TrialJobStatus.EARLY_STOPPED):
-        status = TrialJobStatus(wanted)
-    message = read(observed.get("message") or "", observed.get("code", ""), observed.get("arguments", {}))
-    if status == wanted:
-        message = message or stop_reason(wanted, reason_of(attempt.trial))
-    end_attempt(attempt, status, work.now(), revision=revision, message=message,
-                reason=observed.get("reason") or "platform", exit_code=observed.get("exit_code"),
-                duration=observed.get("duration"))
+    end = observed_by_platform(attempt.observed_end or {}, attempt.trial.target, reason_of(attempt.trial))
+    end_attempt(attempt, end, work.now(), revision=revision)
 
 
 def _show_silence(work: ClusterWork) -> None:

@@ -35,7 +35,7 @@ from nniweb.worker.rounds import (
     delete_experiments,
     fill_slots,
     observe_trials,
-    submissions,
+    submission_answers,
     teach_tuner,
     unheard_keepers,
 )
@@ -180,7 +180,7 @@ class ClusterRunner:
         work.host.look_after()
         work.host.collect()
         if gathers:
-            submissions.note_submitted(work)
+            submission_answers.note_submitted(work)
         work.tuners.collect()
         work.fetches.collect()
         if gathers:

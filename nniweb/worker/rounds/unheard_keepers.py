@@ -8,7 +8,6 @@ from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.queries.trial_advice import KEEPER_NOT_HEARD
 from nniweb.experiments.secrets.masking import struck_out
-from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
@@ -57,9 +56,9 @@ def _remark(work: ClusterWork, attempt: Attempt, last_lines: str | None) -> None
         "addresses": attempt.keeper_urls, "last_lines": printable(struck_out(last_lines))}}
     with work.lease.transaction():
         revision = next_revision(attempt.trial.experiment_id, needs_round=False)
-        if not update(Attempt, "id = %s AND heard_at IS NULL", [attempt.pk], remark=remark):
+        if not Attempt.objects.filter(pk=attempt.pk, heard_at=None).update(remark=remark):
             return
-        update(Trial, "id = %s", [attempt.trial_id], revision=revision)
+        Trial.objects.filter(pk=attempt.trial_id).update(revision=revision)
     with log_ids(experiment=attempt.trial.experiment.public_id):
         logger.warning("trial %d runs, and its keeper has not called this server at %s", attempt.trial.sequence_id,
                        " or ".join(attempt.keeper_urls), extra={"trial": attempt.trial.public_id})

@@ -49,7 +49,8 @@ def test_a_database_is_dumped_changed_refused_by_an_older_program_and_put_back(
     [backup] = (older.data_folder / "backups").iterdir()
 
     postgresql.execute("INSERT INTO django_migrations (app, name, applied) VALUES "
-                       "('experiments', '9999_later', now()), ('nniweb', '7.1.0', now() + interval '1 day')", "older")
+                       "('experiments', '9999_later', now())", "older")
+    postgresql.execute("INSERT INTO experiments_databaseversion (version, at) VALUES ('7.1.0', now())", "older")
     postgresql.execute("CREATE TABLE experiments_later (id bigint PRIMARY KEY, user_id bigint REFERENCES "
                        "experiments_user (id))", "older")
     for command in ("migrate", "worker", "token"):

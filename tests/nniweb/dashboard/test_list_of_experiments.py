@@ -66,6 +66,17 @@ def test_counts_lead_to_a_filter_that_keeps_the_others(page: Page, make_experime
     assert 'href="?q=a" aria-current="true"' in html, "clicked again, it shows every status"
 
 
+def test_links_leave_out_what_was_not_understood(page: Page, make_experiment: Make, monkeypatch: pytest.MonkeyPatch
+                                                 ) -> None:
+    monkeypatch.setattr("nniweb.dashboard.experiment_list.EXPERIMENTS_PER_PAGE", 1)
+    for name in ("a&b", "a&b again"):
+        make_experiment(name=name)
+    html = page("/", q="a&b", status="NONSENSE", order="sideways", utm_source="mail", page=2)
+    for link in ("?q=a%26b&amp;page=1", "?q=a%26b&amp;order=name", "?q=a%26b&amp;status=RUNNING"):
+        assert f'href="{link}"' in html
+    assert not {word for word in ("NONSENSE", "sideways", "utm_source") if word in html}
+
+
 @pytest.mark.parametrize(("order", "expected"), [
     ("changed", ["old", "new"]), ("-changed", ["new", "old"]), ("owner", ["new", "old"]), ("-name", ["old", "new"])])
 def test_it_is_sorted_by_what_the_address_says(page: Page, make_experiment: Make, admin: User, order, expected) -> None:

@@ -14,6 +14,8 @@ import pytest
 from django.db import connection
 
 from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.one_report import Delivery
+from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.models import Attempt
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi.group_commit import GroupCommit
@@ -33,7 +35,7 @@ def how_it_commits() -> list[Any]:
     return found
 
 
-def report_once(attempt: Attempt) -> reports.Answer:
+def report_once(attempt: Attempt) -> Answer:
     """One report, taken and answered as in the server."""
     body = json.dumps({"keeper": {"version": 1, "journal_id": "j"}, "entries": [
         {"n": 1, "at": 0.0, "type": "started", "pid": 1, "host": "h"}]}).encode()
@@ -49,7 +51,7 @@ def test_the_thread_that_commits_reports_waits_for_the_disk(make_attempt: Callab
                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     store, found = reports.store, []
 
-    def store_and_ask(deliveries: list[reports.Delivery]) -> list[reports.Answer]:
+    def store_and_ask(deliveries: list[Delivery]) -> list[Answer]:
         answers = store(deliveries)
         found.append(how_it_commits())
         return answers

@@ -55,7 +55,7 @@ def test_a_version_that_is_not_understood_is_said_on_the_trial_until_a_report_is
         words: str) -> None:
     attempt = make_attempt()
     monkeypatch.setattr(contract, "PROTOCOL_VERSION", 7)
-    for module in ("trainingservice.receiver.report_reading", "nniweb.experiments.ingest.refused_keeper"):
+    for module in ("trainingservice.receiver.report_reading", "nniweb.experiments.ingest.unsupported_protocol"):
         monkeypatch.setattr(f"{module}.VERSIONS", frozenset({6, 7}))
     assert [report(attempt, version), report(attempt, version)] == [400, 400]
     trial = Trial.objects.get()

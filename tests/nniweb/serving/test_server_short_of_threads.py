@@ -15,7 +15,7 @@ from rest_framework.request import Request
 
 from nniweb.dashboard.failure import page_failed
 from nniweb.experiments.clusters.platform_calls import ask_platform
-from nniweb.experiments.ingest.reports import Answer
+from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.pubsub.bell_between_processes import BellBetweenProcesses
 from nniweb.http.error_form import answer_error
 from nniweb.http.shortage import come_again_when_short

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.rounds.runner import ClusterRunner
@@ -121,7 +122,7 @@ def report(trial: Trial, *values: float, exit_code: int | None = 0, reason: str 
     if end:
         entries.append({"n": len(entries) + 1, "at": 0.0, "type": "ended", "exit_code": exit_code, "signal": None,
                         "reason": reason, "message": "", "duration": 1.0})
-    answer = reports.store([reports.Delivery(attempt.job_name, None, read_report(
+    answer = reports.store([Delivery(attempt.job_name, None, read_report(
         {"keeper": {"version": 1, "journal_id": journal}, "entries": entries}), timezone.now())])[0]
     assert answer.status == 200, answer
 

@@ -18,6 +18,7 @@ from tests.trainingservice.jobs_of_tests import (
 from trainingservice.azureml import service as service_module
 from trainingservice.azureml.config import AzureMlTrialOptions
 from trainingservice.azureml.states import STATUSES, observed_status
+from trainingservice.polling import job_loop
 from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING, RUNNING, FAILED = TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED
@@ -236,8 +237,7 @@ def test_a_proxys_page_is_no_acceptance_of_a_job(bench, workspace, reached):
 @pytest.mark.parametrize("answer", [Answer(200, "<html>sign in</html>", "text/html"),
                                     Answer(404, "<html>not here</html>", "text/html")])
 def test_a_proxys_page_is_no_acceptance_of_a_stop(bench, workspace, answer, monkeypatch):
-    from trainingservice.polling import service
-    monkeypatch.setattr(service, "REPEAT_STOP_AFTER", 0.5)  # what looks like an acceptance is asked for again, too
+    monkeypatch.setattr(job_loop, "REPEAT_STOP_AFTER", 0.5)  # what looks like an acceptance is asked for again, too
     check_that_a_stop_is_asked_for_again(bench, workspace, answer, lambda form: only_job(
         workspace).status == "Canceled", method="POST", part="/cancel")
 

@@ -122,7 +122,8 @@ def test_a_framework_whose_keeper_outlived_the_memory_killer_says_so_beside_the_
     container |= {"reason": "OOMKilled", "message": json.dumps({"reason": "exited", "exit_code": 137, "signal": None})}
     found = told("framework/failed-by-signal/30-completed", framework)
     assert found.cause.startswith("OOMKilled: pod ")
-    assert found.message == f"The trial ended with exit code 137. {found.cause}"
+    assert found.message == ("The command was ended by SIGKILL. Often this means that the machine ran out of memory. "
+                             f"{found.cause}")
 
 
 @pytest.mark.parametrize(("kind", "status"), [

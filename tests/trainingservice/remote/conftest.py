@@ -14,7 +14,7 @@ from tests.fakes.nvidia_smi import FakeNvidiaSmi
 from tests.fakes.ssh_machine import SshMachine, needs_root
 from tests.trainingservice import jobs_of_tests
 from trainingservice.gpus import gpu_watch
-from trainingservice.remote import machines as machines_module
+from trainingservice.remote import machine_connection
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
 from trainingservice.remote.service import RemoteTrainingService
 from trainingservice.ssh.connection import connect
@@ -73,8 +73,8 @@ def make_machine(tmp_path_factory) -> Iterator[Callable[..., SshMachine]]:
 def platform(tmp_path, monkeypatch, make_machine) -> RemoteUnderTest:
     # make_machine: the machines live until the bench is closed, which ends what runs on them
     # what is slow on purpose, so that a broken machine is not pestered, would be slow in a test too
-    monkeypatch.setattr(machines_module, "RECONNECT", (0.1, 1.0))
-    monkeypatch.setattr(machines_module, "RECONNECT_AFTER_REFUSAL", (0.3, 2.0))
+    monkeypatch.setattr(machine_connection, "RECONNECT", (0.1, 1.0))
+    monkeypatch.setattr(machine_connection, "RECONNECT_AFTER_REFUSAL", (0.3, 2.0))
     return RemoteUnderTest(tmp_path / "platform")
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.fakes.ssh_machine import free_port
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.trainingservice.jobs_of_tests import assert_whole, unreachable
+from trainingservice.remote import machine_connection
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote import service as service_module
 from trainingservice.trial_job import ResumedJob
@@ -24,7 +25,8 @@ RUNNING, UNKNOWN, SUCCEEDED, FAILED, SYS_CANCELED = (
 
 @pytest.fixture
 def proxy(bench, machine, monkeypatch):
-    monkeypatch.setattr(machines_module, "ANSWER_TIMEOUT", 2.0)
+    for module in (machines_module, machine_connection):
+        monkeypatch.setattr(module, "ANSWER_TIMEOUT", 2.0)
     monkeypatch.setattr(machines_module, "LOOK_EVERY", 0.5)
     with TcpProxy(("127.0.0.1", machine.port)) as proxy:
         bench.platform.machine_list = [machine.settings(port=proxy.port)]
@@ -107,7 +109,8 @@ def test_a_break_during_the_upload_of_the_code_starts_the_trial_once(bench, prox
 
 
 def test_a_trial_that_waits_for_much_code_says_how_far_it_is(bench, proxy, monkeypatch):
-    monkeypatch.setattr(machines_module, "ANSWER_TIMEOUT", 30.0)  # it is only slow
+    for module in (machines_module, machine_connection):
+        monkeypatch.setattr(module, "ANSWER_TIMEOUT", 30.0)  # it is only slow
     service = bench.open_service()
     first = bench.form("true")
     service.submit_trial_job(first)
@@ -194,15 +197,15 @@ def test_breaks_of_all_kinds_while_several_trials_report_and_start_lose_and_doub
     outlast_a_break_while_several_start(bench, proxy, lasting, how, position)
 
 
-@pytest.mark.parametrize("limits", [machines_module.RECONNECT, machines_module.RECONNECT_AFTER_REFUSAL])
+@pytest.mark.parametrize("limits", [machine_connection.RECONNECT, machine_connection.RECONNECT_AFTER_REFUSAL])
 def test_the_pauses_between_attempts_to_connect_grow_up_to_the_longest(limits):
     first, longest = limits
-    at_most = [machines_module.back_off(failures, limits, 1.0) for failures in range(20)]
+    at_most = [machine_connection.back_off(failures, limits, 1.0) for failures in range(20)]
     assert at_most[:3] == [first, 2 * first, 4 * first]
     assert at_most == sorted(at_most)
     assert at_most[-1] == longest
-    assert machines_module.back_off(10_000, limits, 1.0) == longest
-    assert [machines_module.back_off(failures, limits, 0.0) for failures in range(20)] == [
+    assert machine_connection.back_off(10_000, limits, 1.0) == longest
+    assert [machine_connection.back_off(failures, limits, 0.0) for failures in range(20)] == [
         pause / 2 for pause in at_most]
 
 
@@ -213,7 +216,7 @@ def test_attempts_to_connect_become_rarer_while_a_machine_stays_away(bench, mach
         asked.append(failures)
         return 0.01
 
-    monkeypatch.setattr(machines_module, "back_off", pause)
+    monkeypatch.setattr(machine_connection, "back_off", pause)
     bench.platform.machine_list = [machine.settings(port=free_port())]
     service = bench.open_service()
     bench.wait("it was tried often", lambda: len(asked) > 4)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.ssh_machine import free_port
 from tests.trainingservice.remote.conftest import refusal, works
-from trainingservice.remote import machines, rehearsal
+from trainingservice.remote import machine_connection, rehearsal
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.problems import MachineProblem
 from trialkeeper import attempt_folder
@@ -116,8 +116,8 @@ def test_an_error_that_nobody_foresaw_is_a_refusal_with_growing_pauses_and_a_sen
     def fail(*_):
         raise ValueError("an odd\nvalue")
 
-    monkeypatch.setattr(machines, "back_off", pause)
-    for module in (machines, rehearsal):
+    monkeypatch.setattr(machine_connection, "back_off", pause)
+    for module in (machine_connection, rehearsal):
         monkeypatch.setattr(module, "connect", fail)
     service = bench.open_service()
     bench.wait("it was tried often", lambda: len(asked) > 4)

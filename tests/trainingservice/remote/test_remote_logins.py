@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.ssh_machine import SshMachine, fingerprint_of, free_port, needs_root, new_key
 from tests.trainingservice.remote.conftest import refusal, works
 from trainingservice.keeper.keeper_bundle import build_keeper
-from trainingservice.remote import first_contact, machines
+from trainingservice.remote import first_contact, machine_connection
 from trainingservice.remote.first_contact import look_at
 from trainingservice.ssh.connection import connect
 from trainingservice.ssh.problems import MachineProblem
@@ -180,7 +180,7 @@ def test_an_old_python_is_named_with_its_version(make_machine, keys, tmp_path, m
 
 def test_refused_credentials_are_shown_on_the_trial_and_not_tried_all_the_time(bench, make_machine, tmp_path,
                                                                                monkeypatch):
-    monkeypatch.setattr(machines, "RECONNECT_AFTER_REFUSAL", (30.0, 600.0))
+    monkeypatch.setattr(machine_connection, "RECONNECT_AFTER_REFUSAL", (30.0, 600.0))
     machine = make_machine()
     bench.platform.machine_list = [machine.settings(ssh_key_file=new_key(tmp_path / "stranger"))]
     service = bench.open_service()

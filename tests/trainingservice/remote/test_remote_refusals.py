@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.ssh_machine import free_port, needs_root, new_key
-from trainingservice.remote import first_contact, machines
+from trainingservice.remote import first_contact, machine_connection
 from trainingservice.trial_job_status import TrialJobStatus
 
-REAL_PAUSES = machines.RECONNECT, machines.RECONNECT_AFTER_REFUSAL
+REAL_PAUSES = machine_connection.RECONNECT, machine_connection.RECONNECT_AFTER_REFUSAL
 
 
 @pytest.fixture
@@ -90,14 +90,14 @@ def full(make_machine):  # the machine ends after the disk is gone: nothing of i
 def test_what_refuses_is_said_on_the_trial_once_and_not_asked_all_the_time(bench, make_machine, request, monkeypatch,
                                                                           own_home, situation, words):
     for name, pauses in zip(("RECONNECT", "RECONNECT_AFTER_REFUSAL"), REAL_PAUSES, strict=True):
-        monkeypatch.setattr(machines, name, pauses)
+        monkeypatch.setattr(machine_connection, name, pauses)
     looks = []
 
     def look(*arguments, **more):
         looks.append(arguments)
         return first_contact.look_at(*arguments, **more)
 
-    monkeypatch.setattr(machines, "look_at", look)
+    monkeypatch.setattr(machine_connection, "look_at", look)
     machine, settings = situation(make_machine, request)
     bench.platform.machine_list = [settings]
     service = bench.open_service()
@@ -116,14 +116,14 @@ def test_what_refuses_is_said_on_the_trial_once_and_not_asked_all_the_time(bench
 
 def test_a_machine_that_refuses_connections_is_tried_after_pauses_that_grow(bench, make_machine, request, monkeypatch):
     for name, pauses in zip(("RECONNECT", "RECONNECT_AFTER_REFUSAL"), REAL_PAUSES, strict=True):
-        monkeypatch.setattr(machines, name, pauses)
-    tried, connect = [], machines.connect
+        monkeypatch.setattr(machine_connection, name, pauses)
+    tried, connect = [], machine_connection.connect
 
     def connect_and_note(*arguments):
         tried.append(time.monotonic())
         return connect(*arguments)
 
-    monkeypatch.setattr(machines, "connect", connect_and_note)
+    monkeypatch.setattr(machine_connection, "connect", connect_and_note)
     bench.platform.machine_list = [refused_connection(make_machine, request)[1]]
     service = bench.open_service()
     form = bench.form("true")
@@ -132,7 +132,7 @@ def test_a_machine_that_refuses_connections_is_tried_after_pauses_that_grow(benc
                in service.get_trial_job(form.job_name).message)
     assert "Traceback" not in service.get_trial_job(form.job_name).message
     bench.wait("it was tried again and again", lambda: len(tried) >= 4)
-    shortest = [machines.back_off(failures, machines.RECONNECT, 0.0) for failures in range(3)]
+    shortest = [machine_connection.back_off(failures, machine_connection.RECONNECT, 0.0) for failures in range(3)]
     assert [later - earlier >= pause for earlier, later, pause in zip(tried, tried[1:], shortest, strict=False)] == [
         True] * 3
 

@@ -34,7 +34,7 @@ def test_a_try_that_was_refused_may_be_mended_under_the_same_key(api, config, co
 @pytest.mark.parametrize("in_the_meantime", ["nothing", pytest.param("a quota was used up", marks=pytest.mark.slow)])
 def test_a_second_try_that_comes_while_the_first_is_under_way_finds_it_too(api, config, code_folder, monkeypatch,
                                                                            in_the_meantime) -> None:
-    keep_code = launching._keep_code
+    keep_code = launching.keep_code
 
     def first_try_ends(*arguments):  # after all checks of the second try, before it creates anything
         Experiment.objects.filter(pk=first.pk).update(launch_key=f"{first.owner_id}:one")
@@ -43,7 +43,7 @@ def test_a_second_try_that_comes_while_the_first_is_under_way_finds_it_too(api, 
         return keep_code(*arguments)
 
     first = Experiment.objects.get(public_id=launch(api, config, code_folder, "").json()["id"])
-    monkeypatch.setattr(launching, "_keep_code", first_try_ends)
+    monkeypatch.setattr(launching, "keep_code", first_try_ends)
     assert launch(api, config, code_folder, "one").json()["id"] == first.public_id
     assert Experiment.objects.count() == 1
 

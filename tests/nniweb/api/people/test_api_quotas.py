@@ -55,7 +55,7 @@ def test_a_launch_beyond_the_quota_is_refused_with_a_sentence_and_so_is_its_chec
         answer = api.post(address, body)
         assert answer.status_code in (400, 409), answer.content
         [error] = answer.json()["errors"]
-        assert error["message"].startswith("The quota of ada allows 1 experiment at a time, and 1 goes on.")
+        assert error["message"].startswith("The quota of ada allows 1 experiment at a time, and 1 has not ended.")
     assert Experiment.objects.count() == 1
 
 

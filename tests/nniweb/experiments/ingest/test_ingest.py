@@ -10,6 +10,8 @@ from django.db import InternalError, connection
 from django.utils import timezone
 
 from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.one_report import TOKEN_GRACE, Delivery
+from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.ingest.resource_samples import MAX_READINGS
 from nniweb.experiments.lifecycle.transitions import set_targets
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialOutput, TrialParameters
@@ -28,8 +30,8 @@ def report(*entries: dict[str, Any], journal: str = "j1", sent_at: float | None 
                         "entries": list(entries), "sent_at": sent_at, **more})
 
 
-def deliver(attempt: Attempt, *entries: dict[str, Any], token: str = "token", **more: Any) -> reports.Answer:
-    return reports.store([reports.Delivery(attempt.job_name, hash_of(token), report(*entries, **more),
+def deliver(attempt: Attempt, *entries: dict[str, Any], token: str = "token", **more: Any) -> Answer:
+    return reports.store([Delivery(attempt.job_name, hash_of(token), report(*entries, **more),
                                          timezone.now())])[0]
 
 
@@ -139,7 +141,7 @@ def test_a_token_ends_some_time_after_the_attempt(make_attempt) -> None:
     attempt = make_attempt()
     deliver(attempt, started(), ended(2))
     assert deliver(attempt, started(), ended(2)).status == 200, "an answer may have been lost"
-    Attempt.objects.update(end_received_at=timezone.now() - reports.TOKEN_GRACE - timedelta(seconds=1))
+    Attempt.objects.update(end_received_at=timezone.now() - TOKEN_GRACE - timedelta(seconds=1))
     assert deliver(attempt, started(), ended(2)).status == 401
 
 
@@ -209,9 +211,9 @@ def test_an_entry_the_database_refuses_is_isolated(make_attempt) -> None:
         cursor.execute(begin)
     try:
         answers = reports.store([
-            reports.Delivery(attempt.job_name, None, report(started(), metric(2), metric(3, sequence=666), metric(4)),
+            Delivery(attempt.job_name, None, report(started(), metric(2), metric(3, sequence=666), metric(4)),
                             timezone.now()),
-            reports.Delivery(other.job_name, None, report(started(), metric(2)), timezone.now())])
+            Delivery(other.job_name, None, report(started(), metric(2)), timezone.now())])
     finally:
         with connection.cursor() as cursor:
             cursor.execute(end)
@@ -355,7 +357,7 @@ def test_a_group_of_reports_costs_few_queries_per_report(make_attempt, django_as
     attempts = [make_attempt() for _ in range(20)]
     for attempt in attempts:
         deliver(attempt, started())
-    deliveries = [reports.Delivery(attempt.job_name, hash_of("token"),
+    deliveries = [Delivery(attempt.job_name, hash_of("token"),
                                   report(*[metric(n, sequence=n) for n in range(2, 102)]), timezone.now())
                   for attempt in attempts]
     with django_assert_max_num_queries(10 + 3 * len(attempts)):
@@ -374,7 +376,7 @@ def test_a_report_that_another_process_stored_meanwhile_changes_nothing_and_its_
         return found
 
     monkeypatch.setattr(reports, "reporting_attempts", read_before_the_other_process_commits)
-    answers = reports.store([reports.Delivery(attempt.job_name, None, report(metric(1)), timezone.now())
+    answers = reports.store([Delivery(attempt.job_name, None, report(metric(1)), timezone.now())
                             for attempt in (overtaken, neighbour)])
     assert [(answer.status, answer.retry_after) for answer in answers] == [(503, 1), (200, None)]
     assert list(Metric.objects.values_list("attempt", "n")) == [(neighbour.pk, 1)]

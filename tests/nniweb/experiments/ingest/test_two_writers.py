@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.models import Attempt, Experiment, Metric
 from nniweb.experiments.pubsub.revisions import next_revision
 from trainingservice.receiver.report_reading import read_report
@@ -20,10 +21,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ROUNDS = 20
 
 
-def metric(attempt: Attempt, n: int) -> reports.Delivery:
+def metric(attempt: Attempt, n: int) -> Delivery:
     entry: dict[str, Any] = {"n": n, "at": 1.0, "type": "metric", "kind": "PERIODICAL", "parameter_id": 0,
                              "sequence": n, "value": "1"}
-    return reports.Delivery(attempt.job_name, None, read_report(
+    return Delivery(attempt.job_name, None, read_report(
         {"keeper": {"version": 1, "journal_id": f"of {attempt.pk}"}, "entries": [entry]}), timezone.now())
 
 

@@ -12,7 +12,7 @@ import pytest
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launch import launching
+from nniweb.experiments.launch import launch_checks, launching
 from nniweb.experiments.launch.job_forms import keeper_access
 from nniweb.experiments.models import Attempt, Cluster, User
 from nniweb.experiments.models.account import Role
@@ -36,9 +36,9 @@ def refused_fields(check: Callable[..., None], *given: Any) -> list[str]:
 
 def test_pods_that_call_home_need_an_address(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="NNIWEB_PUBLIC_URL"):
-        launching._way_home(load_platform("kubernetes"), settings_of(tmp_path), None)
+        launch_checks.check_way_home(load_platform("kubernetes"), settings_of(tmp_path), None)
     settings = settings_of(tmp_path, nniManagerIp="10.0.0.1")
-    assert refused_fields(launching._way_home, load_platform("kubernetes"), settings, None) == []
+    assert refused_fields(launch_checks.check_way_home, load_platform("kubernetes"), settings, None) == []
 
 
 @pytest.mark.parametrize(("given", "told"), [
@@ -63,14 +63,14 @@ def test_without_a_server_that_ever_ran_the_port_of_the_settings_counts(tmp_path
                                    "10.0.0.1:99999", "me@nni.example.org", "nni.example.org/path", "[fd00::5"])
 def test_what_is_no_address_is_refused_and_named(tmp_path: Path, given: str) -> None:
     with pytest.raises(Refused, match="is no address") as refusal:
-        launching._way_home(load_platform("kubernetes"), settings_of(tmp_path, nniManagerIp=given), None)
+        launch_checks.check_way_home(load_platform("kubernetes"), settings_of(tmp_path, nniManagerIp=given), None)
     assert [field for field, _ in refusal.value.errors] == ["nniManagerIp"]
 
 
 @pytest.mark.parametrize(("more", "refused"), [({"wayHome": "log"}, []), ({}, ["nniManagerIp"])])
 def test_pods_whose_logs_are_read_need_none(tmp_path: Path, more: dict[str, str], refused: list[str]) -> None:
     settings = settings_of(tmp_path, **more)
-    assert refused_fields(launching._way_home, load_platform("kubernetes"), settings, None) == refused
+    assert refused_fields(launch_checks.check_way_home, load_platform("kubernetes"), settings, None) == refused
 
 
 def test_keepers_are_given_the_authority_behind_the_servers_certificate(
@@ -87,8 +87,9 @@ def test_keepers_are_given_the_authority_behind_the_servers_certificate(
 def test_what_a_cluster_of_the_server_says_counts(tmp_path: Path) -> None:
     called, read = (Cluster(platform="kubernetes", settings=settings) for settings in ({}, {"wayHome": "log"}))
     for settings in (settings_of(tmp_path, wayHome="log"), settings_of(tmp_path)):
-        assert refused_fields(launching._way_home, load_platform("kubernetes"), settings, called) == ["nniManagerIp"]
-        assert refused_fields(launching._way_home, load_platform("kubernetes"), settings, read) == []
+        assert refused_fields(launch_checks.check_way_home, load_platform("kubernetes"), settings, called) == [
+            "nniManagerIp"]
+        assert refused_fields(launch_checks.check_way_home, load_platform("kubernetes"), settings, read) == []
 
 
 def test_members_may_not_use_the_servers_access_to_kubernetes(tmp_path: Path) -> None:
@@ -110,6 +111,6 @@ def test_code_for_pods_that_cannot_call_the_server_needs_a_storage_that_is_mount
     assert [field for field, _ in refusal.value.errors] == ["trialCodeDirectory"]
     reachable = {"storageType": "nfs", "server": "files", "path": "/nni", "localMountPoint": str(tmp_path)}
     with_storage = settings_of(tmp_path, wayHome="log", storage=reachable)
-    assert refused_fields(launching._way_for_code, with_storage, None, None) == []
+    assert refused_fields(launch_checks.check_way_for_code, with_storage, None, None) == []
     without_code = settings_of(tmp_path, wayHome="log").model_copy(update={"trial_code_directory": None})
-    assert refused_fields(launching._way_for_code, without_code, None, None) == []
+    assert refused_fields(launch_checks.check_way_for_code, without_code, None, None) == []

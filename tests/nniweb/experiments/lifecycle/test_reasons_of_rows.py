@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from nniweb.experiments.lifecycle import external_termination
 from nniweb.experiments.lifecycle.reasons import read, reason_of, said, struck_reason
 from nniweb.experiments.lifecycle.transitions import move_trial
+from nniweb.experiments.lifecycle.trial_end import TrialEnd, completed, held
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from nniweb.http.reason_form import MEANINGS
@@ -21,7 +21,7 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[4]
-QUOTA = Reason("quota", whose="the quota of ada", unit="trials", most=2)
+QUOTA = Reason("quota", whose={"kind": "person", "name": "ada"}, unit="trials", most=2)
 
 
 def wait_for(trial: Trial, message: str) -> Trial:
@@ -33,7 +33,7 @@ def wait_for(trial: Trial, message: str) -> Trial:
 def test_a_row_keeps_sentence_code_and_arguments_and_gives_them_back(make_attempt) -> None:
     trial = wait_for(make_attempt(status="WAITING").trial, QUOTA)
     assert (trial.message, trial.reason, trial.reason_arguments) == (
-        str(QUOTA), "quota", {"whose": "the quota of ada", "unit": "trials", "most": 2})
+        str(QUOTA), "quota", {"whose": {"kind": "person", "name": "ada"}, "unit": "trials", "most": 2})
     again = reason_of(trial)
     assert isinstance(again, Reason)
     assert (again, again.code) == (QUOTA, "quota")
@@ -70,7 +70,7 @@ def test_rest_tells_code_and_arguments_beside_the_sentence(make_attempt, admin, 
     client.force_login(admin)
     told = client.get(f"/api/v1/trials/{attempt.trial.public_id}/").json()
     assert told["message"] == str(QUOTA)
-    assert told["reason"] == {"code": "quota", "whose": "the quota of ada", "unit": "trials", "most": 2}
+    assert told["reason"] == {"code": "quota", "whose": {"kind": "person", "name": "ada"}, "unit": "trials", "most": 2}
     experiment = client.get(f"/api/v1/experiments/{attempt.trial.experiment.public_id}/").json()
     assert experiment["reason"]["code"] in CODES
 
@@ -155,15 +155,12 @@ def test_sentences_of_earlier_versions_are_recognised_where_they_can_be(make_att
     assert reason_of(trial) == sentence or code in ("free_slot",)
 
 
-def test_an_end_that_is_held_for_the_platforms_word_keeps_its_code(make_attempt) -> None:
-    attempt = make_attempt()
-    entry = {"exit_code": None, "reason": "stopped", "duration": 1.0}
-    external_termination.hold(attempt, entry, TrialJobStatus.SYS_CANCELED, Reason("keeper_stopped"), timezone.now())
-    attempt.refresh_from_db()
+def test_an_end_that_is_held_for_the_platforms_word_keeps_its_code() -> None:
+    kept = held(TrialEnd(TrialJobStatus.SYS_CANCELED, Reason("keeper_stopped"), "stopped", None, 1.0))
     silent = {"status": "FAILED", "message": "", "code": "", "arguments": {}, "exit_code": 1, "cause": ""}
-    assert external_termination.completed(attempt.observed_end, silent)["code"] == "keeper_stopped"
+    assert completed(kept, silent)["code"] == "keeper_stopped"
     evicted = silent | {"message": "Evicted.", "code": "platform"}
-    assert external_termination.completed(attempt.observed_end, evicted)["code"] == "platform"
+    assert completed(kept, evicted)["code"] == "platform"
 
 
 def test_an_experiment_at_its_limit_keeps_the_reason_until_it_is_done(make_attempt) -> None:

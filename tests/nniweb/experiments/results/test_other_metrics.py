@@ -17,6 +17,7 @@ from nniweb.documents.trial_query import in_order
 from nniweb.experiments.charts.intermediate_series import series_of_these
 from nniweb.experiments.charts.result_chart import chart_of
 from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial
 from nniweb.experiments.queries.export import write_csv
 from nniweb.experiments.results import other_metrics
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.django_db
 def deliver(attempt: Attempt, *entries: dict[str, Any]) -> None:
     report = read_report({"keeper": {"version": 1, "journal_id": attempt.job_name}, "entries": list(entries),
                           "sent_at": None})
-    answer = reports.store([reports.Delivery(attempt.job_name, None, report, timezone.now())])[0]
+    answer = reports.store([Delivery(attempt.job_name, None, report, timezone.now())])[0]
     assert (answer.status, answer.body["rejected"]) == (200, [])
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from nniweb.experiments.access.quota_settings import set_quota
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.commands import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
+from nniweb.experiments.quotas.quota_settings import set_quota
 from nniweb.worker.rounds.fair_share import FairShares
 from tests.nniweb.worker.conftest import Rig, report
 

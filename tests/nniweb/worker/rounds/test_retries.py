@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from nniweb.experiments.commands import intents
 from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.errors import PermanentError, TemporaryError
@@ -110,7 +111,7 @@ def test_a_keeper_that_comes_back_after_its_attempt_was_given_up_changes_nothing
     trial.refresh_from_db()
     Attempt.objects.create(trial=trial, number=2, job_name=f"{trial.public_id}r2", created_at=trial.created_at)
     before = Trial.objects.filter(pk=trial.pk).values().get()
-    answer = reports.store([reports.Delivery(first.job_name, None, read_report(
+    answer = reports.store([Delivery(first.job_name, None, read_report(
         {"keeper": {"version": 1, "journal_id": "journal"}, "entries": [
             {"n": 3, "at": 0.0, "type": "metric", "kind": "FINAL", "parameter_id": 0, "sequence": 0, "value": "9"}]}),
         timezone.now())])[0]

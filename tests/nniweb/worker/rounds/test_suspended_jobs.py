@@ -5,6 +5,7 @@ from typing import ClassVar
 import pytest
 
 from nniweb.experiments.ingest import reports
+from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.models import Attempt, Trial
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.receiver.report_reading import read_report
@@ -57,7 +58,7 @@ def test_a_suspended_trial_waits_with_the_reason_and_its_next_run_counts(rig: Ri
         first = Attempt.objects.get(number=1)
         late = read_report({"keeper": {"version": 1, "journal_id": first.journal_id}, "entries": [
             {"n": 1, "at": 0.0, "type": "started", "pid": 1, "host": "box"}]})
-        answer = reports.store([reports.Delivery(trial.public_id, None, late, reports.received_now())])[0]
+        answer = reports.store([Delivery(trial.public_id, None, late, reports.received_now())])[0]
         assert (answer.status, answer.body["error"]) == (409, "claimed")
     assert seen(trial) == ("WAITING", REASON, None, 0)
     first, second = trial.attempts.order_by("number")

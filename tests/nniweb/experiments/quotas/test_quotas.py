@@ -13,10 +13,12 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nniweb.experiments.access.quotas import Holder, Limits, holders_under_way, room_for, why_not_so_many_gpus
 from nniweb.experiments.commands import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
+from nniweb.experiments.quotas.experiments_at_a_time import why_not_so_many_gpus
+from nniweb.experiments.quotas.limits import Holder, Limits
+from nniweb.experiments.quotas.starting_trials import holders_under_way, room_for
 from trainingservice.polling.fair_queue import FairQueue
 
 CLUSTER = Cluster(pk=7, name="farm", max_trials=None)
@@ -142,7 +144,7 @@ def test_one_experiment_too_many_is_refused_however_it_would_go_on(make_experime
             Experiment.objects.filter(pk=ended.pk).update(status="DONE", target="RUN")
             Trial.objects.create(experiment=ended, sequence_id=0, status="FAILED", created_at=timezone.now())
         ended.refresh_from_db()
-        with pytest.raises(Refused, match="The quota of ada allows 1 experiment at a time, and 1 goes on"):
+        with pytest.raises(Refused, match="The quota of ada allows 1 experiment at a time, and 1 has not ended"):
             go_on()
     Quota.objects.create(group=group, max_experiments=0)
     running = Experiment.objects.unfinished().get()

@@ -2,8 +2,12 @@
 
 import pytest
 
-from nniweb.experiments.lifecycle.end_classification import classify_end, with_cause
+from nniweb.experiments.lifecycle.trial_end import observed_by_platform, told_by_keeper, with_cause
 from trainingservice.trial_job_status import TrialJobStatus as S
+
+
+def ended(reason, exit_code=None, signal=None, message="") -> dict:
+    return {"reason": reason, "exit_code": exit_code, "signal": signal, "message": message, "duration": 1.0}
 
 
 @pytest.mark.parametrize(("reason", "exit_code", "signal", "target", "status"), [
@@ -22,25 +26,27 @@ from trainingservice.trial_job_status import TrialJobStatus as S
     ("lost", None, None, "USER_CANCELED", S.USER_CANCELED),
 ])
 def test_intent_and_exit_decide_together(reason, exit_code, signal, target, status) -> None:
-    decided, message = classify_end(reason, exit_code, signal, "", target)
-    assert decided is status
-    assert message or status is S.SUCCEEDED, "every other end says why"
+    end = told_by_keeper(ended(reason, exit_code, signal), target)
+    assert end.status is status
+    assert end.message or status is S.SUCCEEDED, "every other end says why"
 
 
 @pytest.mark.parametrize(("exit_code", "signal", "words"), [
     (3, None, "exit code 3"), (127, None, "not found"), (126, None, "executable"), (137, None, "memory"),
     (None, 9, "SIGKILL"), (139, None, "SIGSEGV"), (None, 250, "signal 250")])
 def test_a_failure_says_why(exit_code, signal, words) -> None:
-    assert words in classify_end("exited", exit_code, signal, "", "RUN")[1]
+    assert words in told_by_keeper(ended("exited", exit_code, signal), "RUN").message
 
 
 def test_a_stopped_trial_says_why_it_was_wanted_stopped() -> None:
-    assert classify_end("stopped", 143, None, "", "EARLY_STOPPED", "It is worse than the others.")[1] == \
-        "It is worse than the others."
+    because = "It is worse than the others."
+    assert told_by_keeper(ended("stopped", 143), "EARLY_STOPPED", because).message == because
+    observed = {"status": "SYS_CANCELED", "message": "Somebody deleted the job."}
+    assert observed_by_platform(observed, "EARLY_STOPPED", because).message == because
 
 
 def test_the_last_words_are_told() -> None:
-    assert classify_end("exited", 1, None, "", "RUN", last_words="KeyError: 'x'")[1].endswith("KeyError: 'x'")
+    assert told_by_keeper(ended("exited", 1), "RUN", last_words="KeyError: 'x'").message.endswith("KeyError: 'x'")
 
 
 @pytest.mark.parametrize(("status", "target", "is_told"), [

@@ -1,0 +1,47 @@
+"""Reads the environment variables that settings come from. All raise ImproperlyConfigured, with the variable's name."""
+
+import os
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def text(name: str, default: str = "") -> str:
+    """The variable, or the content of the file that ``NAME_FILE`` names (for secrets), or the default."""
+    if name in os.environ:
+        return os.environ[name]
+    if path := os.environ.get(f"{name}_FILE"):
+        try:
+            return Path(path).read_text().strip()
+        except OSError as error:
+            raise ImproperlyConfigured(f"{name}_FILE names {path}, which cannot be read: {error.strerror}.") from None
+    return default
+
+
+def number(name: str, default: int) -> int:
+    value = text(name, str(default))
+    try:
+        return int(value)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be a whole number, not {value!r}.") from None
+
+
+def days(name: str) -> int | None:
+    """A number of days from 1; not set: no end."""
+    count = number(name, 0)
+    if count < 0 or count > 36_500:
+        raise ImproperlyConfigured(f"{name} must be a number of days from 1 to 36500, or 0 for ever, not {count}.")
+    return count or None
+
+
+def boolean(name: str, default: bool) -> bool:
+    value = text(name, "1" if default else "0").lower()
+    if value in ("1", "true", "yes", "on"):
+        return True
+    if value in ("0", "false", "no", "off", ""):
+        return False
+    raise ImproperlyConfigured(f"{name} must be 1 or 0, not {value!r}.")
+
+
+def names(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in text(name, default).split(",") if part.strip()]

@@ -1,0 +1,74 @@
+"""What the sender of a report is told: an HTTP status, how far its journal is stored, orders for its trial."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
+from nniweb.experiments.lifecycle.trial_end import stop_reason
+from nniweb.experiments.models import Attempt, TrialParameters
+from nniweb.experiments.models.trial import TrialTarget
+from trainingservice.receiver.report_reading import ReadReport
+from trainingservice.trial_job import parameter_text
+from trialkeeper import contract
+
+#: Seconds until a keeper shall report again though it has nothing to say; the second while its trial waits for
+#: parameters that nobody has given yet.
+NEXT_REPORT_WITHIN, NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE = 10.0, 0.2
+
+
+@dataclass
+class Answer:
+    """What the sender is told: an HTTP status and the body."""
+
+    status: int
+    body: dict[str, Any]
+    retry_after: int | None = None
+
+
+def later_parameters(trial_pks: Sequence[int]) -> dict[int, list[contract.Order]]:
+    """Parameters of index 1 and above (multi-phase trials), as orders, by trial."""
+    if not trial_pks:
+        return {}
+    orders: dict[int, list[contract.Order]] = defaultdict(list)
+    for row in TrialParameters.objects.filter(trial_id__in=trial_pks, index__gt=0).order_by("trial_id", "index"):
+        text = parameter_text(row.value, row.parameter_id, index=row.index)
+        orders[row.trial_id].append({"order": contract.ORDER_PARAMETERS, "index": row.index, "text": text})
+    return orders
+
+
+def awaited_index(entries: Sequence[contract.Entry], before: int) -> int:
+    """Index of the parameters the trial asked for last; a request that names none is passed over."""
+    asked = [entry["value"] for entry in entries
+             if entry["type"] == contract.METRIC and entry["kind"] == contract.REQUEST_PARAMETER]
+    right = [int(text) for text in asked if text.isascii() and text.isdecimal() and len(text) < 10]
+    return right[-1] if right else before
+
+
+def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, list[contract.Order]], accepted: int,
+           left_out: Sequence[contract.Rejected] = ()) -> Answer:
+    orders: list[contract.Order] = []
+    holds = report.keeper["parameter_index"]
+    if (attempt.target != TrialTarget.RUN or attempt.stage == Attempt.Stage.ENDED) and not report.tells_of_an_end:
+        orders.append({"order": contract.ORDER_STOP, "reason": (
+            stop_reason(attempt.target, attempt.message) if attempt.target != TrialTarget.RUN
+            else "the trial has ended, or is tried again elsewhere")})
+    later = phases.get(attempt.trial_pk, ())
+    orders += [order for order in later if order["index"] > holds]
+    due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)
+    return Answer(200, {"installation": settings.INSTALLATION_ID, "accepted": accepted,
+                        "rejected": [*report.rejected, *left_out], "orders": orders,
+                        "next_report_within": NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE if due else NEXT_REPORT_WITHIN})
+
+
+def refusal(status: int, error: str, message: str) -> Answer:
+    return Answer(status, {"installation": settings.INSTALLATION_ID, "error": error, "message": message})
+
+
+def busy(message: str) -> Answer:
+    answer = refusal(503, contract.ERROR_BUSY, message)
+    answer.retry_after = 1
+    return answer

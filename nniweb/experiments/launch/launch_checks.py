@@ -1,0 +1,112 @@
+"""What forbids a launch: rights of its person, quotas, and ways to the server or for the code that are missing."""
+
+from django.contrib.auth.models import Group
+
+from nniweb.experiments.clusters import addresses
+from nniweb.experiments.config.errors import ConfigInvalid
+from nniweb.experiments.config.platform_section import parse_stored_section
+from nniweb.experiments.config.settings import ExperimentSettings
+from nniweb.experiments.errors import Refused
+from nniweb.experiments.launch.launch_cluster import section_of
+from nniweb.experiments.launch.launched_code import BroughtCode, GitCode
+from nniweb.experiments.models import Cluster, User
+from nniweb.experiments.quotas.experiments_at_a_time import why_no_experiment_more, why_not_so_many_gpus
+from trainingservice.base import TrainingService
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.reasons import Reason
+
+
+def group_of(owner: User) -> Group | None:
+    """The group that shares the owner's experiments, where there is no choice; others can be set afterwards."""
+    groups = list(owner.groups.all()[:2])
+    return groups[0] if len(groups) == 1 else None
+
+
+def why_not_here(owner: User, platform: type[TrainingService], settings: ClusterSettings | None
+                 ) -> list[tuple[str, str]]:
+    """Why this person may run no trials there, whatever they ask of it: fields and sentences, [] where they may.
+
+    ``settings``: those of an experiment that describes its platform; None where it names a cluster. It is asked before
+    anything that a file names is read.
+    """
+    if not owner.may_change:
+        return [("", "Your role is viewer: you can look, not launch. Ask an administrator.")]
+    if platform.pinned_to_host and not owner.may_run_here:
+        return [("trainingService.platform",
+                 f"Trials of the platform {platform.platform!r} run on this server's own machine, for which one needs "
+                 "a right that you do not have. Choose another platform, or ask an administrator for it.")]
+    if settings is not None and not owner.is_admin and (borrowed := settings.borrowed_from_the_server()):
+        return [("trainingService",
+                 f"These settings use what belongs to the server's own user ({borrowed}), which only administrators "
+                 "may do. Give a password for each machine, or use a cluster that an administrator has set up.")]
+    return []
+
+
+def may_use(platform: type[TrainingService], options: TrialOptions, owner: User) -> None:
+    """Whether this person may run trials with these options there. Raises Refused, with the field at fault."""
+    if problems := why_not_here(owner, platform, None):
+        raise Refused.for_fields(problems)
+    if not platform.pinned_to_host or owner.may_run_here_as(options.os_user()):
+        return
+    mine = owner.own_local_users
+    raise Refused((f"On this server's own machine you may not run trials as {options.os_user()!r}"
+                   if options.os_user() else "On this server's own machine you may not run trials as the server's user")
+                  + f", only as {' or '.join(mine)}: write runAs: {mine[0]}.", "trainingService.runAs")
+
+
+def check_own_algorithms(settings: ExperimentSettings, owner: User) -> None:
+    for section, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
+        if algorithm is not None and algorithm.class_name and not owner.is_admin:
+            raise Refused(f"A {section} of your own runs on this server as its user, so only administrators may use "
+                          "one; choose a built-in one by its name.", f"{section}.className")
+
+
+def check_git_access(code: BroughtCode | None, owner: User) -> None:
+    if isinstance(code, GitCode) and code.source.is_ssh and not owner.is_admin:
+        raise Refused("Over ssh the keys of the server's own user would be used, which only administrators may do. "
+                      "Give an https:// address (and a token, where the repository is not public), or upload the code.",
+                      "git_url")
+
+
+def check_way_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> None:
+    callback_url = settings.nni_manager_ip or ""
+    if callback_url and not addresses.is_callback_url(callback_url):
+        raise Refused(f"{callback_url!r} is no address. Write the name or the address at which trial machines reach "
+                      "this server, with its port where that is another one than the server's own: nni.example.org, "
+                      "10.0.0.5:8080, https://nni.example.org.", "nniManagerIp")
+    if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(callback_url):
+        raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")
+
+
+def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
+    if not platform.needs_public_url:
+        return False
+    of_cluster = _settings_of_cluster(settings, found)
+    return of_cluster is None or of_cluster.keepers_call_home()
+
+
+def check_way_for_code(settings: ExperimentSettings, found: Cluster | None, code: BroughtCode | None) -> None:
+    """Raises Refused where there is code and no way by which it could reach trials."""
+    of_cluster = _settings_of_cluster(settings, found)
+    if (code is not None or settings.trial_code_directory is not None) and of_cluster is not None \
+            and (problem := of_cluster.lacks_way_for_code()):
+        raise Refused(problem, "trialCodeDirectory")
+
+
+def _settings_of_cluster(settings: ExperimentSettings, found: Cluster | None) -> ClusterSettings | None:
+    """None where they cannot be made of what is stored: its secrets are elsewhere, and nothing else can be missing."""
+    try:
+        section = parse_stored_section({"platform": found.platform, **found.settings}, {}) if found else \
+            section_of(settings)
+    except ConfigInvalid:
+        return None
+    return section.settings
+
+
+def check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User) -> None:
+    """Whether quotas leave room for one more experiment. In a transaction. Raises Refused."""
+    group = group_of(owner)
+    if reason := why_no_experiment_more(owner, group):
+        raise Refused(reason)
+    if reason := why_not_so_many_gpus(owner, group, options.gpus_of_a_trial(settings.trial_gpu_number)):
+        raise Refused(reason, "trialGpuNumber")

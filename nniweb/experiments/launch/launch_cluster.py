@@ -1,0 +1,107 @@
+"""The cluster of a launch: the one that the file names, or one for the platform that it describes."""
+
+import shutil
+import socket
+from dataclasses import replace
+
+from django.db import IntegrityError
+
+from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.clusters import platform_calls
+from nniweb.experiments.clusters.editing import settings_secrets, store_cluster
+from nniweb.experiments.clusters.platform_calls import ask_new_service
+from nniweb.experiments.clusters.service_factory import service_builder, state_folder
+from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
+from nniweb.experiments.config.settings import ExperimentSettings
+from nniweb.experiments.errors import Refused
+from nniweb.experiments.models import Cluster, User
+from nniweb.experiments.secrets.masking import struck_out
+from trainingservice.base import RehearsalFinding, TrainingService
+from trainingservice.cluster_settings import TrialOptions
+from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.platforms import load_platform
+from trainingservice.reasons import Reason, with_texts
+
+
+def cluster_named(settings: ExperimentSettings, owner: User) -> Cluster | None:
+    """The cluster the file names; None where it has a platform section instead."""
+    if settings.cluster is None:
+        return None
+    usable = visible_clusters(owner).filter(enabled=True)
+    cluster = usable.filter(name=settings.cluster).first()
+    if cluster is None:
+        known = list(usable.values_list("name", flat=True))
+        raise Refused(Reason("cluster_unknown", cluster=settings.cluster, known=known), "cluster")
+    return cluster
+
+
+def section_of(settings: ExperimentSettings) -> PlatformSection:
+    if settings.training_service is None:
+        raise Refused("A platform is needed: give trainingService, or cluster.", "trainingService")
+    return settings.training_service
+
+
+def options_of(settings: ExperimentSettings, platform: type[TrainingService]) -> TrialOptions:
+    if settings.training_service is not None:
+        return settings.training_service.options
+    return settings.trial_options or platform.options_model()
+
+
+def cluster_of_section(section: PlatformSection, owner: User) -> Cluster:
+    """The owner's cluster with equal settings, else a draft of a private one; on a pinned platform the host's own."""
+    platform = load_platform(section.platform)
+    host = socket.gethostname() if platform.pinned_to_host else ""
+    document = without_secrets(section.settings)
+    if platform.pinned_to_host:
+        found = Cluster.objects.filter(platform=platform.platform, pinned_host=host, settings=document).first()
+        if found is not None and not found.enabled:
+            raise Refused(Reason("cluster_disabled", cluster=found.name), "trainingService")
+        return found or Cluster(platform=platform.platform, settings=document, pinned_host=host)
+    for cluster in Cluster.objects.filter(platform=platform.platform, is_private=True, owner=owner, enabled=True
+                                          ).prefetch_related("metadata"):
+        if cluster.settings == document and settings_secrets(cluster, platform) == section.secrets:
+            return cluster
+    return Cluster(platform=platform.platform, settings=document, owner=owner, is_private=True)
+
+
+def stored_cluster(draft: Cluster, section: PlatformSection | None, owner: User) -> Cluster:
+    """The launch's cluster; a draft is stored now, unless somebody else has stored an equal one in the meantime."""
+    if draft.pk is not None or section is None:
+        return draft
+    base = f"{owner.username[:50]}-{section.platform}" if draft.is_private else section.platform
+    taken = set(Cluster.objects.filter(name__startswith=base).values_list("name", flat=True))
+    name = next(name for number in range(1, len(taken) + 2)
+                if (name := base if number == 1 else f"{base}-{number}") not in taken)
+    try:
+        return store_cluster(section, name, owner=draft.owner, is_private=draft.is_private,
+                             pinned_host=draft.pinned_host)
+    except IntegrityError:
+        return stored_cluster(cluster_of_section(section, owner), section, owner)
+
+
+def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
+              share: str) -> list[RehearsalFinding]:
+    is_draft = cluster.pk is None
+
+    def question(service: TrainingService) -> tuple[str, list[RehearsalFinding]]:
+        lacking = options.lacks_share(share, service.settings) if share else ""
+        return lacking, [] if lacking else service.rehearse(quick=True, options=options)
+
+    try:
+        build = service_builder(cluster, replacing=section.secrets if section and is_draft else None)
+        lacking, findings = ask_new_service(cluster.platform, build, question, platform_calls.BRIEF)
+        if lacking:
+            raise Refused(lacking, "sharedStorage")
+    except TemporaryError as error:  # merely away: the experiment waits and says so
+        return [RehearsalFinding("connection", False, struck_out(str(error)), temporary=True)]
+    except TrainingServiceError as error:
+        raise Refused(with_texts(error.reason, struck_out), "trainingService") from None
+    finally:
+        if is_draft:
+            shutil.rmtree(state_folder(cluster), ignore_errors=True)
+    # a platform may answer a refused log-in with what it was sent
+    findings = [replace(finding, message=struck_out(finding.message)) for finding in findings]
+    blocking = [finding for finding in findings if finding.blocks]
+    if blocking:
+        raise Refused.for_fields([("trainingService", finding.message) for finding in blocking])
+    return findings

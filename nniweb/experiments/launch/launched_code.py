@@ -1,0 +1,85 @@
+"""The code of a launch: where it comes from, how much it is, and how it is kept for the trials."""
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from django.utils import timezone
+
+from nniweb.experiments.config.settings import ExperimentSettings
+from nniweb.experiments.errors import Refused
+from nniweb.experiments.launch import code_archives
+from nniweb.experiments.launch.git_source import GitSource
+from nniweb.experiments.models import CodeArchive
+from trainingservice.base import TrainingService
+from trainingservice.cluster_settings import TrialOptions
+from trainingservice.code.code_archive import code_entries
+from trainingservice.errors import TrainingServiceError
+
+
+@dataclass(frozen=True)
+class UploadedCode:
+    """A code archive (tar.gz) that came with the request, already checked and rewritten."""
+
+    path: Path
+    sha256: str
+    file_count: int
+    #: Of the files, before packing.
+    bytes: int
+
+
+@dataclass(frozen=True)
+class GitCode:
+    """Code that the worker fetches after the launch; ``token`` opens it, where it is not public."""
+
+    source: GitSource
+    token: str = field(default="", repr=False)
+#: Code that does not lie in a folder on this server.
+BroughtCode = UploadedCode | GitCode
+
+
+@dataclass(frozen=True)
+class CodeSize:
+    """What is packed for the trials. Folders that trials run in themselves are not packed."""
+
+    file_count: int
+    #: Of the files, before packing.
+    bytes: int
+
+
+def _packs_code(platform: type[TrainingService], options: TrialOptions) -> bool:
+    return platform.ships_code or options.copies_code()
+
+
+def code_size(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings
+               ) -> CodeSize | None:
+    """How much would be packed. Raises Refused over the limits."""
+    if not _packs_code(platform, options) or settings.trial_code_directory is None:
+        return None
+    try:
+        files = [entry for entry in code_entries(settings.trial_code_directory) if not entry.is_folder]
+    except TrainingServiceError as error:
+        raise Refused(str(error), "trialCodeDirectory") from None
+    return CodeSize(len(files), sum(entry.size for entry in files))
+
+
+def keep_code(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings,
+               code: BroughtCode | None) -> CodeArchive | None:
+    now = timezone.now()
+    if isinstance(code, GitCode):
+        return None
+    if code is not None:
+        return code_archives.keep_archive(code.path, code.sha256, code.file_count, now)
+    if not _packs_code(platform, options) or settings.trial_code_directory is None:
+        return None
+    try:
+        return code_archives.keep_folder(settings.trial_code_directory, now)
+    except TrainingServiceError as error:
+        raise Refused(str(error), "trialCodeDirectory") from None
+
+
+def scratch_folder() -> "tempfile.TemporaryDirectory[str]":
+    """A folder for an upload on its way in."""
+    from django.conf import settings as django_settings
+
+    return tempfile.TemporaryDirectory(dir=django_settings.DATA_FOLDER)

@@ -1,0 +1,118 @@
+"""The limits of an experiment: quotas of its owner and of its group, the limit of its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from nniweb.experiments.models import Cluster, Experiment, Quota
+from nniweb.experiments.sql.selected_rows import is_any
+from trainingservice.reasons import Reason
+
+#: Whose a limit is: a person's, that of each person without a quota, a group's, a cluster's.
+PERSON, EACH_PERSON, GROUP, CLUSTER = "person", "each_person", "group", "cluster"
+
+#: How limits are shared, for people.
+Unit = Literal["trials", "gpus"]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """An experiment, as far as limits see it. ``under_way``: its trials that were given to the platform."""
+
+    pk: int
+    owner: int | None
+    group: int | None
+    cluster: int
+    gpus_of_a_trial: int
+    under_way: int = 0
+
+    @classmethod
+    def of(cls, experiment: Experiment, under_way: int = 0) -> Holder:
+        return cls(experiment.pk, experiment.owner_id, experiment.group_id, experiment.cluster_id,
+                   experiment.gpus_of_a_trial, under_way)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most ``most`` trials (or GPUs of trials) of one owner, group or cluster."""
+
+    of: tuple[str, int]  #: ("owner" or "group" or "cluster", primary key)
+    unit: Unit
+    most: int
+    #: Whose it is, for people: one of PERSON, EACH_PERSON, GROUP and CLUSTER, and a name.
+    whose: tuple[str, str]
+
+    def concerns(self, holder: Holder) -> bool:
+        kind, pk = self.of
+        return bool(getattr(holder, kind) == pk)
+
+    def cost(self, holder: Holder) -> int:
+        """What one trial of this experiment takes of it."""
+        return 1 if self.unit == "trials" else holder.gpus_of_a_trial
+
+    def reason(self, holder: Holder) -> Reason:
+        """Why a trial waits; the same as long as it waits for the same."""
+        asked, whose = holder.gpus_of_a_trial, whose_document(*self.whose)
+        if self.unit != "trials" and asked > self.most:
+            return Reason("quota_too_small", whose=whose, most=self.most, asked=asked)
+        return Reason("quota", whose=whose, unit=self.unit, most=self.most,
+                      asked=0 if self.unit == "trials" else asked)
+
+
+class Limits:
+    """All quotas of the installation, and the limit of one cluster."""
+
+    def __init__(self, quotas: Iterable[Quota], cluster: Cluster) -> None:
+        self._of_owner: dict[int, Quota] = {}
+        self._of_group: dict[int, Quota] = {}
+        self._of_the_rest: Quota | None = None
+        for quota in quotas:
+            if quota.user_id is not None:
+                self._of_owner[quota.user_id] = quota
+            elif quota.group_id is not None:
+                self._of_group[quota.group_id] = quota
+            else:
+                self._of_the_rest = quota
+        self._of_cluster = [] if cluster.max_trials is None else [
+            Limit(("cluster", cluster.pk), "trials", cluster.max_trials, (CLUSTER, cluster.name))]
+
+    @classmethod
+    def now(cls, cluster: Cluster) -> Limits:
+        """As the database has them. One query, two where there are quotas."""
+        any_quotas = is_any(Quota, "TRUE")  # by hand: each trial asks, and mostly there are none
+        return cls(Quota.objects.select_related("user", "group") if any_quotas else (), cluster)
+
+    def __bool__(self) -> bool:
+        return bool(self._of_owner or self._of_group or self._of_the_rest or self._of_cluster)
+
+    def concerning(self, holder: Holder) -> list[Limit]:
+        """The limits of this experiment, which is on the cluster."""
+        found = list(self._of_cluster)
+        if holder.owner in self._of_owner:
+            quota = self._of_owner[holder.owner]
+            found += _limits(quota, ("owner", holder.owner), whose_quota(quota))
+        elif self._of_the_rest is not None and holder.owner is not None:
+            found += _limits(self._of_the_rest, ("owner", holder.owner), whose_quota(self._of_the_rest))
+        if holder.group in self._of_group:
+            quota = self._of_group[holder.group]
+            found += _limits(quota, ("group", holder.group), whose_quota(quota))
+        return found
+
+
+def _limits(quota: Quota, of: tuple[str, int], whose: tuple[str, str]) -> list[Limit]:
+    units: list[tuple[Unit, int | None]] = [("trials", quota.max_trials), ("gpus", quota.max_gpus)]
+    return [Limit(of, unit, most, whose) for unit, most in units if most is not None]
+
+
+def whose_quota(quota: Quota) -> tuple[str, str]:
+    """Kind and name; needs ``user`` and ``group``."""
+    if quota.user is not None:
+        return PERSON, quota.user.username
+    return (GROUP, quota.group.name) if quota.group is not None else (EACH_PERSON, "")
+
+
+def whose_document(kind: str, name: str) -> dict[str, str]:
+    """As it stands in the arguments of a reason."""
+    return {"kind": kind, "name": name}
