@@ -337,6 +337,14 @@ def _changed_since(fields: list[str], number: int) -> str:
             "later first, or set the value yourself.")
 
 
+def _objectives_missing(objectives: list[str], missing: list[str], reported: bool, before: str = "") -> str:
+    has = "Its final result has no finite number" if reported else "It reported no final result"
+    example = "{" + ", ".join(f'"{name}": 0.5' for name in objectives) + "}"
+    said = (f"{has} for the objective{'s' if len(missing) > 1 else ''} {' and '.join(missing)}, so the tuner learnt "
+            f"nothing from it. Report all of them: nni.report_final_result({example}).")
+    return f"{before} {said}".lstrip()
+
+
 def _unfinished(left: int) -> str:
     return count_of(left, "unfinished trial")
 
@@ -561,6 +569,9 @@ CODES: dict[str, Kind] = {
     "no_trial_runs": Kind(
         "All trials wait. because: the reason of the last one, with its code; said: the same as a sentence.",
         lambda said, because: f"No trial runs yet: {said[:1].lower()}{said[1:]}"),
+    "objectives_missing": Kind(
+        "The trial succeeded without a finite number for each objective, so the tuner learnt nothing from it. "
+        "reported: whether there was a final result; before: what the trial said before.", _objectives_missing),
     "tuner_exhausted": Kind(
         "The tuner has nothing more to try.", lambda: "The tuner has no further parameters to try."),
 }

@@ -114,6 +114,7 @@ EXAMPLES = {
     "name_taken": ({"what": "cluster", "name": "c"}, "a cluster named 'c' already"),
     "cluster_in_use": ({"cluster": "c", "said": "Stop them first."}, "Stop them first."),
     "not_callable": ({"platform": "dlts"}, "Trials on dlts must"),
+    "objectives_missing": ({"objectives": ["a", "b"], "missing": ["b"], "reported": False}, "for the objective b, so"),
     "slow_call": ({"calls": [{"what": "start", "seconds": 40}]}, "(start) has not returned for 40 s."),
     **{code: ({"said": "Its words."}, "Its words.") for code in OF_CLUSTERS},
     **{code: ({"said": "Its words.", "platform": "Slurm", "cause": "X", "ended": "It ended.",

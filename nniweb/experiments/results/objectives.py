@@ -4,12 +4,12 @@ The front is kept as a mark on the trials: each end is compared with the marked 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from nniweb.experiments.models import Experiment, MetricNumber, Trial
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.tuning.tuner_base.pareto_front import ParetoFront, losses_of
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: By primary key of a trial, a value for each objective; None where the trial gave none.
@@ -70,13 +70,8 @@ def say_what_is_missing(experiment: Experiment, trials: Sequence[Trial], values:
         missing = [name for name, value in zip(names, values[trial.pk], strict=True) if value is None]
         if not missing or trial.status != TrialJobStatus.SUCCEEDED:
             continue
-        said = _sentence(names, missing, trial.final_value)
-        trial.message = f"{trial.message} {said}".lstrip()
-        Trial.objects.filter(pk=trial.pk).update(message=trial.message, revision=revision)
-
-
-def _sentence(names: Sequence[str], missing: Sequence[str], reported: Any) -> str:
-    has = "It reported no final result" if reported is None else "Its final result has no finite number"
-    example = "{" + ", ".join(f'"{name}": 0.5' for name in names) + "}"
-    return (f"{has} for the objective{'s' if len(missing) > 1 else ''} {' and '.join(missing)}, so the tuner learnt "
-            f"nothing from it. Report all of them: nni.report_final_result({example}).")
+        why = Reason("objectives_missing", objectives=list(names), missing=missing,
+                     reported=trial.final_value is not None, before=trial.message)
+        trial.message = str(why)
+        Trial.objects.filter(pk=trial.pk).update(message=trial.message, reason=why.code, reason_arguments=why.arguments,
+                                                 revision=revision)

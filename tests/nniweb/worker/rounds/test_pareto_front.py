@@ -35,6 +35,7 @@ def test_the_front_grows_and_forgets_as_trials_end(rig: Rig) -> None:
     assert fronts == [[0], [0, 1], [0, 1], [3], [3], [3]]
     lacking = Trial.objects.get(experiment=experiment, sequence_id=4)
     assert (lacking.status, "no finite number for the objective cost" in lacking.message) == ("SUCCEEDED", True)
+    assert (lacking.reason, lacking.reason_arguments["missing"]) == ("objectives_missing", ["cost"])
     told = [event["values"] for event in TunerEvent.objects.filter(experiment=experiment, data__event="tell").order_by(
         "number").values_list("data", flat=True)]
     assert told == [[1, 5], [2, 9], [0.5, 6], [2, 4], None, [0.5, 9]]
