@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nniweb.experiments.lifecycle.reasons import document
+from nniweb.experiments.lifecycle.reason_columns import document
 
 
 def reason_document(code: str, arguments: dict[str, Any]) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from trainingservice.polling.job_record import Observation
 from trainingservice.reasons import Reason, together
 from trainingservice.slurm.queue_rows import JobRow
-from trainingservice.slurm.reasons import why_it_waits
+from trainingservice.slurm.why_a_job_waits import why_it_waits
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: It is in the queue, or about to start. State -> why it waits: code and words; PENDING's are squeue's reason.

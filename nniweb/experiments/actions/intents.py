@@ -17,7 +17,7 @@ from django.utils import timezone
 from nniweb.experiments.access import audit
 from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.lifecycle.reasons import said
+from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget

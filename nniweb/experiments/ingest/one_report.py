@@ -13,7 +13,7 @@ from nniweb.experiments.ingest.report_entries import store_entries
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.report_size_limit import KeptEntries, within_limit
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
-from nniweb.experiments.lifecycle.reasons import said
+from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.retries import SUSPENDED
 from nniweb.experiments.lifecycle.transitions import move_trial
 from nniweb.experiments.models import Attempt, Trial

@@ -5,7 +5,7 @@ from typing import Any
 
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
-from nniweb.experiments.lifecycle.reasons import read
+from nniweb.experiments.lifecycle.reason_columns import read
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.lifecycle.trial_end import (
     TrialEnd,

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from nniweb.experiments.ingest.one_report import authenticate
 from nniweb.experiments.ingest.reporting_attempts import reporting_attempts
-from nniweb.experiments.lifecycle.reasons import said
+from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.models import Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision

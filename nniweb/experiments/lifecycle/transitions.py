@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.experiments.lifecycle.reasons import reason_of, said, said_by_platform
+from nniweb.experiments.lifecycle.reason_columns import reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
 from nniweb.experiments.lifecycle.trial_end import TrialEnd, with_cause
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nniweb.experiments.lifecycle.reasons import from_document, read
+from nniweb.experiments.lifecycle.reason_columns import from_document, read
 from nniweb.experiments.models import Attempt, Cluster
 from nniweb.experiments.models.trial import TrialTarget
 from trainingservice.errors import TrainingServiceError

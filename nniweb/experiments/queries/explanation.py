@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
-from nniweb.experiments.lifecycle.reasons import document, reason_of
+from nniweb.experiments.lifecycle.reason_columns import document, reason_of
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.results.progress import Progress

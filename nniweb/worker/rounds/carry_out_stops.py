@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nniweb.experiments.actions.intents import limit_reached
-from nniweb.experiments.lifecycle.reasons import reason_of
+from nniweb.experiments.lifecycle.reason_columns import reason_of
 from nniweb.experiments.lifecycle.transitions import end_attempt, move_experiment, move_trial, set_targets
 from nniweb.experiments.lifecycle.trial_end import stop_reason, stopped_as_wanted
 from nniweb.experiments.models import Attempt, Experiment, Trial

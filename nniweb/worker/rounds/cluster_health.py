@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from nniweb.experiments.lifecycle.reasons import said, said_by_platform, struck_reason
+from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
 from nniweb.experiments.models import Cluster, Experiment, Machine
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.secrets.masking import struck_out

@@ -13,7 +13,7 @@ from django.conf import settings
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
 from nniweb.experiments.launch.git_source import GitSource
-from nniweb.experiments.lifecycle.reasons import said
+from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import CodeArchive, Experiment, ExperimentEvent
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget

@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef
 
 from nniweb.experiments.launch.job_forms import first_parameters
-from nniweb.experiments.lifecycle.reasons import said, said_by_platform, struck_reason
+from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters

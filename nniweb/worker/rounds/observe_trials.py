@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from django.db.models import Q
 
-from nniweb.experiments.lifecycle.reasons import reason_of, said_by_platform
+from nniweb.experiments.lifecycle.reason_columns import reason_of, said_by_platform
 from nniweb.experiments.lifecycle.transitions import (
     add_cause,
     attempt_requeued,

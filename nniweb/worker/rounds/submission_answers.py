@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 
-from nniweb.experiments.lifecycle.reasons import said, said_by_platform, struck_reason
+from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.lifecycle.trial_end import TrialEnd

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from nniweb.experiments.launch.job_forms import application_form, first_parameters, keeper_access
-from nniweb.experiments.lifecycle.reasons import said
+from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget

@@ -7,8 +7,8 @@ import pytest
 from tests.trainingservice.slurm.recordings import recorded
 from trainingservice.polling.job_record import Observation
 from trainingservice.slurm.queue_rows import JobRow, account_rows, queue_rows
-from trainingservice.slurm.reasons import why_it_waits
 from trainingservice.slurm.states import observed, with_last_word
+from trainingservice.slurm.why_a_job_waits import why_it_waits
 from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING = {row.name: row for row in queue_rows(recorded("queue_of_waiting.txt"))}

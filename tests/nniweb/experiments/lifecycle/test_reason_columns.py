@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from nniweb.experiments.lifecycle.reasons import read, reason_of, said, struck_reason
+from nniweb.experiments.lifecycle.reason_columns import read, reason_of, said, struck_reason
 from nniweb.experiments.lifecycle.transitions import move_trial
 from nniweb.experiments.lifecycle.trial_end import TrialEnd, completed, held
 from nniweb.experiments.models import Experiment, Trial
@@ -50,7 +50,7 @@ def test_text_that_no_database_takes_is_replaced_in_arguments_too() -> None:
 
 
 def test_secrets_are_struck_out_of_arguments_too(monkeypatch) -> None:
-    reasons = importlib.import_module("nniweb.experiments.lifecycle.reasons")
+    reasons = importlib.import_module("nniweb.experiments.lifecycle.reason_columns")
     monkeypatch.setattr(reasons, "struck_out", lambda text: text.replace("hunter2", "***"))
     struck = struck_reason(Reason("machines_busy", asked=0, machines=[{"said": "m: hunter2"}]))
     assert struck == "Waits for a free machine: m: ***."
