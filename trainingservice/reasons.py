@@ -32,7 +32,7 @@ OF_PLATFORMS = {
     "out_of_memory": "The trial used more memory than it may, or its machine had none left, so it was killed.",
     "evicted": "The platform took the trial off its machine (pressure of memory or disk, a drain, a shutdown).",
     "preempted": "The platform ended the trial to make room for another job.",
-    "submission_lost": "The submission had not reached the platform; it is made again.",
+    "submission_lost": "The submission did not reach the platform, or nobody knows; it is looked for and made again.",
     "machine_unreachable": "The trial's machine cannot be reached. The trial may well be running.",
     "node_failed": "The trial's machine failed, or the platform has lost it.",
     "platform_time_limit": "The platform ended the trial at a time limit of its own.",
@@ -406,6 +406,9 @@ CODES: dict[str, Kind] = {
     "machine_full": Kind(
         "The machine runs as many trials as its maxTrialNumber allows.",
         lambda machine, trials: f"{machine} runs {trials} trial(s), as many as maxTrialNumber allows."),
+    "machine_short": Kind(
+        "The machine was given the trial and has no room to start its keeper now. said: what is short.",
+        lambda machine, said: said),
     "machine_kept": Kind(
         "GPUs of the machine come free for a trial that asks for more of them and has waited longer.",
         lambda machine: f"{machine} is kept for a trial that asks for more GPUs and has waited longer."),

@@ -46,6 +46,7 @@ EXAMPLES = {
                       "n is away; no GPU of machine m are free"),
     "machine_away": ({"machine": "m", "said": "It is away."}, "m: It is away."),
     "machine_full": ({"machine": "m", "trials": 2}, "m runs 2 trial(s)"),
+    "machine_short": ({"machine": "m", "said": "No process is to spare."}, "No process is to spare."),
     "machine_kept": ({"machine": "m"}, "m is kept"),
     "gpus_not_seen": ({"machine": "m", "asked": 2}, "Waits for 2 GPU(s): the GPUs of machine m are being looked at."),
     "gpus_unread": ({"machine": "m", "asked": 2, "error": "No driver."}, "machine m cannot be read: No driver."),

@@ -188,9 +188,9 @@ class CommandTrainingService(SharedFolderTrainingService):
             return found[0]
         left = self.search_time - (self.context.clock() - float(begun.get("at") or 0.0))
         if 0 < left <= self.search_time:
-            raise MustWait("Nobody knows whether the scheduler took the job. It is looked for by its name for "
-                           f"{left:.0f} s more, and submitted again if it does not show up.",
-                           retry_after=min(2.0, left))
+            raise MustWait(Reason("submission_lost", platform="command", said=(
+                "Nobody knows whether the scheduler took the job. It is looked for by its name for "
+                f"{left:.0f} s more, and submitted again if it does not show up.")), retry_after=min(2.0, left))
         return None
 
     def _given_up(self, job: TrialJobDetail, why: str) -> PermanentError:

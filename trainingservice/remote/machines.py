@@ -23,6 +23,7 @@ from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.lasting_thread import LastingThread
+from trainingservice.reasons import Reason, because_of
 from trainingservice.remote.code_copies import CodeCopies
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.first_contact import MachineFacts, put_file
@@ -337,9 +338,10 @@ class RemoteMachine(MachineConnection):
             self._return(start, error)
         except TemporaryError as error:
             # it may have been obeyed: the same machine is asked again when it is back
-            self._host.machine_says(job.id, f"Machine {self.name} was lost while the trial was started there; it is "
-                                            f"looked for when the machine is back. {error}")
-            self._drop_if(client, MachineProblem(str(error)))
+            self._host.machine_says(job.id, Reason("machine_unreachable", platform="remote", said=(
+                f"Machine {self.name} was lost while the trial was started there; it is looked for when the machine is "
+                f"back. {error}"), **because_of(error.reason)))
+            self._drop_if(client, MachineProblem(error.reason))
         else:
             self._set_aside.worked()
             self._saw(job.id, state, asked_at)  # before it stops being one that is starting: nobody may miss it between

@@ -371,7 +371,8 @@ class RemoteTrainingService(PollingTrainingService):
         self.give_back(job_name, fault)
 
     def machine_says(self, job_name: str, message: str) -> None:
-        self.note(job_name, Observation(TrialJobStatus.WAITING, message=message))
+        said = message if isinstance(message, Reason) else _of_machine("platform_prepares", message)
+        self.note(job_name, Observation(TrialJobStatus.WAITING, message=said))
 
     def machine_changed(self, address: str) -> None:
         self.room_may_be_free()

@@ -176,9 +176,10 @@ class SlurmTrainingService(SharedFolderTrainingService):
             since = 0.0
         left = self.search_time - (self.context.clock() - since)
         if 0 < left <= self.search_time:
-            raise MustWait("Nobody knows whether Slurm took the job, because sbatch's answer was lost. It is looked "
-                           f"for in the queue for {left:.0f} s more, and submitted again if it does not show up.",
-                           retry_after=min(5.0, left))
+            raise MustWait(of_slurm("submission_lost", (
+                "Nobody knows whether Slurm took the job, because sbatch's answer was lost. It is looked for in the "
+                f"queue for {left:.0f} s more, and submitted again if it does not show up."), ""),
+                retry_after=min(5.0, left))
         return None
 
     # --- looking ---------------------------------------------------------------------------

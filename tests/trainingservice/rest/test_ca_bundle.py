@@ -10,10 +10,12 @@ import requests
 
 from tests.fakes.http_double import Answer, HttpDouble, Request
 from tests.fakes.tls_certificate import make_certificate
-from trainingservice.errors import PermanentError
+from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper.reach_probe import probe_arguments
 from trainingservice.keeper.report_proxy import ask_server
+from trainingservice.reasons import code_of
 from trainingservice.rest import ca_bundle
+from trainingservice.rest.rest_client import RestClient
 from trialkeeper.access import Access
 from trialkeeper.server_connection import ServerAway, ServerConnection
 
@@ -30,6 +32,15 @@ def behind_tls(tmp_path: Path) -> Iterator[tuple[Server, Path]]:
     server.start()
     yield server, authority
     server.close()
+
+
+def test_a_certificate_that_is_not_accepted_is_told_from_a_server_that_is_away(behind_tls: tuple[Server, Path]) -> None:
+    server, _ = behind_tls
+    client = RestClient(f"{server.address}/", "The double")
+    with pytest.raises(TemporaryError) as refused:
+        client.call("POST", "jobs")
+    client.close()
+    assert code_of(refused.value.reason) == "certificate_refused"
 
 
 def test_the_probe_trusts_the_authority_that_it_is_given(behind_tls: tuple[Server, Path]) -> None:
