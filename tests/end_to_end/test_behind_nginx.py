@@ -71,7 +71,7 @@ def test_pages_reports_and_websockets_come_through_the_proxy_with_tls(
         page = sign_in_by_link(browser, public + link.group(0))
         assert (page.status_code, "Experiments" in page.text) == (200, True)
         assert page.headers["strict-transport-security"]
-        assert all(cookie.secure for cookie in browser.cookies)
+        assert {cookie.name: cookie.secure for cookie in browser.cookies} == {"sessionid": True, "csrftoken": True}
         signed_out = browser.post(f"{public}/sign-out/", timeout=30, headers={"Origin": public, "Referer": public},
                                   data={"csrfmiddlewaretoken": re.search(r'csrfmiddlewaretoken" value="(\w+)"',
                                                                          page.text).group(1)})
