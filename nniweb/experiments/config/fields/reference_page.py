@@ -1,4 +1,4 @@
-"""Writes docs/experiment-config.md from the models, so that the page cannot say anything else than the code.
+"""Writes docs/experiment-config.md from the models, so that the page always agrees with the code.
 
 ``python -m nniweb.experiments.config.fields.reference_page > docs/experiment-config.md``
 """
@@ -29,28 +29,29 @@ from trainingservice.shared_folder.shared_storage import SharedStorage
 INTRODUCTION = """\
 # Experiment config files
 
-This page is made from the code by `python -m nniweb.experiments.config.fields.reference_page`; do not edit it.
+`python -m nniweb.experiments.config.fields.reference_page` generates this page from the code; do not edit it.
 
-A config file is YAML or JSON, in one of the two forms that NNI has had:
+A config file is YAML or JSON, in one of the two forms of NNI:
 
-* **v2** (NNI 2.x and 3.0), told by `trainingService`. Letter case and underscores in field names do not count:
-  `trialCommand`, `trial_command` and `TRIALCOMMAND` are one field.
-* **v1** (NNI 1.x), told by `trainingServicePlatform`. Field names are exact. The file is read as the v2 form it
-  corresponds to; messages use the names of the file.
+* **v2** (NNI 2.x and 3.0) has a field `trainingService`. Letter case and underscores in field names are ignored:
+  `trialCommand`, `trial_command` and `TRIALCOMMAND` are the same field.
+* **v1** (NNI 1.x) has a field `trainingServicePlatform`. Field names are exact. The file is converted to the v2 form;
+  messages use the names of the file.
 
-What holds for both:
+These rules apply to both forms:
 
-* A field that is not known is an error, and the nearest known one is named. A field without a value counts as left out.
-* Relative paths start from the folder of the file, `~` is the home folder of the server's user.
+* An unknown field is an error, and the message names the most similar known field. A field without a value counts as
+  left out.
+* Relative paths start from the folder of the file. `~` is the home folder of the server's user.
 * A duration is a number with a unit (`30s`, `10m`, `1.5h`, `2d`), several of them (`1h30m`), or whole seconds. It is
   rounded up to whole seconds.
 * GPU numbers are a list (`[0, 1]`), one number, or text (`"0,1"`).
-* `1e-3` is a number, also where YAML 1.1 would read it as text. A key that is given twice is an error.
-* A file has at most 1,000,000 characters, 50,000 keys and values (what an alias or `<<` stands for counts each time; in
-  JSON 100,000 values), 50 levels of nesting, and numbers of at most 1,100 characters. The same holds for YAML files
-  that it names. A file of more than 4,000,000 bytes is not opened.
-* Whether you may use the platform or cluster is asked before a file that the text names is read.
-* Exactly one of `trainingService` and `cluster` says where the trials run.
+* `1e-3` is a number, also where YAML 1.1 reads it as text. A duplicate key is an error.
+* A file has at most 1,000,000 characters, 50,000 keys and values (the content of an alias or `<<` counts at each use;
+  in JSON 100,000 values), 50 levels of nesting, and numbers of at most 1,100 characters. The same limits apply to YAML
+  files that it names. A file of more than 4,000,000 bytes is not opened.
+* The server checks your permission to use the platform or cluster before it reads a file that the text names.
+* Exactly one of `trainingService` and `cluster` is required. It says where the trials run.
 """
 
 
@@ -59,7 +60,7 @@ def render() -> str:
     parts = [
         INTRODUCTION,
         "## The file\n\n" + _table(ExperimentDocument, V1_FIELDS, ""),
-        "`" + "`, `".join(INHERITABLE) + "` may also stand in the trainingService section, and win there.\n",
+        "`" + "`, `".join(INHERITABLE) + "` may also stand in the trainingService section, which takes precedence.\n",
         "## tuner, assessor, advisor\n\n" + _table(AlgorithmDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
         "## objectives\n\n" + _table(ObjectiveDocument, {}, ""),
