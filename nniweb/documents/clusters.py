@@ -33,9 +33,14 @@ class MachineSerializer(serializers.Serializer[Any]):
     gpu_holders = serializers.SerializerMethodField()
     healthy = serializers.BooleanField()
     message = serializers.CharField()
+    reason = serializers.SerializerMethodField()
     agent_state = serializers.CharField()
     way_home = serializers.CharField(help_text="How trials there reach this server.")
     seen_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(ReasonSerializer(allow_null=True))
+    def get_reason(self, machine: Machine) -> dict[str, Any] | None:
+        return reason_document(machine.reason, machine.reason_arguments)
 
     def get_gpu_holders(self, machine: Machine) -> list[dict[str, Any]]:
         holders: list[dict[str, Any]] = self.context["holders"].get(machine.identity, [])

@@ -80,6 +80,9 @@ class Machine(models.Model):
     gpu_summary = models.JSONField(default=list)
     healthy = models.BooleanField(default=True)
     message = models.TextField(blank=True)
+    #: As of a cluster.
+    reason = models.CharField(max_length=32, blank=True, default="", editable=False)
+    reason_arguments = models.JSONField(default=dict, editable=False)
     agent_state = models.CharField(max_length=100, blank=True)
     way_home = models.CharField(max_length=100, blank=True)
     seen_at = models.DateTimeField(null=True)

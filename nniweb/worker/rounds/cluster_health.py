@@ -7,8 +7,6 @@ import logging
 from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
 from nniweb.experiments.models import Cluster, Experiment, Machine
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.secrets.masking import struck_out
-from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.base import MachineDetail
@@ -79,8 +77,8 @@ def _show_machines(work: ClusterWork, machines: list[MachineDetail]) -> None:
             Machine.objects.update_or_create(
                 cluster_id=work.cluster_pk, name=machine.name, defaults={
                     "identity": machine.identity, "gpu_summary": list(machine.gpus), "healthy": machine.healthy,
-                    "message": printable(struck_out(machine.message)), "agent_state": machine.agent_state,
-                    "way_home": machine.way_home, "seen_at": work.now()})
+                    "agent_state": machine.agent_state, "way_home": machine.way_home, "seen_at": work.now(),
+                    **said_by_platform(struck_reason(machine.message))})
         Machine.objects.filter(cluster_id=work.cluster_pk).exclude(name__in=[machine.name for machine in machines]
                                                                    ).delete()
         _ring(work)

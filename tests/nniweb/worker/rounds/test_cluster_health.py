@@ -4,6 +4,7 @@ from nniweb.experiments.models import Cluster, Machine, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.pubsub import doorbell
 from trainingservice.base import MachineDetail
+from trainingservice.reasons import Reason
 from trainingservice.rest.rest_client import LogInRefused
 
 
@@ -45,11 +46,17 @@ def test_what_keeps_a_platform_from_working_is_shown_on_its_cluster(rig, monkeyp
 def test_why_a_cluster_is_away_has_a_code_in_its_row_and_over_rest(rig, monkeypatch, client) -> None:
     rig.submitted(rig.experiment(trial_concurrency=1), 1)
     monkeypatch.setattr(type(rig.service), "trouble", LogInRefused("The token ran out; make a new one.").reason)
+    there = [MachineDetail("box", "id-1", healthy=False, message=Reason("unreachable", said="No answer.")),
+             MachineDetail("other", "id-2", message="A plug-in's own words."), MachineDetail("third", "id-3")]
+    monkeypatch.setattr(rig.service, "list_machines", lambda: there)
     rig.skip(3)
     rig.rounds(1)
     client.force_login(User.objects.create_superuser("grace", role=Role.ADMIN))
     told = client.get(f"/api/v1/clusters/{rig.cluster.public_id}/").json()
     assert told["reason"] == {"code": "log_in_refused", "said": "The token ran out; make a new one."}
+    assert [(machine["message"], machine["reason"]) for machine in told["machines"]] == [
+        ("No answer.", {"code": "unreachable", "said": "No answer."}),
+        ("A plug-in's own words.", {"code": "platform"}), ("", None)]
 
 
 def test_the_way_home_that_a_machine_uses_now_is_on_its_page_and_in_the_answer(rig, monkeypatch, client) -> None:
