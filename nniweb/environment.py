@@ -19,6 +19,7 @@ def text(name: str, default: str = "") -> str:
 
 
 def number(name: str, default: int) -> int:
+    """A whole number."""
     value = text(name, str(default))
     try:
         return int(value)
@@ -35,6 +36,7 @@ def days(name: str) -> int | None:
 
 
 def boolean(name: str, default: bool) -> bool:
+    """1, true, yes or on; 0, false, no, off or nothing."""
     value = text(name, "1" if default else "0").lower()
     if value in ("1", "true", "yes", "on"):
         return True
@@ -44,4 +46,5 @@ def boolean(name: str, default: bool) -> bool:
 
 
 def names(name: str, default: str = "") -> list[str]:
+    """A list with commas."""
     return [part.strip() for part in text(name, default).split(",") if part.strip()]

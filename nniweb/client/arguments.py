@@ -37,6 +37,7 @@ def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``launch``."""
     parser.add_argument("config", type=Path, help="experiment file (NNI's v1 or v2 form)")
     parser.add_argument("--follow", action="store_true", help="show the progress until the end")
     parser.add_argument("--git", metavar="ADDRESS", help="the code is in this Git repository (https or ssh), which "
@@ -56,6 +57,7 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``experiments`` and its subcommands."""
     add_server_arguments(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     listing = verbs.add_parser("list", help="list experiments, newest first (what happens without a verb, too)")

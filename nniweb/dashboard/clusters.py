@@ -31,6 +31,7 @@ MOST_IN_STRIP = 48
 
 @require_GET
 def clusters(request: HttpRequest) -> HttpResponse:
+    """All clusters that the visitor may see."""
     user = the_visitor(request)
     found = list(visible_clusters(user).select_related("owner", "group").prefetch_related("machines").order_by("name"))
     counts = _unfinished(found)
@@ -51,6 +52,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
+    """A cluster: its health, machines, GPUs and experiments."""
     user = the_visitor(request)
     found = get_object_or_404(visible_clusters(user).select_related("owner", "group").prefetch_related(
         "machines", "metadata"), public_id=public_id)

@@ -27,6 +27,7 @@ TAGS_OF = 1000
 
 @require_GET
 def experiments(request: HttpRequest) -> HttpResponse:
+    """The list of experiments, or the offer to launch the example where there are none."""
     user = the_visitor(request)
     query = PageQuery(experiment_rest.ExperimentQuery, request.GET)
     visible = visible_experiments(user)

@@ -38,6 +38,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def one_notification(request: HttpRequest, public_id: str) -> HttpResponse:
+    """A rule and the messages that it has caused."""
     user = the_visitor(request)
     rule = get_object_or_404(rules_of(user), public_id=public_id)
     page = Paginator(deliveries_of(rule), DELIVERIES_PER_PAGE).get_page(request.GET.get("page"))

@@ -53,6 +53,7 @@ def database() -> Iterator[Finding]:
 
 
 def secrets() -> Iterator[Finding]:
+    """Whether the stored secrets can be opened with the keys of this installation."""
     try:
         lost = unreadable_secrets()
     except ValueError:

@@ -65,6 +65,7 @@ def keys() -> Iterator[Finding]:
 
 
 def disk() -> Iterator[Finding]:
+    """Whether the data folder's file system has room for bytes and for files."""
     if not Path(settings.DATA_FOLDER).is_dir():
         return
     table = os.statvfs(settings.DATA_FOLDER)

@@ -95,6 +95,7 @@ def public_address() -> Iterator[Finding]:
 
 
 def redis() -> Iterator[Finding]:
+    """Whether the Redis server of NNIWEB_REDIS_URL answers, where one is set."""
     if not settings.REDIS_URL:
         return
     import redis as client  # an extra package, which the settings have looked for

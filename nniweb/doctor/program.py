@@ -38,6 +38,7 @@ def system_checks() -> Iterator[Finding]:
 
 
 def browser_libraries() -> Iterator[Finding]:
+    """Whether the pages find the JavaScript libraries that npm installs."""
     missing = [name for name in LIBRARIES if finders.find(name) is None]
     if missing:
         yield wrong("browser libraries", f"{missing[0]} is missing, so charts and the page of the API stay empty.",

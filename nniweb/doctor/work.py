@@ -14,6 +14,7 @@ from nniweb.observability.readiness import missing_worker
 
 
 def workers() -> Iterator[Finding]:
+    """Whether a worker is alive where there is work for one."""
     hosts = alive_hosts()
     if hosts:
         yield well("workers", f"Alive on {', '.join(sorted(hosts))}.")
@@ -54,6 +55,7 @@ def _faults(cluster: Cluster, about: str) -> Iterator[Finding]:
 
 
 def notifications() -> Iterator[Finding]:
+    """Whether notifications can be sent, and which could not."""
     rules = NotificationRule.objects.filter(channel=Channel.EMAIL, enabled=True).count()
     if rules and not settings.MAIL_URL:
         yield warning("mail", f"{rules} rule(s) of people ask for mails, and no mail server is known.",

@@ -37,6 +37,7 @@ class CheckedLaunchSerializer(serializers.Serializer[Any]):
 
 
 def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, Any]:
+    """What a launch would do, as REST and pages show it before."""
     settings = parsed.settings
     folder = settings.trial_code_directory
     return dict(CheckedLaunchSerializer({

@@ -58,6 +58,7 @@ class PlatformSerializer(serializers.Serializer[Any]):
 
 
 def document(platform: type[TrainingService]) -> dict[str, Any]:
+    """A platform: the schemas of its settings and options, and its metadata keys."""
     return {
         "name": platform.platform,
         "aliases": sorted(alias for alias, name in ALIASES.items() if name == platform.platform),

@@ -103,6 +103,7 @@ class ExperimentsView(generics.GenericAPIView[Experiment]):
 
 
 def filtered(experiments: QuerySet[Experiment], wanted: dict[str, Any]) -> QuerySet[Experiment]:
+    """Those that fit a checked query: status, owner, cluster, tag, text."""
     if statuses := wanted.get("status"):
         experiments = experiments.filter(status__in=statuses)
     if "owner" in wanted:
@@ -121,6 +122,7 @@ def filtered(experiments: QuerySet[Experiment], wanted: dict[str, Any]) -> Query
 
 
 def in_order(experiments: QuerySet[Experiment], order: str) -> QuerySet[Experiment]:
+    """Sorted by one of ``ORDERS``, falling after a minus; rows without a value come last."""
     column = F(ORDERS[order.removeprefix("-")])
     falling = order.startswith("-")
     return experiments.order_by(column.desc(nulls_last=True) if falling else column.asc(nulls_last=True),

@@ -125,6 +125,7 @@ def _asked_for(experiment: Experiment, request: Request) -> Results:
 
 
 def columns_document(results: Results) -> dict[str, Any]:
+    """One list for each column, all of the same length: an entry for each drawn trial."""
     drawn = results.drawn
     rank = results.rank
     return {

@@ -50,6 +50,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) -> HttpResponse:
+    """The page of the account. ``more`` replaces entries of its context, such as a form with errors."""
     now = timezone.now()
     tokens = list(ApiToken.objects.filter(user=user).order_by("-created_at", "-pk"))
     groups = [(group, [member.username for member in group.user_set.order_by("username")])

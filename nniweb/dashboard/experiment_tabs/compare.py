@@ -65,6 +65,7 @@ class MetricRow:
 
 @require_GET
 def compare(request: HttpRequest, public_id: str) -> HttpResponse:
+    """The tab that compares chosen trials."""
     found = experiment_of(request, public_id)
     wanted, only = _words(request.GET.get("trials", "")), request.GET.get("only", "")
     if added := _words(request.GET.get("add", "")):

@@ -18,6 +18,7 @@ SHOWN_CHANGES = 200
 
 @require_GET
 def config(request: HttpRequest, public_id: str) -> HttpResponse:
+    """The tab with the experiment's file, its search space and its changes."""
     found = experiment_of(request, public_id)
     changes = list(changes_of(found)[:SHOWN_CHANGES])
     return render(request, "dashboard/experiment/config.html", {

@@ -21,6 +21,7 @@ class EventPageQuery(EventQuery):
 
 @require_GET
 def events(request: HttpRequest, public_id: str) -> HttpResponse:
+    """The tab with the history of the experiment and its trials."""
     experiment = experiment_of(request, public_id)
     query = PageQuery(EventPageQuery, request.GET)
     page = query.page_of(found(experiment, query.values), EVENTS_PER_PAGE)

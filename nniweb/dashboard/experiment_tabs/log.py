@@ -18,6 +18,7 @@ SHOWN_LINES = 300
 
 @require_GET
 def log(request: HttpRequest, public_id: str) -> HttpResponse:
+    """The tab with what worker and tuner have logged."""
     found = experiment_of(request, public_id)
     query = PageQuery(LogQuery, request.GET)
     part = log_document(part_of(found, fitting(found, **conditions(query.values)), most=SHOWN_LINES))

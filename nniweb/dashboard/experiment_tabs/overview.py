@@ -20,6 +20,7 @@ TOP = 10
 
 @require_GET
 def overview(request: HttpRequest, public_id: str) -> HttpResponse:
+    """The tab with results, progress and controls."""
     found = experiment_of(request, public_id)
     top = TrialSerializer(with_details(best_trials(found)[:TOP]), many=True, context={"now": timezone.now()}).data
     context = tab(request, found, "experiment", top=top, top_size=TOP)

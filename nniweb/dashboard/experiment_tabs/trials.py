@@ -32,6 +32,7 @@ class TrialTableQuery(TrialFilters):
 
 @require_GET
 def trials(request: HttpRequest, public_id: str) -> HttpResponse:
+    """The tab with the table of trials."""
     found = experiment_of(request, public_id)
     query = PageQuery(TrialTableQuery, request.GET)
     size = int(query.values["page_size"])

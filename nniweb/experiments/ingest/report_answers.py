@@ -50,6 +50,7 @@ def awaited_index(entries: Sequence[contract.Entry], before: int) -> int:
 
 def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, list[contract.Order]], accepted: int,
            left_out: Sequence[contract.Rejected] = ()) -> Answer:
+    """The answer to a report that was taken, with the orders that the keeper does not know yet."""
     orders: list[contract.Order] = []
     holds = report.keeper["parameter_index"]
     if (attempt.target != TrialTarget.RUN or attempt.stage == Attempt.Stage.ENDED) and not report.tells_of_an_end:

@@ -132,6 +132,7 @@ OUTPUT = " ".join((*_insert("experiments_trialoutput", OutputRow), "ON CONFLICT 
 
 
 def write_rows(statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Execute the statement for each row."""
     if rows:
         with connection.cursor() as cursor:
             cursor.executemany(statement, rows)
@@ -163,6 +164,7 @@ def _change_statement(change: Change, count: int) -> str:
 
 
 def write_metrics(rows: Sequence[MetricRow]) -> None:
+    """Insert metrics; those that are there already stay as they are."""
     start = 0
     with connection.cursor() as cursor:
         while left := len(rows) - start:

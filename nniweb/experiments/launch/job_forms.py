@@ -77,6 +77,7 @@ def job_detail(attempt: Attempt, first: TrialParameters | None, service: type[Tr
 
 
 def trial_code(experiment: Experiment) -> TrialCode | None:
+    """Where the experiment's code is; None where it has none."""
     archive = experiment.code
     if archive is None and not experiment.code_folder:
         return None

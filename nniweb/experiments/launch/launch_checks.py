@@ -55,6 +55,7 @@ def may_use(platform: type[TrainingService], options: TrialOptions, owner: User)
 
 
 def check_own_algorithms(settings: ExperimentSettings, owner: User) -> None:
+    """Raises Refused for a tuner or assessor of one's own by who is no administrator."""
     for section, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
         if algorithm is not None and algorithm.class_name and not owner.is_admin:
             raise Refused(f"A {section} of your own runs on this server as its user, so only administrators may use "
@@ -62,6 +63,7 @@ def check_own_algorithms(settings: ExperimentSettings, owner: User) -> None:
 
 
 def check_git_access(code: BroughtCode | None, owner: User) -> None:
+    """Raises Refused for a repository over ssh by who is no administrator."""
     if isinstance(code, GitCode) and code.source.is_ssh and not owner.is_admin:
         raise Refused("Over ssh the keys of the server's own user would be used, which only administrators may do. "
                       "Give an https:// address (and a token, where the repository is not public), or upload the code.",
@@ -69,6 +71,7 @@ def check_git_access(code: BroughtCode | None, owner: User) -> None:
 
 
 def check_way_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> None:
+    """Raises Refused where keepers on the platform could not call this server."""
     callback_url = settings.nni_manager_ip or ""
     if callback_url and not addresses.is_callback_url(callback_url):
         raise Refused(f"{callback_url!r} is no address. Write the name or the address at which trial machines reach "

@@ -36,12 +36,14 @@ def cluster_named(settings: ExperimentSettings, owner: User) -> Cluster | None:
 
 
 def section_of(settings: ExperimentSettings) -> PlatformSection:
+    """The platform section of the file. Raises Refused where it has none."""
     if settings.training_service is None:
         raise Refused("A platform is needed: give trainingService, or cluster.", "trainingService")
     return settings.training_service
 
 
 def options_of(settings: ExperimentSettings, platform: type[TrainingService]) -> TrialOptions:
+    """The trials' options on this platform; defaults where the file has none."""
     if settings.training_service is not None:
         return settings.training_service.options
     return settings.trial_options or platform.options_model()
@@ -81,6 +83,7 @@ def stored_cluster(draft: Cluster, section: PlatformSection | None, owner: User)
 
 def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
               share: str) -> list[RehearsalFinding]:
+    """Findings of a quick rehearsal. Raises Refused for those that block."""
     is_draft = cluster.pk is None
 
     def question(service: TrainingService) -> tuple[str, list[RehearsalFinding]]:

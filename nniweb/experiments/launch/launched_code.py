@@ -65,6 +65,7 @@ def code_size(platform: type[TrainingService], options: TrialOptions, settings: 
 
 def keep_code(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings,
                code: BroughtCode | None) -> CodeArchive | None:
+    """Store the code as an archive; None where trials run in its folder or the worker fetches it. Raises Refused."""
     now = timezone.now()
     if isinstance(code, GitCode):
         return None

@@ -27,6 +27,7 @@ def number(term: Term) -> float | None:
 
 
 def number_for(path: Path, term: Term) -> float:
+    """The term as a number. Raises FilterInvalid."""
     found = number(term)
     if found is None:
         raise FilterInvalid(f"{path} is compared with a number; {term.text!r} is none.", term.start, term.end)
@@ -34,6 +35,7 @@ def number_for(path: Path, term: Term) -> float:
 
 
 def whole_number_for(path: Path, term: Term) -> int:
+    """The term as a whole number. Raises FilterInvalid."""
     found = number_for(path, term)
     if found != int(found) or abs(found) > 2**53:
         raise FilterInvalid(f"{path} is a whole number; {term.text!r} is none.", term.start, term.end)

@@ -48,6 +48,7 @@ def _finished(values: list[float]) -> FrozenTrial:
 
 
 def build(optimize_mode: OptimizeMode, args: ClassArgs) -> OptunaAssessor:
+    """The assessor around the pruner that the arguments are those of."""
     pruner: BasePruner
     if isinstance(args, PercentileArgs):
         pruner = PercentilePruner(args.percentile, n_startup_trials=args.n_startup_trials,

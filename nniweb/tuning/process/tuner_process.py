@@ -116,6 +116,7 @@ def _read_requests(incoming: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> 
 
 
 def main() -> None:
+    """Answer the worker's requests from standard input, one after the other, until it is closed."""
     incoming, outgoing = _take_over_wire()
     process_log.write_logs_to_stderr()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()

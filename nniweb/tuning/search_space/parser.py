@@ -230,6 +230,7 @@ def _unknown_type(type_name: object) -> str:
 
 
 def kind_of(value: object) -> str:
+    """A value in words, for messages: "a list", "'text'"; long ones are cut."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):

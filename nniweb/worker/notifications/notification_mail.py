@@ -62,6 +62,7 @@ def headline(occasion: str, told: dict[str, Any]) -> str:
 
 
 def text_of(delivery: NotificationDelivery, told: dict[str, Any]) -> str:
+    """The plain text of a mail. ``told``: what the outbox wrote down of the occasion."""
     rule = delivery.rule
     lines = [headline(delivery.occasion, told), ""]
     if delivery.occasion == Occasion.TEST:

@@ -24,6 +24,7 @@ CHUNK = 200
 
 
 def carry_out_stops(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
+    """End trials that are not wanted any more, then move the experiment on."""
     if experiment.target == ExperimentTarget.STOP:
         _want_all_stopped(work, experiment)
     if found.unwanted or experiment.target == ExperimentTarget.STOP:

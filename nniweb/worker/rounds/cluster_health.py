@@ -19,6 +19,7 @@ LOOK_SECONDS = 2.0
 
 
 def show(work: ClusterWork) -> None:
+    """Write the cluster's health and its machines into their rows, where it is time and they have changed."""
     if work.monotonic() < work.next_health_look:
         return
     work.next_health_look = work.monotonic() + LOOK_SECONDS

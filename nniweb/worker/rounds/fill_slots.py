@@ -40,6 +40,7 @@ MOST_AT_ONCE = 50
 
 
 def fill_slots(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
+    """Start as many trials as free slots, limits and quotas allow; say why where none starts."""
     if work.service is None:
         _say_why_nothing_starts(work, experiment)
         return

@@ -51,6 +51,7 @@ CHUNK = 100
 
 
 def observe_trials(work: ClusterWork) -> None:
+    """Write down what the platform says of its jobs, and end attempts whose drain time is over."""
     _load_drains(work)
     service = work.service
     if service is not None:

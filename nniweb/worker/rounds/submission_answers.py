@@ -72,6 +72,7 @@ def _addresses_to_call(detail: TrialJobDetail) -> list[str]:
 
 
 def not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceError) -> None:
+    """The platform did not take it: it is tried again after a pause, or refused for good."""
     if not isinstance(error, TemporaryError):
         refused(work, attempt, error.reason)
         return

@@ -37,6 +37,7 @@ _PARAMETERS = 'WHERE "index" = 0 AND trial_id IN '
 
 
 def teach_tuner(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
+    """Give the tuner a changed search space and the ends of trials, and the assessor new results."""
     # read before the results are handed over: a trial's results then reach the assessor before its end
     ended = _not_taught(experiment) if found.not_taught else []
     if not experiment.is_finished and work.tuners.ready(experiment):
