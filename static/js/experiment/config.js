@@ -15,7 +15,7 @@ document.addEventListener("click", async (event) => {
   const number = button.dataset.undo;
   if (!await confirmed({
     title: `Undo change ${number}?`,
-    text: "What it changed gets the values from before. That is a further change, which can be undone, too; trials that are there stay.",
+    text: "The previous values are restored. This is a new change, which can also be undone. Existing trials do not change.",
     action: "Undo it",
   })) return;
   button.disabled = true;

@@ -205,7 +205,7 @@ export function startHead(listener = {}) {
   showControls();
   live.watch(`experiment/${id}`, experiment.revision, (frame) => {
     if (frame.gone) {
-      showError("This experiment was deleted, or is not yours to see any more.");
+      showError("This experiment was deleted, or you may no longer see it.");
       return;
     }
     show(frame.experiment);

@@ -121,8 +121,8 @@ async function act(button, done) {
   const number = row.querySelector('[data-cell="number"]')?.textContent;
   const cancel = button.dataset.action === "cancel";
   const sure = await confirmed(cancel
-    ? { title: `Cancel trial ${number}?`, text: "It ends now; what it has not reported yet is lost.", action: "Cancel the trial" }
-    : { title: `Run trial ${number} again?`, text: "A new trial with the same parameters is queued. It counts towards the most trials.", action: "Run it again" });
+    ? { title: `Cancel trial ${number}?`, text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Cancel the trial" }
+    : { title: `Run trial ${number} again?`, text: "A new trial with the same parameters is queued. It counts towards the maximum number of trials.", action: "Run it again" });
   if (!sure) return;
   button.disabled = true;
   try {

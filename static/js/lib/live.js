@@ -156,8 +156,8 @@ export class Live {
   showStale() {
     const since = this.lostAt ?? new Date();
     const time = since.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    this.show("stale", "◇", `stale since ${time}`, "The server does not answer; this page shows what it last said. "
-      + "It catches up by itself.");
+    this.show("stale", "◇", `stale since ${time}`, "The server does not answer. This page shows its last data. "
+      + "It updates automatically when the server answers again.");
   }
 
   showSignedOut() {

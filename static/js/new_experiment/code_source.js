@@ -173,7 +173,7 @@ export function startCode() {
     event.preventDefault();
     drop.classList.remove("over");
     takeDropped(event).catch(() => {
-      chosen.textContent = "What was dropped cannot be read. Choose it instead.";
+      chosen.textContent = "The dropped item cannot be read. Choose the folder or archive instead.";
     });
   });
   show();

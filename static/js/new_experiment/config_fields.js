@@ -81,7 +81,7 @@ async function ask(more) {
 function tell(found, words) {
   const isOld = found === null && words.includes("v1 form");
   note.textContent = found ? words : isOld ? "The file has NNI's v1 form. It can be launched as it is; converted to v2, its fields can be edited here."
-    : `The fields cannot be read out of the text: ${words}`;
+    : `The fields cannot be read from the text: ${words}`;
   convert.hidden = !isOld;
   for (const field of fields()) field.disabled = found === null;
   if (found) fill(found);

@@ -148,7 +148,7 @@ function optionsField(group, parameter, index) {
     const read = optionsOf(input.value, isPlain);
     if (read === undefined) {
       input.setAttribute("aria-invalid", "true");
-      say(nameOf(group), "This is no JSON list.");
+      say(nameOf(group), "This is not a JSON list.");
     } else replace(group, { .../** @type {Parameter} */ (space[nameOf(group)]), _value: read });
   });
   label.append(input);

@@ -64,7 +64,7 @@ for (const kind of /** @type {const} */ (["dragover", "drop"])) {
   document.addEventListener(kind, (event) => {
     if (event.defaultPrevented || !event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
-    if (kind === "drop") say("Drop an experiment file on the text, and code on the field that says so.");
+    if (kind === "drop") say("Drop an experiment file on the text, and code on the code field.");
   });
 }
 
@@ -205,9 +205,9 @@ function showTrouble(message) {
 
 /** @param {number} status */
 function trouble(status) {
-  if (status === 0) return "The server does not answer. What you typed is kept; try again.";
+  if (status === 0) return "The server does not answer. Your input is kept. Try again.";
   if (status === 413) return "The server, or a proxy in front of it, does not take so much at once. Leave out what the trials do not need.";
-  return `The server could not do this (${status}). What you typed is kept; reload the page if it goes on.`;
+  return `The server could not do this (${status}). Your input is kept. Reload the page if this continues.`;
 }
 
 /**

@@ -128,7 +128,7 @@ document.getElementById("main")?.addEventListener("click", (event) => {
         await rest("PATCH", path, { enabled: button.dataset.do === "on" });
         break;
       case "remove": {
-        const text = "What waits is not sent, and the record of its messages goes with it.";
+        const text = "Waiting messages are not sent, and the record of its messages is deleted.";
         if (!await confirmed({ title: `Remove ${rule?.dataset.name}?`, text, action: "Remove" })) return;
         await rest("DELETE", path);
         location.assign("/notifications/");

@@ -273,7 +273,7 @@ async function catchUpOnce() {
 
 live.watch(`trial/${id}`, page.revision, (frame) => {
   if (frame.gone) {
-    showError("This trial was deleted, or is not yours to see any more.");
+    showError("This trial was deleted, or you may no longer see it.");
     return;
   }
   const before = trial.attempt;
@@ -308,8 +308,8 @@ async function act(action) {
   }
   const cancel = action === "cancel";
   const sure = await confirmed(cancel
-    ? { title: "Cancel this trial?", text: "It ends now; what it has not reported yet is lost.", action: "Cancel the trial" }
-    : { title: "Run it again?", text: "A new trial with the same parameters is queued. It counts towards the most trials.", action: "Run it again" });
+    ? { title: "Cancel this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Cancel the trial" }
+    : { title: "Run it again?", text: "A new trial with the same parameters is queued. It counts towards the maximum number of trials.", action: "Run it again" });
   if (!sure) return;
   const answer = await rest("POST", `trials/${id}/actions/${action}/`);
   if (cancel) show(answer);

@@ -26,7 +26,7 @@ export class OutputFiles {
   async list() {
     this.button.disabled = true;
     this.says.classList.remove("error");
-    this.says.textContent = "Its machine is asked…";
+    this.says.textContent = "Asking its machine…";
     try {
       this.show(await rest("GET", `trials/${this.trial}/output-files/${this.attempt() ? `?attempt=${this.attempt()}` : ""}`));
     } catch (error) {
@@ -44,7 +44,7 @@ export class OutputFiles {
     const count = listing.files.length;
     const words = [count === 0 ? "Nothing is in it." : `${count.toLocaleString()} ${count === 1 ? "file" : "files"}, ${
       byteSize(listing.files.reduce((sum, file) => sum + file.size, 0))}.`];
-    if (listing.cut) words.push("There are more; the server lists a part of them.");
+    if (listing.cut) words.push("There are more files; the server lists only some of them.");
     if (listing.left_out) {
       words.push(`${listing.left_out.toLocaleString()} ${listing.left_out === 1 ? "link or the like is" : "links or the like are"} not shown.`);
     }

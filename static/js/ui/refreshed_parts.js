@@ -24,7 +24,7 @@ export function keepWhileSame(ids) {
  */
 export async function refreshParts(ids, wanted = () => true) {
   const response = await fetch(location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
-  if (!response.ok) throw new RestError(response.status, [{ field: "", message: "The page could not be read anew." }]);
+  if (!response.ok) throw new RestError(response.status, [{ field: "", message: "The page could not be reloaded." }]);
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   if (!wanted()) return fresh;
   for (const id of ids) {

@@ -20,7 +20,7 @@ export function askForChanges(trial, searchSpace) {
   form.className = "rerun";
   form.noValidate = true;
   form.append(words("h2", `Run trial ${trial.sequence_id} with changes`), words("p", "A new trial is queued with these parameters. "
-    + "It counts towards the most trials."));
+    + "It counts towards the maximum number of trials."));
   form.firstElementChild?.setAttribute("id", "rerun-title");
   const given = trial.parameters ?? {};
   const fields = [...new Set([...Object.keys(given), ...Object.keys(searchSpace)])].map((name) => field(name, given[name], searchSpace[name]));
@@ -33,7 +33,7 @@ export function askForChanges(trial, searchSpace) {
     row.append(label, ...datalist(input, searchSpace[name]), note);
     form.append(row);
   }
-  if (fields.length === 0) form.append(words("p", "This trial had no parameters, and its search space has none to offer."));
+  if (fields.length === 0) form.append(words("p", "This trial had no parameters, and the search space has none."));
   const general = words("p", "", "note small");
   const problem = words("p", "", "error small");
   problem.setAttribute("role", "alert");
@@ -143,7 +143,7 @@ function read(fields) {
         values[name] = JSON.parse(text);
       } catch {
         good = false;
-        note.textContent = "This is no value: write a number, true, false, null, a [list], an {object} or a \"text\" in quotes.";
+        note.textContent = "This is not a value: write a number, true, false, null, a [list], an {object} or a \"text\" in quotes.";
         input.setAttribute("aria-invalid", "true");
       }
     }

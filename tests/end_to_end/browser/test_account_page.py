@@ -55,7 +55,7 @@ def test_an_experiment_is_shared_and_handed_over_on_its_page(server: RunningServ
     page = open_page(server, f"/experiments/{trials.experiment}/")
     page.get_by_role("button", name="Share…").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Seen and steered by the members of").select_option("vision")
+    dialog.get_by_label("Visible to and controlled by the members of").select_option("vision")
     dialog.get_by_label("It belongs to").select_option("cora")
     dialog.get_by_role("button", name="Save").click()
     expect(page.get_by_text("for cora and the group vision")).to_be_visible()

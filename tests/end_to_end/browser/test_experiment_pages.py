@@ -31,7 +31,7 @@ def row(page: Any, number: int) -> Any:
 def test_an_empty_list_offers_the_example_and_one_click_launches_it(make_server: Any, open_page: Any) -> None:
     server = make_server().start()
     page = open_page(server)
-    expect(page.get_by_text("Nothing was launched here yet.")).to_be_visible()
+    expect(page.get_by_text("No experiment was launched yet.")).to_be_visible()
     onlooker = open_page(server, "/")
     expect(onlooker.locator("#live")).to_have_text("● live")
     page.get_by_role("button", name="Launch the example").click()

@@ -73,7 +73,7 @@ def test_curves_are_chosen_by_kind_count_and_number(server: RunningServer, open_
     page.locator("#which").select_option("running")
     expect(page.locator("#no-curves")).to_have_text("No trial runs now.")
     page.locator("#which").select_option("chosen")
-    expect(page.locator("#no-curves")).to_contain_text("Give numbers of trials")
+    expect(page.locator("#no-curves")).to_contain_text("Enter numbers of trials")
     page.locator("#trials").fill("12, 33 20")
     page.locator("#trials").press("Enter")
     wait_for(page, lambda curves: names(curves) == ["12", "33", "20"])

@@ -150,7 +150,7 @@ def test_many_are_chosen_tagged_exported_run_again_and_stopped(server: RunningSe
     page.get_by_label("Choose all of this page").check()
     page.get_by_role("button", name="Choose all 52 that fit").click()
     page.get_by_role("button", name="Stop…").last.click()
-    expect(dialog).to_contain_text("what they have not reported yet is lost")
+    expect(dialog).to_contain_text("metrics that they have not reported yet are lost")
     dialog.get_by_role("button", name="Stop them").click()
     expect(done).to_have_text("52 stopped.")
     expect(page.locator("#counts li[data-status=USER_CANCELED] b")).to_have_text("52")

@@ -140,7 +140,7 @@ def test_the_tuner_is_exchanged_on_the_page_and_that_undone(
     dialog.get_by_role("combobox").select_option("TPE")
     expect(dialog.get_by_label("Its arguments")).to_have_value("")
     expect(dialog).to_contain_text("constant_liar_type")
-    for wrong, words in (("{seed: 1}", "are no JSON object"), ('{"sead": 1}', 'Did you mean "seed"?')):
+    for wrong, words in (("{seed: 1}", "are not a JSON object"), ('{"sead": 1}', 'Did you mean "seed"?')):
         dialog.get_by_label("Its arguments").fill(wrong)
         dialog.get_by_role("button", name="Save").click()
         expect(dialog.get_by_role("alert")).to_contain_text(words)

@@ -47,7 +47,7 @@ def test_the_link_in_the_mail_changes_the_password_once(client, max_) -> None:
     assert client.post(page.redirect_chain[-1][0], form).status_code == 302
     max_.refresh_from_db()
     assert max_.check_password("one more pass phrase")
-    assert "used up" in client.get(path, follow=True).content.decode()
+    assert "already used" in client.get(path, follow=True).content.decode()
     assert list(AuditEntry.objects.order_by("pk").values_list("action", "target")) == [
         ("password.reset-asked", str(max_.pk)), ("password.reset", str(max_.pk))]
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize(("space", "shown"), [
-    ({}, "It has none: the tuner chooses parameters by its own code."),
+    ({}, "No search space: the tuner chooses parameters in its own code."),
     ({"net": {"_type": "graph"}, "note": "free text"}, "&quot;_type&quot;: &quot;graph&quot;"),
 ])
 def test_its_pages_show_the_space_and_the_parameters_that_trials_have(admin: User, make_experiment, make_attempt, space,

@@ -110,7 +110,7 @@ def test_trials_are_compared_by_id_or_number_in_the_order_given(page: Callable[.
     assert data
     assert json.loads(data[1])["trials"] == [Trial.objects.get(sequence_id=2).public_id, second]
     assert compared(page(three, "compare", trials="0", add="2, 1")) == ["0", "2", "1"]
-    assert "add another one" in page(three, "compare", trials="0")
+    assert "Add another one" in page(three, "compare", trials="0")
 
 
 def test_parameters_that_differ_are_marked(page: Callable[..., str], three: Experiment) -> None:

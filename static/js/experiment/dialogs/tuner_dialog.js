@@ -46,7 +46,7 @@ export function startTunerDialog(id, show) {
       given = null;
     }
     if (typeof given !== "object" || given === null || Array.isArray(given)) {
-      complain('The arguments are no JSON object. Write them like {"seed": 3}, or leave them out.');
+      complain('The arguments are not a JSON object. Write them like {"seed": 3}, or leave them out.');
       return;
     }
     complain("");

@@ -13,11 +13,11 @@ import { MetricChoice } from "../metric_choice.js";
 const PAUSE = 2_000;
 /** What it says where there is no curve of the kind that is wanted. @type {Record<string, string>} */
 const NOTHING = {
-  top: "No trial has a final result with a curve yet. Choose “running” or “latest” to see those on their way.",
+  top: "No trial with a final result has a curve yet. Choose “running” or “latest” to see other trials.",
   running: "No trial runs now.",
-  latest: "No trial has reported an intermediate result yet. Trials do it with nni.report_intermediate_result(value); the curves appear here as they come.",
+  latest: "No trial has reported an intermediate result yet. Trials do it with nni.report_intermediate_result(value); the curves appear here as the results arrive.",
   stopped: page.has_assessor ? "The assessor has stopped no trial so far." : "This experiment has no assessor that would stop trials.",
-  chosen: "None of these trials has an intermediate result. Give numbers of trials, with commas between.",
+  chosen: "None of these trials has an intermediate result. Enter numbers of trials, separated by commas.",
 };
 
 const element = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));

@@ -94,7 +94,7 @@ export class ImportanceTable {
     this.trials = found.trials;
     if (found.looked_at === 0) {
       this.note.textContent = found.trials < found.needed
-        ? `What matters is told from ${found.needed} results on; there ${found.trials === 1 ? "is 1" : `are ${found.trials}`} so far.`
+        ? `Importance needs at least ${found.needed} results; there ${found.trials === 1 ? "is 1" : `are ${found.trials}`} so far.`
         : "There are no parameters to compare.";
       this.table.hidden = true;
       return;

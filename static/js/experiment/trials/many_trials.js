@@ -7,7 +7,7 @@ import { rest } from "../../lib/rest.js";
 const QUESTIONS = {
   stop: (count) => ({
     title: `Stop ${count}?`,
-    text: "Those that have not ended are ended now; what they have not reported yet is lost. Ended ones stay as they are.",
+    text: "Chosen trials that have not ended are ended now, and metrics that they have not reported yet are lost. Ended trials do not change.",
     action: "Stop them",
   }),
   rerun: (count) => ({
