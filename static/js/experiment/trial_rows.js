@@ -5,7 +5,8 @@ import { confirmed } from "../ui/confirm.js";
 import { jobsOf, showMessage } from "../ui/named_trials.js";
 import { rest } from "../lib/rest.js";
 import { isEnd, showStatus, showText } from "../ui/status.js";
-import { digits, duration, moment, parameter, parameterAt } from "../lib/formats.js";
+import { digits, duration, parameter, parameterAt } from "../lib/formats.js";
+import { moment } from "../ui/times.js";
 
 /** @returns {HTMLTableRowElement} */
 export function blankRow() {

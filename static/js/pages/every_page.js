@@ -1,7 +1,7 @@
 /** What every page gets: local times, trials by their names, and filters that apply when one is chosen. */
 
 import { nameTrials } from "../ui/named_trials.js";
-import { localizeTimes } from "../lib/formats.js";
+import { localizeTimes } from "../ui/times.js";
 
 localizeTimes(document);
 nameTrials(document);

@@ -8,7 +8,8 @@ import { refreshParts } from "../ui/refreshed_parts.js";
 import { drawSparkline } from "../charts/sparkline.js";
 import { isFinishedExperiment, showStatus, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
-import { digits, duration, moment } from "../lib/formats.js";
+import { digits, duration } from "../lib/formats.js";
+import { moment } from "../ui/times.js";
 
 /** Shortest pause between two looks at the whole list, in milliseconds. */
 const REFRESH_PAUSE = 1_000;

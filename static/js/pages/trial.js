@@ -17,7 +17,8 @@ import { refreshParts } from "../ui/refreshed_parts.js";
 import { startTensorBoard } from "../ui/tensorboard.js";
 import { isEnd, showStatus, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
-import { digits, duration, moment } from "../lib/formats.js";
+import { digits, duration } from "../lib/formats.js";
+import { moment } from "../ui/times.js";
 
 /** Readings come every ten seconds; after a longer break those in between are asked for. In milliseconds. */
 const LONG_BREAK = 45_000;

@@ -1,6 +1,6 @@
 /** Parts of a page that are taken anew from the server. */
 
-import { localizeTimes } from "../lib/formats.js";
+import { localizeTimes } from "./times.js";
 import { RestError } from "../lib/rest.js";
 import { nameTrials } from "./named_trials.js";
 

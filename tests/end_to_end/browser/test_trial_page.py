@@ -142,7 +142,7 @@ def test_a_failed_trial_says_what_to_do_and_is_run_with_changes(server: RunningS
     expect(dialog.get_by_role("status").first).to_contain_text("Outside the search space: 7 is not a value of")
     dialog.get_by_label("x", exact=False).first.fill("oops")
     dialog.get_by_role("button", name="Run it").click()
-    expect(dialog.get_by_role("status").first).to_contain_text("This is no value")
+    expect(dialog.get_by_role("status").first).to_contain_text("This is not a value")
     expect(dialog.locator("[aria-invalid]")).to_be_focused()
     dialog.get_by_label("x", exact=False).first.fill("0.125")
     expect(dialog.get_by_role("status").first).to_have_text("")

@@ -1,7 +1,7 @@
 /** The tab of events. Those of the experiment are taken anew by the head; here those of its trials. */
 
-import { refreshParts } from "../ui/refreshed_parts.js";
-import { page, startHead } from "./head.js";
+import { refreshParts } from "../../ui/refreshed_parts.js";
+import { page, startHead } from "../head.js";
 
 /** Shortest pause between two looks, in milliseconds. */
 const LOOK_PAUSE = 1_500;

@@ -1,10 +1,10 @@
 /** The tab of the config: what was changed since the launch stays as it is now, and can be undone. */
 
-import { showError } from "../ui/action_error.js";
-import { confirmed } from "../ui/confirm.js";
-import { rest } from "../lib/rest.js";
-import { refreshParts } from "../ui/refreshed_parts.js";
-import { page, startHead } from "./head.js";
+import { showError } from "../../ui/action_error.js";
+import { confirmed } from "../../ui/confirm.js";
+import { rest } from "../../lib/rest.js";
+import { refreshParts } from "../../ui/refreshed_parts.js";
+import { page, startHead } from "../head.js";
 
 /** The parts of the page that say what is so now. */
 const refresh = () => refreshParts(["facts", "changes", "kept", "search-space"]);

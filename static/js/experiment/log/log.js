@@ -1,10 +1,10 @@
 /** The log of an experiment: new lines at its end, earlier ones when they are asked for. */
 
-import { showError } from "../ui/action_error.js";
-import { live } from "../lib/live.js";
-import { rest } from "../lib/rest.js";
-import { moment } from "../lib/formats.js";
-import { page, startHead } from "./head.js";
+import { showError } from "../../ui/action_error.js";
+import { live } from "../../lib/live.js";
+import { rest } from "../../lib/rest.js";
+import { moment } from "../../ui/times.js";
+import { page, startHead } from "../head.js";
 
 /** Lines that stay on the page while it follows the end; older ones are fetched again when they are asked for. */
 const MOST_LINES = 3_000;
