@@ -1,4 +1,4 @@
-"""Runs trial jobs on platforms. Knows nothing of Django, of tuners or of web pages."""
+"""Runs trial jobs on platforms. Uses neither Django nor anything of ``nniweb``."""
 
 from trainingservice.moved_names import find_moved_modules
 

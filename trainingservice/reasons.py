@@ -1,7 +1,8 @@
 """Why a trial waits, failed or was stopped, why an experiment or a cluster is as it is: a code with arguments.
 
 A ``Reason`` is its own sentence: it goes wherever a message goes. What stores a message stores ``code`` and
-``arguments`` beside it, and programs look at those alone. The sentences of codes are made here and nowhere else.
+``arguments`` beside it, and programs look at those alone. The sentences of codes are made here, the server's
+own included; a code with ``said`` has its sentence from who gives it.
 
 Text that somebody else wrote (a platform, a plug-in, a person) is a plain ``str``. Who stores it says whose it is:
 ``PLATFORM`` or ``OTHER``.

@@ -28,6 +28,7 @@ from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_
 from trialkeeper.control_group import Gathering, recorded_group
 from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
+from trialkeeper.end_record import TrialEnd, ended_entry, exit_status, trial_end
 from trialkeeper.file_mode import file_mode
 from trialkeeper.gpu_usage import GpuWatch
 from trialkeeper.inbox import Inbox
@@ -41,7 +42,6 @@ from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
 from trialkeeper.server_connection import ServerConnection
 from trialkeeper.starting_threads import Room, pause_after
-from trialkeeper.trial_end import TrialEnd, ended_entry, exit_status, trial_end
 from trialkeeper.trial_environment import trial_environment
 from trialkeeper.trial_watch import LOOK_EVERY, TrialWatch
 from trialkeeper.wakeups import Wakeups

@@ -6,9 +6,9 @@ from typing import Callable, Optional, Tuple
 from trialkeeper import contract
 from trialkeeper.child_process import LOOK_INTERVAL, ChildProcess, TreeEnding
 from trialkeeper.control_group import Gathering
+from trialkeeper.end_record import explanation
 from trialkeeper.inbox import Inbox
 from trialkeeper.process_tree import ProcessTree
-from trialkeeper.trial_end import explanation
 
 #: Seconds between two looks at the trial's files.
 LOOK_EVERY = 0.1

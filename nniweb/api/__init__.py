@@ -1,1 +1,1 @@
-"""REST for people and programs, one file per resource."""
+"""REST for people and programs, a folder for each subject."""

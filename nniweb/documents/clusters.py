@@ -13,7 +13,7 @@ from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.editing import NAME_PATTERN, NAME_RULE
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
 from nniweb.http.fields import StrictSerializer
-from nniweb.http.reason_form import ReasonSerializer
+from nniweb.http.reason_serializer import ReasonSerializer
 
 
 class GpuHolderSerializer(serializers.Serializer[Any]):

@@ -19,7 +19,7 @@ from nniweb.experiments.queries.explanation import explanations_of
 from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.retention.policy import KINDS, days_kept
 from nniweb.http.fields import DurationField, StrictSerializer, TagsField
-from nniweb.http.reason_form import ReasonSerializer
+from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.times import time_text
 from trainingservice.reasons import arguments_of, code_of
 from trainingservice.trial_job_status import TrialJobStatus

@@ -16,7 +16,7 @@ from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTa
 from nniweb.experiments.queries.trial_advice import PLACES, advice_for
 from nniweb.experiments.retention.policy import OF_TRIALS, removed_at
 from nniweb.http.fields import StrictSerializer, TagsField
-from nniweb.http.reason_form import ReasonSerializer
+from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.times import time_text
 
 ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",

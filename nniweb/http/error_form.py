@@ -18,7 +18,7 @@ from nniweb.database.outage_logs import first_line, is_database_away
 from nniweb.experiments.clusters.editing import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.errors import Refused
-from nniweb.http.reason_form import ReasonSerializer
+from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.shortage import RETRY_AFTER, SHORT
 from trainingservice.lasting_thread import in_short
 from trainingservice.reasons import Reason, as_document

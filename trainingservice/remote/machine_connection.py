@@ -20,7 +20,7 @@ from trainingservice.remote.set_aside import SetAside
 from trainingservice.ssh.connection import Connection, connect
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.problems import MachineProblem, NotConnected, as_problem
-from trainingservice.ssh.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL
+from trainingservice.ssh.reconnect_pauses import RECONNECT, RECONNECT_AFTER_REFUSAL
 from trialkeeper.back_off import back_off
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from trainingservice.ssh.connection import Connection, connect
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.ssh.problems import MachineProblem, SessionBroke, as_problem
-from trainingservice.ssh.reconnecting import RECONNECT, RECONNECT_AFTER_REFUSAL
+from trainingservice.ssh.reconnect_pauses import RECONNECT, RECONNECT_AFTER_REFUSAL
 from trainingservice.submit_host.disk import Disk
 from trainingservice.submit_host.host import TIMEOUT, Finished, NotRun, Unanswered
 from trainingservice.submit_host.sftp_disk import SftpDisk

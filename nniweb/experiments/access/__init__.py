@@ -1,1 +1,1 @@
-"""People: accounts, sessions, what each may see and do, quotas, the audit log."""
+"""People: accounts, sessions, what each may see and do, the audit log."""

@@ -23,7 +23,7 @@ from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialE
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.quotas.experiments_at_a_time import why_no_experiment_more
+from nniweb.experiments.quotas.launch_quotas import why_no_experiment_more
 from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.experiments.sql.exact_text import printable

@@ -10,7 +10,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_cluster import section_of
 from nniweb.experiments.launch.launched_code import BroughtCode, GitCode
 from nniweb.experiments.models import Cluster, User
-from nniweb.experiments.quotas.experiments_at_a_time import why_no_experiment_more, why_not_so_many_gpus
+from nniweb.experiments.quotas.launch_quotas import why_no_experiment_more, why_not_so_many_gpus
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.reasons import Reason

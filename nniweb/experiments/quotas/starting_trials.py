@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from django.db.models import Count
 
 from nniweb.experiments.models import Attempt
-from nniweb.experiments.quotas.limits import Holder, Limits
+from nniweb.experiments.quotas.quota_limits import Holder, Limits
 
 
 @dataclass(frozen=True)

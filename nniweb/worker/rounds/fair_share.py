@@ -13,7 +13,7 @@ from django.db.models import Count, Exists, OuterRef, Q
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.quotas.limits import Holder, Limits
+from nniweb.experiments.quotas.quota_limits import Holder, Limits
 from nniweb.experiments.quotas.starting_trials import Room, holders_under_way, room_for
 from trainingservice.trial_job_status import TrialJobStatus
 

@@ -14,7 +14,7 @@ from nniweb.experiments.lifecycle.transitions import move_trial
 from nniweb.experiments.lifecycle.trial_end import TrialEnd, completed, held
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
-from nniweb.http.reason_form import MEANINGS
+from nniweb.http.reason_serializer import MEANINGS
 from nniweb.observability.database_figures import DatabaseFigures
 from trainingservice.reasons import CODES, Reason
 from trainingservice.trial_job_status import TrialJobStatus

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from nniweb.experiments.actions import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
-from nniweb.experiments.quotas.experiments_at_a_time import why_not_so_many_gpus
-from nniweb.experiments.quotas.limits import Holder, Limits
+from nniweb.experiments.quotas.launch_quotas import why_not_so_many_gpus
+from nniweb.experiments.quotas.quota_limits import Holder, Limits
 from nniweb.experiments.quotas.starting_trials import holders_under_way, room_for
 from trainingservice.polling.fair_queue import FairQueue
 

@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Q
 
 from nniweb.experiments.models import Experiment, Quota, User
-from nniweb.experiments.quotas.limits import whose_document, whose_quota
+from nniweb.experiments.quotas.quota_limits import whose_document, whose_quota
 from trainingservice.reasons import Reason
 
 
