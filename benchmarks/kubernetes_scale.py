@@ -46,8 +46,8 @@ BESIDE = 10
 
 def serve(folder: Path) -> None:
     """The API server: pods run at once, and all end when the file "end" appears."""
-    from tests.fakes.kubernetes_api import KubernetesApiDouble
-    from tests.fakes.kubernetes_api_store import now_text
+    from tests.fakes.kubernetes.api import KubernetesApiDouble
+    from tests.fakes.kubernetes.store import now_text
 
     with KubernetesApiDouble(folder / "cluster") as cluster:
         def set_status(pod: dict, **status: object) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest, OnKubernetes
+from tests.fakes.kubernetes.under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest, OnKubernetes
 from trainingservice.kubernetes_base.api import PODS, SECRETS, ApiAccess, KubernetesApi
 from trainingservice.kubernetes_base.config import RoleSettings
 from trainingservice.kubernetes_base.service import KubernetesService

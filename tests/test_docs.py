@@ -18,8 +18,8 @@ PLATFORMS = platform_names()
 #: Of each platform, what the tests have on its other side: a word of a program's module that its conformance suite, or
 #: what that imports, starts.
 REAL_PROGRAMS = {"remote": "tests.fakes.ssh_machine", "slurm": "tests.fakes.slurm_cluster"}
-DOUBLES = {"kubernetes": "kubernetes_under_test", "kubeflow": "kubernetes_under_test",
-           "frameworkcontroller": "kubernetes_under_test", "openpai": "openpai_cluster", "dlts": "dlts_dashboard",
+DOUBLES = {"kubernetes": "kubernetes.under_test", "kubeflow": "kubernetes.under_test",
+           "frameworkcontroller": "kubernetes.under_test", "openpai": "openpai.cluster", "dlts": "dlts_dashboard",
            "azureml": "azureml_workspace", "command": "tiny_scheduler"}
 
 

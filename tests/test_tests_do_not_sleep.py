@@ -22,7 +22,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("end_to_end/scaled_out/several_processes.py", "close"): POLLS,
     ("end_to_end/scaled_out/test_servers_come_and_go.py",
      "test_nothing_is_lost_while_postgresql_and_redis_are_away"): BEHAVIOUR,
-    ("fakes/kubernetes_api_node.py", "_run_container"): PROGRAM,
+    ("fakes/kubernetes/node.py", "_run_container"): PROGRAM,
     ("fakes/nvidia_smi.py", "main"): PROGRAM,
     ("fakes/scripted_keeper_server.py", "handle"): PROGRAM,
     ("fakes/slurm_cluster.py", "_wait"): POLLS,

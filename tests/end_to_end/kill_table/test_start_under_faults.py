@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import requests
 
+from tests.end_to_end.installation.test_full_disk import fill
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.running_server import RunningServer
-from tests.end_to_end.test_full_disk import fill
 from trainingservice.testing.processes import processes_of
 
 pytestmark = pytest.mark.timeout(300)

@@ -15,10 +15,10 @@ from typing import Any
 from tests.fakes import azureml_workspace
 from tests.fakes.azureml_workspace import AzureMlWorkspace
 from tests.fakes.dlts_dashboard import DltsDashboard
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
-from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
-from tests.fakes.openpai_cluster import OpenPaiCluster
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkController
+from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
+from tests.fakes.openpai.cluster import OpenPaiCluster
 from tests.fakes.slurm_cluster import SlurmCluster
 from tests.fakes.ssh_machine import SshMachine
 from tests.fakes.tiny_scheduler import TinyScheduler

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests import real_kubernetes
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_kubeflow import (
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.kubeflow import (
     KUBEFLOW_KINDS,
     TRAINER_KINDS,
     TrainJobController,
     kubeflow_controllers,
 )
-from tests.fakes.kubernetes_under_test import KubeflowUnderTest
+from tests.fakes.kubernetes.under_test import KubeflowUnderTest
 from trainingservice.kubernetes_base.config import RoleSettings
 from trainingservice.testing.conformance import TrainingServiceConformance
 

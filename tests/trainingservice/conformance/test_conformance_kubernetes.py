@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests import real_kubernetes
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_under_test import JobsUnderTest
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.under_test import JobsUnderTest
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fakes.container_process import ContainerProcess
-from tests.fakes.openpai_cluster import OpenPaiCluster
+from tests.fakes.openpai.cluster import OpenPaiCluster
 from tests.trainingservice.conformance.collected_conformance import StorageConformance
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
 from trainingservice.openpai.service import OpenPaiTrainingService

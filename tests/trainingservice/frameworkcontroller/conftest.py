@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
-from tests.fakes.kubernetes_under_test import FrameworksUnderTest
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkController
+from tests.fakes.kubernetes.under_test import FrameworksUnderTest
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_kubeflow import (
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.kubeflow import (
     KUBEFLOW_KINDS,
     MPI_KINDS,
     TRAINER_KINDS,
@@ -16,7 +16,7 @@ from tests.fakes.kubernetes_api_kubeflow import (
     kubeflow_controllers,
     mpi_controllers,
 )
-from tests.fakes.kubernetes_under_test import KubeflowUnderTest
+from tests.fakes.kubernetes.under_test import KubeflowUnderTest
 from trainingservice.kubernetes_base.config import RoleSettings
 from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench

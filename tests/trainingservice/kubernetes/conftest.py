@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_under_test import JobsUnderTest
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.under_test import JobsUnderTest
 from trainingservice.kubernetes_base import mirror
 
 

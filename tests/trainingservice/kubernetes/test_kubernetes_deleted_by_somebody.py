@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
-from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
-from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkController
+from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
+from tests.fakes.kubernetes.under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
 from trainingservice.kubernetes_base import belongings
 from trainingservice.kubernetes_base.config import StorageSettings
 from trainingservice.receiver.keeper_receiver import KeeperReceiver

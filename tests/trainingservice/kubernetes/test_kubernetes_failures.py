@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.fakes.kubernetes_api import TOKEN
+from tests.fakes.kubernetes.api import TOKEN
 from tests.trainingservice import jobs_of_tests
 from tests.trainingservice.jobs_of_tests import assert_whole
 from trainingservice.kubernetes_base import mirror

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kubernetes.config import incluster_config
 
-from tests.fakes.kubernetes_api import TOKEN, KubernetesApiDouble
+from tests.fakes.kubernetes.api import TOKEN, KubernetesApiDouble
 from tests.fakes.tls_certificate import make_certificate
 from trainingservice.kubernetes_base.api import PODS, AccessUnreadable, ApiAccess, KubernetesApi
 

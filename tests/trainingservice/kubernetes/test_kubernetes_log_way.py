@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS, FrameworkController
-from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
-from tests.fakes.kubernetes_under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkController
+from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
+from tests.fakes.kubernetes.under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
 from trainingservice.errors import PermanentError
 from trainingservice.keeper import collected_journals
 from trainingservice.keeper.collected_journals import CollectedJournals

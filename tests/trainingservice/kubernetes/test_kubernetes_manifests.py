@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from nniweb.experiments.config import parse_experiment_config
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS
-from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, MPI_KINDS, MPI_V2_KINDS, TRAINER_KINDS
-from tests.fakes.kubernetes_api_schemas import MPIJOB_V2, SCHEMAS
-from tests.fakes.kubernetes_api_validation import metadata_causes, schema_causes
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS
+from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, MPI_KINDS, MPI_V2_KINDS, TRAINER_KINDS
+from tests.fakes.kubernetes.schemas import MPIJOB_V2, SCHEMAS
+from tests.fakes.kubernetes.validation import metadata_causes, schema_causes
 from trainingservice.base import ServiceContext
 from trainingservice.platforms import load_platform
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialJobDetail

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.fakes.kubernetes_api import TOKEN, KubernetesApiDouble
-from tests.fakes.kubernetes_api_framework import FRAMEWORK_KINDS
-from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, TRAINER_KINDS
+from tests.fakes.kubernetes.api import TOKEN, KubernetesApiDouble
+from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS
+from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, TRAINER_KINDS
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "kubernetes"
 #: What differs from one server, time or object to the next.

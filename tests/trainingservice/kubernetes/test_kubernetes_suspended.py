@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.kubernetes_api_kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
-from tests.fakes.kubernetes_under_test import JobsUnderTest, KubeflowUnderTest
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
+from tests.fakes.kubernetes.under_test import JobsUnderTest, KubeflowUnderTest
 from trainingservice.kubeflow.replicated_job import TFJobKind
 from trainingservice.kubeflow.train_job import TrainJobKind
 from trainingservice.kubernetes.job import JobKind

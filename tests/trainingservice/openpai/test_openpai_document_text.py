@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import js_yaml
 from tests.fakes.http_double import Answer
-from tests.fakes.openpai_jobs import masked
+from tests.fakes.openpai.jobs import masked
 from tests.trainingservice.openpai.conftest import name_of
 from tests.trainingservice.openpai.recordings import recorded
 from tests.trainingservice.openpai.test_openpai_document import GOOD

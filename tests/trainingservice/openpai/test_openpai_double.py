@@ -6,10 +6,10 @@ import pytest
 import requests
 
 from tests.fakes import js_yaml
-from tests.fakes.openpai_cluster import OpenPaiCluster
-from tests.fakes.openpai_jobs import masked, with_secrets
-from tests.fakes.openpai_limits import Limiter
-from tests.fakes.openpai_templates import Unreadable, rendered
+from tests.fakes.openpai.cluster import OpenPaiCluster
+from tests.fakes.openpai.jobs import masked, with_secrets
+from tests.fakes.openpai.limits import Limiter
+from tests.fakes.openpai.templates import Unreadable, rendered
 from tests.trainingservice.openpai.recordings import documents, recorded
 
 

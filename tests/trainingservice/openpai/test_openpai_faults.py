@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.http_double import Answer
-from tests.fakes.openpai_cluster import error
-from tests.fakes.openpai_jobs import Event
+from tests.fakes.openpai.cluster import error
+from tests.fakes.openpai.jobs import Event
 from tests.trainingservice.jobs_of_tests import (
     check_that_a_stop_is_asked_for_again,
     check_that_an_outage_of_a_minute_loses_nothing,
@@ -186,7 +186,7 @@ def test_a_missing_image_is_said(bench, cluster):
 
 def test_a_name_that_a_stranger_has_fails_the_trial(bench, cluster):
     form = bench.form("echo mine")
-    from tests.fakes.openpai_jobs import Job
+    from tests.fakes.openpai.jobs import Job
     cluster.jobs[cluster.user, name_of(form)] = Job(cluster.user, name_of(form), {"extras": {}})
     assert "already, which is not this trial's" in failed_with(bench, bench.open_service(), form)
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.fakes.http_double import Answer
-from tests.fakes.openpai_limits import Limiter
+from tests.fakes.openpai.limits import Limiter
 from tests.trainingservice.openpai.recordings import recorded
 from trainingservice.openpai.submission_limit import Allowance, SubmissionLimit, pause_asked_for, why_it_waits
 from trainingservice.rest.rest_client import RestAnswer

@@ -1,7 +1,7 @@
 """The check of a cluster of Kubernetes by REST starts a real test pod, with what trials there ask for."""
 
 from nniweb.experiments.models import Cluster
-from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes.api import KubernetesApiDouble
 
 
 def test_a_check_tries_the_image_of_the_last_experiment(api, make_experiment, tmp_path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.fakes.kubernetes_api_controllers import Controllers, phase_of
-from tests.fakes.kubernetes_api_store import Object, now_text
+from tests.fakes.kubernetes.controllers import Controllers, phase_of
+from tests.fakes.kubernetes.store import Object, now_text
 
 FRAMEWORK_KINDS = {"frameworks": ("frameworkcontroller.microsoft.com", "v1", "Framework")}
 

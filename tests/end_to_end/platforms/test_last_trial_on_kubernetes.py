@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.running_server import RunningServer
-from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes.api import KubernetesApiDouble
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ from typing import Any
 from tests.fakes import js_yaml
 from tests.fakes.container_process import ContainerProcess
 from tests.fakes.http_double import Answer, HttpDouble, Request
-from tests.fakes.openpai_jobs import Event, Job, masked, with_secrets
-from tests.fakes.openpai_limits import Limiter
-from tests.fakes.openpai_protocol import Fault, Refused, check_ports, entrypoints, storage_entries
+from tests.fakes.openpai.jobs import Event, Job, masked, with_secrets
+from tests.fakes.openpai.limits import Limiter
+from tests.fakes.openpai.protocol import Fault, Refused, check_ports, entrypoints, storage_entries
 
 #: Exit code of a job that was told to stop (StopFrameworkRequested).
 STOPPED = -210

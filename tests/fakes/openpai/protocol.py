@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.fakes.js_yaml import Moment
-from tests.fakes.openpai_templates import Unreadable, rendered
+from tests.fakes.openpai.templates import Unreadable, rendered
 
 Rule = dict[str, Any]
 _ROLE_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"

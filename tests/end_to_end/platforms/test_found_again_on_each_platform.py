@@ -14,8 +14,8 @@ from tests.end_to_end.running_server import RunningServer
 from tests.fakes import azureml_workspace
 from tests.fakes.azureml_workspace import AzureMlWorkspace
 from tests.fakes.dlts_dashboard import DltsDashboard
-from tests.fakes.kubernetes_api import KubernetesApiDouble
-from tests.fakes.openpai_cluster import OpenPaiCluster
+from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.openpai.cluster import OpenPaiCluster
 from tests.fakes.slurm_cluster import SlurmCluster
 from tests.fakes.ssh_machine import SshMachine
 from tests.fakes.unkind_http_proxy import UnkindHttpProxy

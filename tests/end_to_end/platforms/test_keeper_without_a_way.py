@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.running_server import RunningServer, free_port
-from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes.api import KubernetesApiDouble
 
 
 @pytest.mark.slow

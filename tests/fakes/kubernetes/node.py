@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.kubernetes_api_store import Object, Store, now_text
+from tests.fakes.kubernetes.store import Object, Store, now_text
 from trainingservice.testing.processes import end_processes, processes_of
 
 #: Seconds between two looks at what a pod waits for.

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.fakes.kubernetes_api_controllers import Controllers
-from tests.fakes.kubernetes_api_node import Node
-from tests.fakes.kubernetes_api_store import Object, Store, matches
-from tests.fakes.kubernetes_api_validation import as_stored, metadata_causes, schema_causes
+from tests.fakes.kubernetes.controllers import Controllers
+from tests.fakes.kubernetes.node import Node
+from tests.fakes.kubernetes.store import Object, Store, matches
+from tests.fakes.kubernetes.validation import as_stored, metadata_causes, schema_causes
 
 #: plural -> (group, version, kind)
 BUILT_IN = {"pods": ("", "v1", "Pod"), "secrets": ("", "v1", "Secret"), "configmaps": ("", "v1", "ConfigMap"),

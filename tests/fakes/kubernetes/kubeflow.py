@@ -6,8 +6,8 @@ import json
 import secrets
 from typing import Any
 
-from tests.fakes.kubernetes_api_controllers import Controllers, phase_of
-from tests.fakes.kubernetes_api_store import Object, now_text
+from tests.fakes.kubernetes.controllers import Controllers, phase_of
+from tests.fakes.kubernetes.store import Object, now_text
 
 KUBEFLOW_KINDS = {"tfjobs": ("kubeflow.org", "v1", "TFJob"), "pytorchjobs": ("kubeflow.org", "v1", "PyTorchJob")}
 MPI_KINDS = {"mpijobs": ("kubeflow.org", "v1", "MPIJob")}

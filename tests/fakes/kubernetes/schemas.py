@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 Schema = dict[str, Any]
-RECORDINGS = Path(__file__).parent.parent / "recordings" / "kubernetes"
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "kubernetes"
 
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean"}

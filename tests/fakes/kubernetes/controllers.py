@@ -12,8 +12,8 @@ import time
 from datetime import datetime
 from typing import Protocol
 
-from tests.fakes.kubernetes_api_node import Node
-from tests.fakes.kubernetes_api_store import Object, Store, now_text
+from tests.fakes.kubernetes.node import Node
+from tests.fakes.kubernetes.store import Object, Store, now_text
 
 logger = logging.getLogger(__name__)
 

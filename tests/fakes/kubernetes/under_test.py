@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.kubernetes_api import KubernetesApiDouble
+from tests.fakes.kubernetes.api import KubernetesApiDouble
 from trainingservice.frameworkcontroller.config import (
     FrameworkControllerClusterSettings,
     FrameworkControllerTrialOptions,

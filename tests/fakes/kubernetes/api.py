@@ -21,11 +21,11 @@ from typing import Any, Self
 
 import yaml
 
-from tests.fakes.kubernetes_api_answers import BUILT_IN, ApiAnswers
-from tests.fakes.kubernetes_api_controllers import NAMESPACE, Controller, Controllers, JobController
-from tests.fakes.kubernetes_api_node import Node
-from tests.fakes.kubernetes_api_schemas import SCHEMAS
-from tests.fakes.kubernetes_api_store import Store
+from tests.fakes.kubernetes.answers import BUILT_IN, ApiAnswers
+from tests.fakes.kubernetes.controllers import NAMESPACE, Controller, Controllers, JobController
+from tests.fakes.kubernetes.node import Node
+from tests.fakes.kubernetes.schemas import SCHEMAS
+from tests.fakes.kubernetes.store import Store
 
 TOKEN = "the-token-of-the-tests"
 
