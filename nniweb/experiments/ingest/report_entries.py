@@ -53,6 +53,7 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, clock:
     """The results and the ``ended`` entry, if there is one. Metrics are handled in place: most entries are metrics."""
     received_at, recorded_at = for_database(clock.now), clock.written
     results, end = _Results(), None
+    intermediate, metrics = results.intermediate, rows.metrics
     for entry in entries:
         kind = entry["type"]
         if kind == contract.METRIC:
@@ -64,11 +65,12 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, clock:
             except ValueError:
                 number, others = rows.others.read(value, attempt.experiment_pk)
             if metric == contract.PERIODICAL:
-                results.intermediate.append(number)
-                results.latest_others |= others
+                intermediate.append(number)
+                if others:
+                    results.latest_others |= others
             elif metric == contract.FINAL and results.final is None:
                 results.final, results.final_others = (value, number), others
-            rows.metrics.append(MetricRow(
+            metrics.append(MetricRow(
                 attempt.pk, n, metric, str(parameter_id) if type(parameter_id) is int else json.dumps(parameter_id),
                 sequence, to_bytes(value), number, recorded_at(at), received_at, revision))
         elif kind == contract.OUTPUT:
