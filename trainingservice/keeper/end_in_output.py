@@ -13,13 +13,18 @@ END_MARK = "@nniweb-end "
 def keep_and_tell(keeper: str, end_file: str) -> str:
     """Lines of sh that run a keeper, pass TERM on to it, and print how the trial ended; they exit as the keeper did.
 
+    The trap is set first: a TERM that comes before the keeper's process is known is passed on as soon as it is.
+
     ``keeper``: the command that runs it. ``end_file``: where it leaves the end (EXIT_FILE in its folder), as a word
     of sh.
     """
     return f"""\
+keeper=
+ending=
+trap 'ending=yes; [ -z "$keeper" ] || kill -TERM $keeper 2>/dev/null' TERM INT
 {keeper} &
 keeper=$!
-trap 'kill -TERM $keeper 2>/dev/null' TERM INT
+[ -z "$ending" ] || kill -TERM $keeper 2>/dev/null
 wait $keeper
 code=$?
 while kill -0 $keeper 2>/dev/null; do wait $keeper; code=$?; done

@@ -35,6 +35,11 @@ def test_the_keeper_hears_that_its_job_shall_end(tmp_path):
     assert (told_end(said), done.returncode) == ({}, 7)
 
 
+def test_a_keeper_that_is_started_while_its_job_is_told_to_end_ends_too(tmp_path):
+    done = job("kill -TERM $$; sh -c 'while :; do sleep 0.05; done'", tmp_path)
+    assert (done.communicate(timeout=60)[0], done.returncode) == ("", 128 + signal.SIGTERM)
+
+
 @pytest.mark.parametrize("output", ["", "no end\n", "@nniweb-end {cut o", "@nniweb-end 3\n"])
 def test_what_is_no_end_is_none(output):
     assert told_end(output) is None
