@@ -241,7 +241,7 @@ FAULTS = [
     (no_worker_is_alive, "workers", "no worker is alive", "Start the server"),
     (cluster_needs_a_person, "cluster farm", "The key of gpu1 is another one", "Rehearse"),
     (machine_is_ill, "cluster farm", "gpu1 cannot be used: Its disk is full.", "Rehearse"),
-    (host_has_another_name, "cluster farm", "the-name-before is away", "give it its old name back"),
+    (host_has_another_name, "cluster farm", "the-name-before is not running", "give it its old name back"),
     (module_for_trials_is_damaged, "keeper", "nni/__init__.py is damaged", "Restart the server"),
     (keepers_program_is_damaged, "keeper", ".pyz is damaged", "Restart the server"),
     (kept_file_is_empty, "kept files", "1 of them, such as model.bin of trial", "backup"),

@@ -107,7 +107,7 @@ def test_a_keeper_that_something_stopped_is_believed_where_the_platform_says_not
     rig.rounds()
     rig.skip(61)
     rig.until(lambda: seen(trial)[0] == "SYS_CANCELED")
-    assert "Something outside of this server stopped its keeper" in trial.message
+    assert "Something outside of this server stopped the trial's keeper" in trial.message
 
 
 def test_a_trial_that_is_wanted_stopped_ends_at_once(rig: Rig) -> None:
