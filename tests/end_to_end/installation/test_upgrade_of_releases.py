@@ -284,7 +284,7 @@ def test_a_keeper_that_ran_before_is_heard_by_the_next_protocol_and_waits_while_
     assert message() == ""
     server.stop()
     server.start(program=("-c", OF_ANOTHER_WIRE.format(version=3)))
-    server.wait_until(lambda: "this server understands 2 and 3" in message(), what="the trial's page says so")
+    server.wait_until(lambda: "This server understands version 2 and 3" in message(), what="the trial's page says so")
     (tmp_path / "many" / "orders" / "2-1").write_text("metric 0.5")
     [journal] = [path for path in server.data_folder.glob("clusters/*/trials/*/*/journal.jsonl")
                  if '"0.25"' in path.read_text()]

@@ -224,5 +224,5 @@ def test_results_from_elsewhere_are_for_the_tuner(api, as_user, vera, group, mak
     Experiment.objects.update(status="DONE")
     late = api.post(path, {"results": results}, format="json")
     assert late.status_code == 409
-    assert "Resume it first" in late.json()["errors"][0]["message"]
+    assert "Resume the experiment first" in late.json()["errors"][0]["message"]
     assert TunerEvent.objects.filter(experiment=experiment).count() == 1

@@ -95,8 +95,8 @@ def test_the_tuner_can_be_exchanged_and_that_undone(make_experiment: Callable[..
 
 @pytest.mark.parametrize(("tuner", "sentence"), [
     ({"name": "Hyperband"}, "compares only trials that it proposed"),
-    ({"name": "TPE", "class_args": {"optimize_mode": "maximize"}}, "is minimize, which does not change"),
-    ({"name": "BatchTuner"}, "BatchTuner"), ({"name": "TEP"}, "TPE"), ({"class_name": "a.B"}, "class of one's own"),
+    ({"name": "TPE", "class_args": {"optimize_mode": "maximize"}}, "must be minimize, as in the experiment"),
+    ({"name": "BatchTuner"}, "BatchTuner"), ({"name": "TEP"}, "TPE"), ({"class_name": "a.B"}, "a custom tuner"),
     ({"name": "TPE", "class_args": {"sead": 1}}, "seed"),
 ])
 def test_a_tuner_that_cannot_go_on_from_what_there_is_is_refused(

@@ -99,7 +99,7 @@ def test_a_host_with_a_private_address_is_not_even_asked(server, tmp_path) -> No
     server.requests.clear()
     for url in (server.url("plain"), server.url("plain").replace("127.0.0.1", "localhost"), "ssh://git@[::1]/code"):
         message = refused(GitSource(url), tmp_path, limits=FetchLimits(10_000_000, 60))
-        assert "not one of the public internet" in message
+        assert "not a public internet address" in message
         assert "NNIWEB_GIT_PRIVATE_ADDRESSES" in message
     assert server.requests == []
 

@@ -82,7 +82,7 @@ def test_a_suspended_run_is_no_retry(rig: Rig) -> None:
     report(trial, reason="lost", exit_code=None, journal="second")
     rig.until(lambda: trial.attempts.count() == 3)
     assert trial.attempts.latest("number").job_name == f"{trial.public_id}r3"
-    assert "tried again (1 of 1)" in seen(trial)[1]
+    assert "The trial is run again (1 of 1)" in seen(trial)[1]
 
 
 @pytest.mark.parametrize("keeper_first", [True, False])
