@@ -74,7 +74,7 @@ def test_code_that_retention_removed_is_not_part_of_the_clone_which_says_so(as_u
     assert (cloned["code_of"], cloned["base_directory"]) == ("", "")
     assert "trialCodeDirectory" not in cloned["config"]
     assert "retention:" in cloned["config"]
-    assert "The copy of its code was removed by retention on 2030-01-02; bring the code with you." in cloned["notes"]
+    assert "The copy of its code was removed by retention on 2030-01-02. Provide the code again." in cloned["notes"]
 
 
 def test_who_may_not_use_the_cluster_is_told_what_is_missing(as_user, alice, bob, vault_config) -> None:
