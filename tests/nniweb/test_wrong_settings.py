@@ -39,7 +39,7 @@ def serve(data_folder: Path, **variables: str) -> str:
                  marks=pytest.mark.slow),
     pytest.param("NNIWEB_OIDC_ROLE", "king", "NNIWEB_OIDC_ROLE must be viewer, member or admin, not 'king'",
                  marks=pytest.mark.slow),
-    ("NNIWEB_HOST", "0.0.0.0", "passwords and tokens would cross the network in the clear. Put a proxy with TLS in"),
+    ("NNIWEB_HOST", "0.0.0.0", "Passwords and tokens would cross the network unencrypted. Put a proxy with TLS in"),
     pytest.param("NNIWEB_CA_FILE", "/no/such.pem", "NNIWEB_CA_FILE names /no/such.pem, which cannot be read",
                  marks=pytest.mark.slow),
     ("NNIWEB_SECRET_KEY_FILE", "/no/such/file", "NNIWEB_SECRET_KEY_FILE names /no/such/file, which cannot be read"),

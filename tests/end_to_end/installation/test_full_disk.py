@@ -60,7 +60,7 @@ def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
     assert "No worker is alive" not in browser.get(server.url).text.split('id="no-worker"')[0]
     refused_wish = server.request("POST", f"experiments/{experiment.id}/actions/pause/")
     assert (refused_wish.status_code, refused_wish.headers["Retry-After"]) == (503, "5")
-    assert "takes nothing" in refused_wish.json()["errors"][0]["message"]
+    assert "does not accept writes" in refused_wish.json()["errors"][0]["message"]
     stored = steps()
 
     def log_says(text: str) -> int:

@@ -249,7 +249,7 @@ FAULTS = [
     (clock_was_set_back, "clock", "in the future", "Set the clock"),
     (libraries_are_not_built, "browser libraries", "echarts.min.js is missing", "make packages"),
     (redis_is_away, "Redis", "does not answer", "Start Redis there, or correct NNIWEB_REDIS_URL"),
-    (listens_in_the_clear, "TLS", "would cross the network in the clear", "Put a proxy with TLS in front"),
+    (listens_in_the_clear, "TLS", "would cross the network unencrypted", "Put a proxy with TLS in front"),
     (public_address_leads_nowhere, "public address", "Nobody answers at", "See that the server runs"),
     (proxy_is_not_trusted, "TLS", "none is trusted", "Name the proxy in NNIWEB_TRUSTED_PROXIES"),
     (mail_server_is_away, "mail", "cannot be used", "NNIWEB_MAIL_URL"),

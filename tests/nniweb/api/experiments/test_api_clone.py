@@ -94,14 +94,15 @@ def test_a_viewer_may_not_and_a_stranger_finds_nothing(as_user, alice, charlie, 
     assert as_user(vera).get(address).status_code == 403
     body = {"config": "trialConcurrency: 1", "code_of": launched["id"]}
     refused = as_user(charlie).post("/api/v1/experiments/", body)
-    assert refused.json()["errors"] == [{"field": "code_of", "message": "There is no such experiment that you may see.",
-                                         "line": None, "column": None}]
+    assert refused.json()["errors"] == [{
+        "field": "code_of", "message": "There is no such experiment, or you may not see it.", "line": None,
+        "column": None}]
 
 
 def test_a_name_of_code_that_is_not_kept_says_why(api, config, code_folder) -> None:
     launched = api.post("/api/v1/experiments/", {"config": config, "base_directory": str(code_folder)}).json()
     refused = api.post("/api/v1/experiments/", {"config": config, "code_of": launched["id"]})
-    assert "base_directory can name" in refused.json()["errors"][0]["message"]
+    assert "give as base_directory" in refused.json()["errors"][0]["message"]
     for more, field in (({"base_directory": str(code_folder)}, "base_directory"),
                         ({"git_url": "https://git.example/code"}, "git_url")):
         refused = api.post("/api/v1/experiments/", {"config": config, "code_of": launched["id"], **more})
