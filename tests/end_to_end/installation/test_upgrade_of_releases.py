@@ -111,7 +111,7 @@ def test_no_row_of_a_release_is_lost_or_altered(release: str, make_server: Calla
     assert before == rows(database, {name: of for name, (of, _) in before.items()})
     [backup] = (server.data_folder / "backups").iterdir()
     assert str(backup) in said
-    assert f"is of NNI Web {__version__} now" in said
+    assert f"The database now has the version of NNI Web {__version__}." in said
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_an_upgrade_that_fails_after_several_changes_leaves_every_table_as_it_wa
         failed = server.manage(*command, check=False)
         assert failed.returncode == 1, failed.stdout
         assert '"experiments_experimentchange" already exists' in failed.stderr
-        assert "is as it was" in failed.stderr
+        assert "was not changed" in failed.stderr
         assert "Traceback" not in failed.stderr
     assert schema(database) == before
     assert list((server.data_folder / "backups").iterdir()) == []
