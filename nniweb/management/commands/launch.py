@@ -41,7 +41,7 @@ class Command(AskedHere):
         for note in experiment.notes:
             self.stdout.write(f"Note: {note}")
         if not worker_is_alive():
-            self.stderr.write(f"No worker is alive, so it waits. {HOW_TO_START}")
+            self.stderr.write(f"No worker is alive, so the experiment waits. {HOW_TO_START}")
         if not options["follow"]:
             return
         follow(experiment, self.stdout)

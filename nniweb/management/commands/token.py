@@ -17,14 +17,14 @@ from nniweb.storage.own_files import START
 
 
 class Command(AskedHere):
-    help = "Print a new REST token of a user, and nothing else. It is shown this once; earlier ones stay valid."
+    help = "Print only a new REST token of a user. It is not shown again. Earlier tokens stay valid."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name, such as admin")
-        parser.add_argument("--name", default="", help="what the token is for, shown where tokens are listed")
+        parser.add_argument("--name", default="", help="the token's purpose, which is shown in lists of tokens")
         parser.add_argument("--scope", choices=[scope.value for scope in Scope], help=(
-            "what it may do, never more than its user (as much as its user)"))
-        parser.add_argument("--expires-in", metavar="DURATION", help="such as 12h or 90d (never)")
+            "what the token may do, never more than its user (default: as much as its user)"))
+        parser.add_argument("--expires-in", metavar="DURATION", help="such as 12h or 90d (default: it does not expire)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()

@@ -117,7 +117,7 @@ def test_ctrl_c_leaves_the_experiment_running_and_says_so(config, admin, monkeyp
     assert caught.value.code == 130
     experiment = Experiment.objects.get()
     assert experiment.target == "RUN"
-    assert f"goes on. `python manage.py experiments show {experiment.public_id}`" in out.getvalue()
+    assert f"continues. `python manage.py experiments show {experiment.public_id}`" in out.getvalue()
 
 
 def test_following_to_done_is_no_error(config, admin, monkeypatch) -> None:

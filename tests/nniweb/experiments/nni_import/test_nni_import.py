@@ -324,7 +324,7 @@ def test_what_cannot_run_here_any_more_can_still_be_looked_at(admin, tmp_path: P
     experiment = import_archive(read_archive(folder), admin)
     assert (experiment.status, experiment.optimize_mode, experiment.search_space) == ("STOPPED", "minimize", SPACE)
     Experiment.objects.all().update(foreign_id="")
-    with pytest.raises(CommandError, match="without --continue it is imported to be looked at"):
+    with pytest.raises(CommandError, match="Without --continue it is imported for viewing only"):
         call_command("import_nni", str(folder), "--continue")
 
 
