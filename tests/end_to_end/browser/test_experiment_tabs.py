@@ -194,7 +194,7 @@ def test_the_search_space_is_changed_while_the_experiment_runs(server: RunningSe
     expect(dialog).to_be_hidden()
     expect(page.locator("#events")).to_contain_text("searchSpace")
     page.get_by_role("link", name="Log", exact=True).click()
-    expect(page.get_by_role("log")).to_contain_text("the tuner is told of the new search space: x")
+    expect(page.get_by_role("log")).to_contain_text("the tuner gets the new search space: x")
     trials.tell(0, "final 0.5", "end")
     server.wait_until(lambda: any(2 <= trial["parameters"]["x"] <= 3 for trial in server.get(
         f"experiments/{trials.experiment}/trials/")["results"]), what="a trial is of the new space")

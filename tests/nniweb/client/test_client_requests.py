@@ -188,7 +188,7 @@ def test_commands_end_with_4_where_no_server_is_and_with_130_after_ctrl_c(
     server.answers = [Answer(200, {"results": [EXPERIMENT], "next": None})]
     out = StringIO()
     assert commands.run(["experiments", "follow", "abc123abc123", "--server", server.address], out=out) == 130
-    assert "goes on" in out.getvalue()
+    assert "The experiment continues" in out.getvalue()
 
 
 def test_an_experiment_that_is_not_there_is_named(server: Server, client: Client) -> None:

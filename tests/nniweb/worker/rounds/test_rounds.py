@@ -468,7 +468,7 @@ def test_what_a_platform_cannot_remove_is_tried_again_and_given_up_after_a_week(
         rig.skip(pause + 1)
     assert Experiment.objects.get().message == \
         f"What it left on cluster {rig.cluster.name} cannot be removed yet: gpu7 does not answer"
-    assert "tried again in 10 s" in caplog.text
+    assert "next try in 10 s" in caplog.text
     rig.until(lambda: not Experiment.objects.exists())
     assert len(tries) == len(delete_experiments.PAUSES) + 1
     left = AuditEntry.objects.get(action="experiment.left-behind")
