@@ -19,8 +19,8 @@ class LocalClusterSettings(ClusterSettings):
     """This machine: one cluster, without settings."""
 
     platform_name: ClassVar[str] = "local"
-    reuse_mode_meaning: ClassVar[str] = ("it has no effect on the local platform: trials are started by an agent that "
-                                         "is warm anyway, so there is no start-up time to save")
+    reuse_mode_meaning: ClassVar[str] = ("it has no effect on the local platform: a running agent starts the trials, "
+                                         "so there is no start-up time to save")
 
 
 class LocalTrialOptions(TrialOptions):
@@ -33,24 +33,24 @@ class LocalTrialOptions(TrialOptions):
     }
 
     use_active_gpu: bool | None = Field(
-        default=None, description="Whether trials may use GPUs on which processes of others run. Default: false.")
+        default=None, description="Whether trials may use GPUs on which other processes run. Default: false.")
     max_trial_number_per_gpu: int | None = Field(
-        default=None, ge=1, description="How many trials may share one GPU; trials of all experiments on this machine "
+        default=None, ge=1, description="How many trials may share one GPU. Trials of all experiments on this machine "
                                         "count. Default: 1.")
     gpu_indices: GpuIndices | None = Field(
         default=None, description="GPUs that may be used: a list, one number, or text such as \"0,1\". "
                                   "Default: all of them.")
     snapshot_code: bool = Field(
-        default=False, description="Give each trial its own copy of the code folder as it was at launch "
-                                   "(less .nniignore) instead of running in the folder itself.")
+        default=False, description="Give each trial its own copy of the code folder as it was at the launch (without "
+                                   "files that .nniignore names) instead of running in the folder itself.")
     run_as: str | None = Field(
         default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$",
-        description="User of this machine as whom the trials run, so that they cannot read what is the server's. Each "
+        description="User of this machine as whom the trials run, so that they cannot read the server's files. Each "
                     "trial then has its own copy of the code. The server must run as root, or be allowed to start "
-                    "programs as that user with sudo. Default: the user the server runs as.")
+                    "programs as that user with sudo. Default: the server's own user.")
     reuse_mode: bool | None = Field(
-        default=None, description="Accepted because NNI's files have it. It has no effect here: trials are started by "
-                                  "an agent that is warm anyway.")
+        default=None, description="Accepted because NNI's files have it. It has no effect here: a running agent starts "
+                                  "the trials.")
 
     def os_user(self) -> str:
         return self.run_as or ""

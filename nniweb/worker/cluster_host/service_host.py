@@ -183,8 +183,7 @@ class ServiceHost:
                 outcome: Callable[[], None] = lambda error=error: failed(error)  # type: ignore[misc]  # noqa: E731
             except Exception as error:
                 logger.exception("cluster %s: the platform's code failed in the call %s", self._name, what)
-                fault = TemporaryError(f"The platform's code failed ({type(error).__name__}: {error}). "
-                                       "See the log.")
+                fault = TemporaryError(f"The platform's code failed ({type(error).__name__}: {error}). See the log.")
                 outcome = lambda: failed(fault)  # noqa: E731
             else:
                 outcome = lambda: done(result)  # noqa: E731
@@ -255,8 +254,7 @@ class ServiceHost:
         except Exception as error:
             logger.exception("cluster %s: the service failed", self._name)
             reason = Reason("platform_defect",
-                            said=f"The platform's code failed ({type(error).__name__}: {error}). See the "
-                                 "log.")
+                            said=f"The platform's code failed ({type(error).__name__}: {error}). See the log.")
         finally:
             connection.close()
         self._box.put(lambda: self._ended(service, reason))
