@@ -25,7 +25,7 @@ def traits(platform: dict[str, Any]) -> list[str]:
         "Trials run in the code folder itself." if platform["shares_code_folder"] else
         "Each trial has a copy of the code.",
         "Trials must be able to call this server over the network." if platform["needs_public_url"] else "",
-        "It belongs to the machine that the server runs on." if platform["pinned_to_host"] else "",
-        "A running trial may be suspended there, and is run anew later." if platform["suspends_jobs"] else "",
+        "The platform is the machine that the server runs on." if platform["pinned_to_host"] else "",
+        "The platform may suspend a running trial and run it again later." if platform["suspends_jobs"] else "",
         multi_phase[platform["multi_phase"]],
         f"reuseMode: {platform['reuse_mode_meaning']}.") if sentence]

@@ -44,8 +44,8 @@ def load_own(kind: str, document: Mapping[str, Any], methods: Sequence[str]) -> 
     if found is None:
         raise _wrong(f"the module {module_name} has no class {class_name}")
     if not any(callable(getattr(found, method, None)) for method in methods):
-        raise _wrong(f"{name} is no {kind}: it has no method {methods[0]}. "
-                     f"Derive it from nni.{kind}.{kind.capitalize()}")
+        raise _wrong(f"{name} is not a {kind}: it has no method {methods[0]}. Derive it from "
+                     f"nni.{kind}.{kind.capitalize()}")
     return found
 
 
