@@ -108,8 +108,8 @@ class AgentProcess:
             with open(self._folder / "agent.log", "ab") as log:
                 process = self._launch(self._bundle, log)
         except OSError as error:
-            raise TemporaryError(f"the agent of this machine cannot be started: {error}; "
-                                 f"mend that, it is tried again") from error
+            raise TemporaryError(f"the agent of this machine cannot be started: {error}. Correct that; the server "
+                                 "tries again") from error
         assert process.stdin is not None
         assert process.stdout is not None
         self._process = process

@@ -102,9 +102,9 @@ def test_a_rehearsal_tells_what_it_found(server, open_page, code) -> None:
     expect(onlooker.locator("#live")).to_have_text("● live")
     page.get_by_role("button", name="Rehearse").click()
     expect(page.locator("#doing")).to_contain_text("checks are good")
-    expect(onlooker.locator("#findings")).to_contain_text("A trial that does nothing ran through.")
+    expect(onlooker.locator("#findings")).to_contain_text("An empty test trial succeeded.")
     expect(page.locator("#findings li.good")).not_to_have_count(0)
-    expect(page.locator("#findings")).to_contain_text("A trial that does nothing ran through.")
+    expect(page.locator("#findings")).to_contain_text("An empty test trial succeeded.")
     expect(page.get_by_role("button", name="Rehearse")).to_be_enabled()
 
 

@@ -301,7 +301,7 @@ def test_folders_beyond_a_bearable_depth_are_refused(code):
     for _ in range(code_archive.DEEPEST + 2):
         folder /= "d"
         folder.mkdir()
-    with pytest.raises(CodeRefused, match="folders deep"):
+    with pytest.raises(CodeRefused, match="levels deep"):
         code_entries(code)
 
 
@@ -323,7 +323,7 @@ def test_a_link_to_nothing_is_refused_by_name_unless_it_is_ignored(code):
 def test_a_link_that_leads_in_a_circle_is_refused_where_links_are_followed(code):
     write(code, "sub/a.csv")
     (code / "sub" / "again").symlink_to(code / "sub")
-    with pytest.raises(CodeRefused, match="leads back to"):
+    with pytest.raises(CodeRefused, match="points back to"):
         code_entries(code, keep_links=False)
 
 

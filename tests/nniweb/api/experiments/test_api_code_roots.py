@@ -81,7 +81,7 @@ def test_a_link_in_a_code_folder_that_leads_to_the_keys_is_refused_by_name_where
     copied = config.replace("platform: local", "platform: local\n  snapshotCode: true")
     found = refusal(api, config=copied, base_directory=str(inside))
     assert found.startswith("trialCodeDirectory: The link")
-    assert "leads out of the code folder" in found
+    assert "points out of the code folder" in found
     assert api.post("/api/v1/experiments/", {"config": copied, "base_directory": str(inside)}).status_code == 400
     assert not CodeArchive.objects.exists()
     assert refusal(api, config=config, base_directory=str(inside)) == ""  # shared, not packed: the trial's own business
