@@ -13,7 +13,8 @@ END_MARK = "@nniweb-end "
 def keep_and_tell(keeper: str, end_file: str) -> str:
     """Lines of sh that run a keeper, pass TERM on to it, and print how the trial ended; they exit as the keeper did.
 
-    The trap is set first: a TERM that comes before the keeper's process is known is passed on as soon as it is.
+    The trap is set first. After a TERM that came before, no keeper is started. One that comes while it is started is
+    passed on a second later: a process that was forked just now still has this shell's trap, and would lose it.
 
     ``keeper``: the command that runs it. ``end_file``: where it leaves the end (EXIT_FILE in its folder), as a word
     of sh.
@@ -22,9 +23,10 @@ def keep_and_tell(keeper: str, end_file: str) -> str:
 keeper=
 ending=
 trap 'ending=yes; [ -z "$keeper" ] || kill -TERM $keeper 2>/dev/null' TERM INT
+[ -z "$ending" ] || exit 143
 {keeper} &
 keeper=$!
-[ -z "$ending" ] || kill -TERM $keeper 2>/dev/null
+[ -z "$ending" ] || {{ sleep 1; kill -TERM $keeper 2>/dev/null; }}
 wait $keeper
 code=$?
 while kill -0 $keeper 2>/dev/null; do wait $keeper; code=$?; done

@@ -36,8 +36,16 @@ def test_the_keeper_hears_that_its_job_shall_end(tmp_path):
 
 
 def test_a_keeper_that_is_started_while_its_job_is_told_to_end_ends_too(tmp_path):
-    done = job("kill -TERM $$; sh -c 'while :; do sleep 0.05; done'", tmp_path)
+    done = job("sh -c 'kill -TERM $PPID; while :; do sleep 0.05; done'", tmp_path)
     assert (done.communicate(timeout=60)[0], done.returncode) == ("", 128 + signal.SIGTERM)
+
+
+def test_a_job_that_is_told_to_end_before_its_keeper_is_started_starts_none(tmp_path):
+    script = keep_and_tell("echo started", '"$END"')
+    first_trap = script.index("\n", script.index("trap ")) + 1
+    done = subprocess.run(["sh", "-c", script[:first_trap] + "kill -TERM $$\n" + script[first_trap:]], text=True,
+                          timeout=60, cwd=tmp_path, env={"END": str(tmp_path / "end.json")}, stdout=subprocess.PIPE)
+    assert (done.stdout, done.returncode) == ("", 128 + signal.SIGTERM)
 
 
 @pytest.mark.parametrize("output", ["", "no end\n", "@nniweb-end {cut o", "@nniweb-end 3\n"])
