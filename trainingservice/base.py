@@ -238,8 +238,8 @@ class TrainingService(abc.ABC):
         """Take one piece of metadata (text, often JSON). Raises InvalidMetadata for an unknown key or wrong value."""
         from trainingservice.errors import InvalidMetadata
 
-        raise InvalidMetadata(key, f"the {self.platform} platform has no metadata of this name; "
-                                   f"it knows: {', '.join(sorted(self.metadata_keys)) or 'none'}")
+        raise InvalidMetadata(key, f"the {self.platform} platform has no metadata of this name; its metadata: "
+                                   f"{', '.join(sorted(self.metadata_keys)) or 'none'}")
 
     def get_cluster_metadata(self, key: str) -> str:
         """The text that was set, "" where nothing was set and for unknown keys."""
@@ -287,8 +287,8 @@ class TrainingService(abc.ABC):
         told of. Asks nobody yet; whoever gets it closes it. Raises Unsupported where the server cannot look into the
         folders of trials (the default), NoSuchOutput where the job has none.
         """
-        raise Unsupported(f"Trials of the platform {self.platform} have their files where the server cannot look. "
-                          "What their experiment names in keepFiles is uploaded when they end.")
+        raise Unsupported(f"Trials of the platform {self.platform} store their files where the server cannot read "
+                          "them. Files that keepFiles of the experiment names are uploaded when a trial ends.")
 
     @property
     def trouble(self) -> str:

@@ -94,7 +94,7 @@ def _read_private(path: Path) -> str:
             raise TokenTrouble(f"{path} belongs to another user, who could have put any token there. Use a file that "
                                "belongs to you.")
         if status.st_mode & 0o077:
-            raise TokenTrouble(f"Others may read or change {path} (rights {stat.S_IMODE(status.st_mode):o}), so the "
+            raise TokenTrouble(f"Others may read or change {path} (mode {stat.S_IMODE(status.st_mode):o}), so the "
                                f"token in it may be known to them. Restrict the permissions: chmod 600 {path}")
         return file.read(_LONGEST + 1)
 

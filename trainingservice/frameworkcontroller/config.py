@@ -67,8 +67,8 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
                                   "whose container does not set a number of GPUs gets trialGpuNumber GPUs.")
     barrier_image: str = Field(
         default="frameworkcontroller/frameworkbarrier", min_length=1, description=(
-            "With serviceAccountName and several tasks: the image that waits until all tasks have an address and tells "
-            "them to the command (FB_<ROLE>_ADDRESSES). (Not in NNI.)"))
+            "With serviceAccountName and several tasks: the image that waits until all tasks have an address and "
+            "passes the addresses to the command (FB_<ROLE>_ADDRESSES). (Not in NNI.)"))
 
     _names_fit = field_validator("task_roles")(with_fitting_names)
 

@@ -138,7 +138,8 @@ class AgentProcess:
         if process is self._process:  # otherwise it was told to end, or is replaced already
             lived = self._monotonic() - self._started_at
             self._early_deaths = self._early_deaths + 1 if lived < EARLY_DEATH else 0
-            logger.warning("the agent of this machine (process %d) has ended; trials go on and it is started again",
+            logger.warning("the agent of this machine (process %d) has ended; trials continue, and the agent is "
+                           "started again",
                            process.pid)
             self._on_gone()
 

@@ -86,5 +86,5 @@ def experiment_owner(name: str | None) -> User:
         return owner
     owner = users.filter(Q(is_superuser=True) | Q(role=Role.ADMIN)).first()
     if owner is None:
-        raise CommandError(f"There is no administrator yet; the first start of the server ({START}) makes one.")
+        raise CommandError(f"There is no administrator yet. The first start of the server ({START}) creates one.")
     return owner

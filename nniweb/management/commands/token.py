@@ -49,6 +49,6 @@ def user_named(name: str) -> User:
     if user is None:
         names = ", ".join(User.objects.filter(is_active=True).order_by("username")
                           .values_list("username", flat=True)[:20])
-        raise CommandError(f"There is no user named {name!r}. There are: {names}." if names else
-                           f"There are no users yet; the first start of the server ({START}) makes one.")
+        raise CommandError(f"There is no user named {name!r}. Users: {names}." if names else
+                           f"There are no users yet. The first start of the server ({START}) creates one.")
     return user

@@ -87,7 +87,7 @@ def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | No
         told = [f"{value:g}" for value in results[trial.pk] if value is not None]
         logger.log(logging.WARNING if trial.status == TrialJobStatus.FAILED else logging.INFO,
                    "trial %d ended: %s%s%s", trial.sequence_id, trial.status,
-                   f", the tuner is told {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
+                   f"; the tuner gets {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
                    f". {trial.message}" if trial.message else "", extra={"trial": trial.public_id})
 
 
