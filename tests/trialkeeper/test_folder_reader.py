@@ -140,7 +140,7 @@ def test_a_folder_that_is_too_deep_is_cut_and_says_so(nni, place) -> None:
 
 def test_a_folder_that_is_not_there_is_a_sentence(folder, place) -> None:
     (place / "trusted" / "t" / "nni").rmdir()
-    with pytest.raises(NoSuchOutput, match=r"has not begun to run, or its files were removed\.$"):
+    with pytest.raises(NoSuchOutput, match=r"has not started or its files were removed\.$"):
         folder.list_files()
 
 

@@ -202,7 +202,7 @@ def test_a_rehearsal_says_what_is_wrong(bench, platform, monkeypatch):
     without_find(platform, monkeypatch)
     assert "There is no findCommand" in findings()["find"].message
     platform.scheduler.shared.rename(platform.scheduler.folder / "elsewhere")
-    assert "Make it, or correct workingFolder" in findings()["folder"].message
+    assert "Create it, or correct workingFolder" in findings()["folder"].message
 
 
 @pytest.mark.parametrize("wrong", [
