@@ -161,7 +161,7 @@ class ExperimentDetailView(ExperimentView):
     @extend_schema(operation_id="experiments_change", request=ExperimentChangesSerializer,
                    responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, experiment_id: str) -> Response:
-        """Change limits, concurrency, search space, name or description. Raising a limit resumes a DONE experiment."""
+        """Change limits, concurrency, search space, tuner or texts. Raising a limit resumes a DONE experiment."""
         experiment, user = self.get_object(), signed_in_user(request)
         form = ExperimentChangesSerializer(data=request.data, context={"user": user})
         form.is_valid(raise_exception=True)

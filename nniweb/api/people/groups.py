@@ -96,6 +96,6 @@ class GroupView(GroupsBaseView):
 
     @extend_schema(operation_id="groups_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, group_id: int) -> Response:
-        """Remove a group. Its experiments then belong only to their owners. Refused while it has clusters. For admins."""
+        """Remove a group. Its experiments stay with their owners. Refused while it has clusters. For admins."""
         accounts.delete_group(self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
