@@ -21,7 +21,7 @@ class SmallTrainingService(TrainingService):
     def __init__(self, settings, context):
         super().__init__(settings, context)
         self.jobs, self.processes, self.ends, self.emitted, self.metadata = {}, {}, {}, {}, {}
-        self.listeners, self.now, self.closed = [], context.clock, threading.Event()
+        self.listeners, self.now, self.closed = set(), context.clock, threading.Event()
 
     def list_trial_jobs(self):
         return list(self.jobs.values())
@@ -32,10 +32,10 @@ class SmallTrainingService(TrainingService):
         return self.jobs[job_name]
 
     def add_trial_job_metric_listener(self, listener):
-        self.listeners.append(listener)
+        self.listeners.add(listener)
 
     def remove_trial_job_metric_listener(self, listener):
-        self.listeners.remove(listener)
+        self.listeners.discard(listener)
 
     def submit_trial_job(self, form):
         name, folder, now = form.job_name, self.context.state_folder / form.job_name, self.now()
@@ -68,7 +68,7 @@ class SmallTrainingService(TrainingService):
                 file = self.context.state_folder / name / ".nni" / "metrics"
                 lines = file.read_text().split("\n")[:-1] if file.exists() else []
                 for line in lines[self.emitted.get(name, 0):]:  # ME, six digits, NNI's metric object
-                    [listener(TrialJobMetric(name, line[8:])) for listener in self.listeners]
+                    [listener(TrialJobMetric(name, line[8:])) for listener in tuple(self.listeners)]
                 self.emitted[name] = len(lines)
                 if code is not None:
                     end = self.ends.get(name, Status.FAILED if code else Status.SUCCEEDED)
