@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -272,6 +272,15 @@ class TrainingService(abc.ABC):
         Answers within REHEARSAL_SECONDS, with what it has found by then; hosts give it up soon afterwards. Never raises
         for what it finds.
         """
+
+    def check_command(self, command: str, code: Path | None, environment: Mapping[str, str],
+                      options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        """What can be said of a trial's command before anything of it runs (default: nothing).
+
+        Asked before each launch, of an object that was never run. ``code``: a folder on the server with the code, None
+        where there is none yet. ``environment``: the experiment's variables. Answers within REHEARSAL_SECONDS[0].
+        """
+        return []
 
     @abc.abstractmethod
     def clean_up_experiment(self, experiment_id: str) -> None:
