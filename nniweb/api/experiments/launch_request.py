@@ -100,8 +100,8 @@ class UploadSerializer(CodeElsewhereSerializer):
         required=False, help_text="Instead of code: a folder on the server; for people with the permission.")
     cluster = serializers.CharField(required=False, help_text="Replaces the value in the config.")
     shell = serializers.CharField(required=False, help_text=(
-        "For a program on the server's machine: a JSON object with PATH, VIRTUAL_ENV and CONDA_PREFIX of its shell, and "
-        "the machine. Trials on that machine use the Python of that shell. It has no effect elsewhere."))
+        "For a program on the server's machine: a JSON object with PATH, VIRTUAL_ENV and CONDA_PREFIX of its shell, "
+        "and the machine. Trials on that machine use the Python of that shell. It has no effect elsewhere."))
 
 
 def launch_from(request: Request, owner: User) -> tuple[Experiment, bool]:
