@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,9 +52,9 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bare(make_server) -> Iterator[RunningServer]:
+def bare(make_server) -> RunningServer:
     """Started as a service is: with the machine's own PATH."""
-    yield make_server({"PATH": "/usr/local/bin:/usr/bin:/bin"}).start()
+    return make_server({"PATH": "/usr/local/bin:/usr/bin:/bin"}).start()
 
 
 def launched(server: RunningServer, config: Path, *options: str, env: dict[str, str] | None = None) -> str:
