@@ -50,6 +50,8 @@ EXAMPLES = {
     "machine_kept": ({"machine": "m"}, "m is reserved"),
     "gpus_not_seen": ({"machine": "m", "asked": 2}, "Waits for 2 GPU(s): the GPUs of machine m are being read."),
     "gpus_unread": ({"machine": "m", "asked": 2, "error": "No driver."}, "machine m cannot be read: No driver."),
+    "no_python": ({"machine": "m", "named": "/v", "given_by": "venv", "user": "alice"},
+                  "venv names /v, which has no Python on machine m that user alice may run"),
     "no_nvidia_smi": ({"machine": "m", "asked": 2}, "asks for 2 GPU(s), but machine m has no nvidia-smi"),
     "gpu_missing": ({"machine": "m", "missing": [7], "has": [0, 1]}, "names GPU 7, but machine m has 2 GPUs (0, 1)"),
     "too_few_gpus": ({"machine": "m", "asked": 4, "has": 2}, "asks for 4 GPUs, but machine m has 2 GPUs"),

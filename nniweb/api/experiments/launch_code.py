@@ -107,13 +107,13 @@ class _BroughtFolder(Brought):
         if kept is not None:  # as it is: trials get the very same bytes
             files = [path for path in self.base.rglob("*") if path.is_file()]
             return _without_folder(parsed), UploadedCode(code_archives.local_path(kept), kept.sha256, kept.file_count,
-                                                         sum(path.lstat().st_size for path in files))
+                                                         sum(path.lstat().st_size for path in files), code)
         try:
             packed = pack_code(code, self._scratch / "packed")
         except PermanentError as error:
             raise _refused(self._field, error, self.base) from None
         return _without_folder(parsed), UploadedCode(packed.path, packed.sha256, packed.file_count,
-                                                     packed.content_bytes)
+                                                     packed.content_bytes, code)
 
 
 class _BroughtLater(Brought):

@@ -17,6 +17,7 @@ from nniweb.experiments.config.fields.editing import document_text
 from nniweb.experiments.config.redaction import MASK
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.launch.git_source import GitSource
+from nniweb.experiments.launch.launch_shell import note_on_copy
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 
 #: What says where an experiment runs.
@@ -53,7 +54,10 @@ def clone_of(experiment: Experiment, user: User) -> Clone:
     if was_removed:
         notes.append(f"The copy of its code was removed by retention on {experiment.code_removed_at:%Y-%m-%d}. Provide "
                      "the code again.")
-    text = _own_text(experiment, document, base) or document_text(document)
+    text = _own_text(experiment, document, base)
+    if text and (note := note_on_copy(experiment)):
+        notes.append(note)
+    text = text or document_text(document)
     if experiment.code is None and experiment.code_folder and not user.may_name_folders:
         notes.append("Its code is in a folder on the server, and you do not have the permission to name folders there. "
                      "Provide the code yourself.")

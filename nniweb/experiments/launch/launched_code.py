@@ -26,6 +26,8 @@ class UploadedCode:
     file_count: int
     #: Of the files, before packing.
     bytes: int
+    #: Where it lies unpacked while the request goes on.
+    folder: Path
 
 
 @dataclass(frozen=True)
