@@ -26,7 +26,7 @@ REFUSED = {
     '"""@nni.variable(nni.choice(1, True), name=x)"""\nx = 1\n': (1, "options 1 and True are equal for Python"),
     '"""@nni.variable(nni.choice(1j, b"a"), name=x)"""\nx = 1\n': (1, "neither sent nor stored as JSON"),
     '"""@nni.variable(nni.choice(1e999), name=x)"""\nx = 1\n': (1, "neither sent nor stored as JSON"),
-    '"""@nni.function_choice(f(1), g(1), name=f)"""\nf(2)\n': (1, "calls none of its functions with the same arguments"),
+    '"""@nni.function_choice(f(1), g(1), name=f)"""\nf(2)\n': (1, "calls none of its functions with the same"),
     '"""@nni.report_final_result(1"""\n': (1, "cannot be read as Python: '(' was never closed"),
     'x = 1\n"""@nni.report_final_result(\n1 +* 2)"""\n': (3, "cannot be read as Python: invalid syntax"),
     '"""@nni.report_final_result(1); x = 2"""\n': (1, "must be one call"),

@@ -39,8 +39,8 @@ def run(folder: Path, for_trials: Path, python: str, **variables: Any) -> None:
     trial.python = python
     trial.give(PARAMETERS, parameter_id=7)
     (folder / "mnist.py").write_bytes(source)
-    trial.run("import warnings, runpy; warnings.simplefilter('ignore'); runpy.run_path('mnist.py', run_name='__main__')",
-              MULTI_PHASE="false", REUSE_MODE="false", **variables)
+    trial.run("import runpy, warnings; warnings.simplefilter('ignore'); "
+              "runpy.run_path('mnist.py', run_name='__main__')", MULTI_PHASE="false", REUSE_MODE="false", **variables)
     assert json.loads((folder / "said.json").read_text()) == SAID
     metrics = [(one["kind"], one["sequence"], json.loads(one["value"])) for one in trial.metrics()]
     assert metrics == METRICS

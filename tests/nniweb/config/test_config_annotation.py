@@ -54,8 +54,8 @@ def train(folder: Path) -> Path:
 def test_the_search_space_is_generated(folder: Path, text: str) -> None:
     parsed = parse_experiment_config(text, folder)
     assert (parsed.settings.search_space, parsed.settings.use_annotation) == (GENERATED, True)
-    assert ("useAnnotation: the annotations give 2 parameters: train/units/choice, train/lr/loguniform. Each trial gets "
-            "its own copy of the code.") in parsed.notes
+    assert ("useAnnotation: the annotations give 2 parameters: train/units/choice, train/lr/loguniform. Each trial "
+            "gets its own copy of the code.") in parsed.notes
     document = resolved_document(parsed.settings)
     assert (document["useAnnotation"], "searchSpace" in document) == (True, False)
     assert parse_experiment_config(document, folder).settings == parsed.settings
@@ -84,7 +84,7 @@ def test_what_is_wrong_in_the_code_is_said_at_its_file_and_line(errors_of: Calla
     train.write_text("import os\n" + TRAIN.replace("name=lr", "name=rate") + "x = nni.choice(1)\n")
     first, second = errors_of(text)
     assert (first.field, first.line) == (second.field, second.line) == ("useAnnotation", line)
-    assert first.message.startswith("train.py, line 4: the annotation is for rate, and the assignment after it is to lr")
+    assert first.message.startswith("train.py, line 4: the annotation is for rate, and the assignment after it")
     assert second.message.startswith("train.py, line 6: nni.choice needs a dict")
 
 
@@ -92,8 +92,8 @@ def test_values_that_no_search_space_can_have_are_said_at_their_annotation(error
     train.write_text("#\n" + TRAIN.replace("0.0001, 0.1", "0, 0.1").replace("choice(16, 32)", "randint(2, 3, 5)"))
     messages = [error.message for error in errors_of(V2)]
     assert messages == [
-        "train.py, line 2: train/units/randint._value: must have 2 numbers, the lower bound and the upper bound (which is "
-        "itself never drawn), but has 3",
+        "train.py, line 2: train/units/randint._value: must have 2 numbers, the lower bound and the upper bound (which "
+        "is itself never drawn), but has 3",
         "train.py, line 4: train/lr/loguniform._value[0]: the low bound of a logarithmic type must be greater than 0, "
         "not 0"]
 
@@ -122,8 +122,8 @@ def test_code_without_annotations_is_refused(errors_of: Callable, train: Path) -
 
 def test_without_a_folder_there_is_nothing_to_read(errors_of: Callable) -> None:
     [error] = errors_of(V2.replace("trialCodeDirectory: code\n", ""), base_directory=None)
-    assert (error.field, error.message) == ("useAnnotation", "needs the code: name its folder in trialCodeDirectory, or "
-                                                             "bring the code with the config")
+    assert (error.field, error.message) == (
+        "useAnnotation", "needs the code: name its folder in trialCodeDirectory, or bring the code with the config")
     [error] = errors_of(V2.replace("code\n", "nowhere\n"))
     assert error.field == "trialCodeDirectory"
 

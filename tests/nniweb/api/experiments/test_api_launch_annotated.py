@@ -87,7 +87,8 @@ def test_code_that_changes_while_it_is_read_is_refused(api, annotated, folder, m
     answer = api.post("/api/v1/experiments/", {"config": annotated, "base_directory": str(folder)})
     assert answer.status_code == 400
     assert not Experiment.objects.exists()
-    assert answer.json()["errors"][0]["message"].startswith("The annotations in the code were changed while it was read")
+    [error] = answer.json()["errors"]
+    assert error["message"].startswith("The annotations in the code were changed while it was read")
 
 
 @pytest.mark.parametrize("is_uploaded", [False, True])

@@ -11,7 +11,7 @@ import pytest
 
 from nniweb.experiments.actions import intents
 from nniweb.experiments.launch import code_archives
-from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.models import Experiment, Trial, TrialParameters
 from nniweb.experiments.secrets.sealing import seal
 from tests.fakes.git_server import GitServer
 
@@ -114,7 +114,7 @@ def test_annotations_in_it_make_the_search_space_and_are_carried_out(rig, server
     rig.submitted(experiment, 2)
     done = now(experiment)
     assert (done.search_space, done.config) == (SPACE, {"useAnnotation": True, "searchSpace": SPACE})
-    assert {key for trial in Trial.objects.all() for row in trial.parameter_sets.all() for key in row.value} == set(SPACE)
+    assert {key for row in TrialParameters.objects.all() for key in row.value} == set(SPACE)
     assert done.code is not None
     with tarfile.open(code_archives.local_path(done.code)) as archive:
         source = archive.extractfile("train.py")
