@@ -42,6 +42,7 @@ def kept_config(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[ConfigE
     space = params.get("searchSpace")
     if space not in (None, "", '""'):
         document["searchSpace"] = json.loads(space) if isinstance(space, str) else space
+        document.pop("useAnnotation", None)  # the space is what the annotations gave
     if params.get("maxTrialDuration") is not None:  # beside the v1 fields from NNI 2.4 on
         document["maxTrialDuration"] = params["maxTrialDuration"]
     try:
