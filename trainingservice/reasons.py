@@ -555,6 +555,10 @@ CODES: dict[str, Kind] = {
         "The code of the experiment could not be fetched from its Git address. said: why.",
         lambda source, said: (f"The code could not be fetched from {source}. {said} Resume the experiment to try "
                               "again, or launch it again with another address.")),
+    "annotations_invalid": Kind(
+        "The annotations in code that was fetched from a Git address cannot be used. said: what is wrong, and where.",
+        lambda source, said: (f"The annotations in the code from {source} cannot be used. {said} Correct them there "
+                              "and resume the experiment.")),
     "tuner_failed": Kind(
         "The tuner raised an error. error: what it said.", lambda error: f"The tuner failed: {error}"),
     "tuner_died": Kind(

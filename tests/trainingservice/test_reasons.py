@@ -101,6 +101,8 @@ EXAMPLES = {
     "tuner_exhausted": ({}, "no further parameters"),
     "canceled_before_start": ({}, "before it started"),
     "code_fetching": ({"source": "https://git"}, "from https://git."),
+    "annotations_invalid": ({"source": "https://git", "said": "a.py, line 2: no."},
+                            "from https://git cannot be used. a.py, line 2: no. Correct"),
     "code_not_fetched": ({"source": "https://git", "said": "No branch."}, "from https://git. No branch. Resume"),
     "tuner_failed": ({"error": "No."}, "The tuner failed: No."),
     "tuner_died": ({"times": 3, "error": "No."}, "3 times: No."),

@@ -51,6 +51,7 @@ def clone_of(experiment: Experiment, user: User) -> Clone:
     else:
         base = experiment.code_folder if user.may_name_folders else ""
     _place(document, experiment, user, notes)
+    _annotated(document, experiment, notes)
     if was_removed:
         notes.append(f"The copy of its code was removed by retention on {experiment.code_removed_at:%Y-%m-%d}. Provide "
                      "the code again.")
@@ -83,6 +84,18 @@ def _current(experiment: Experiment) -> dict[str, Any]:
         elif key != "experimentName" or "experimentName" in document or value != "experiment":
             document[key] = value
     return document
+
+
+def _annotated(document: dict[str, Any], experiment: Experiment, notes: list[str]) -> None:
+    """Code that was kept has its annotations carried out, and they are not made again; other code has them still."""
+    if not document.get("useAnnotation"):
+        return
+    if experiment.code is None:
+        document.pop("searchSpace", None)
+    else:
+        del document["useAnnotation"]
+        notes.append("The annotations of its code are carried out in the kept copy, so the search space is part of the "
+                     "config. Other code with annotations needs useAnnotation: true and no search space.")
 
 
 def _other_tuner(experiment: Experiment) -> dict[str, Any]:

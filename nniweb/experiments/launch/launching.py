@@ -175,12 +175,12 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         trial_options=without_secrets(options),
         trial_gpu_number=settings.trial_gpu_number,
         gpus_of_a_trial=options.gpus_of_a_trial(settings.trial_gpu_number),
-        code_folder="" if code or settings.trial_code_directory is None else str(settings.trial_code_directory),
+        code_folder=_folder_of_trials(settings, code),
         code=archive, code_git=code.source.document() if isinstance(code, GitCode) else None,
         code_git_token=seal(code.token) if isinstance(code, GitCode) and code.token else None,
         trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
         max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
-        config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
+        config_text=parsed.original_text, config=_stored_config(settings), notes=list(parsed.notes),
         launch_key=_launch_key(owner, key) if key else None,
         callback_url=settings.nni_manager_ip or "", status=ExperimentStatus.INITIALIZED, created_at=now)
     tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
@@ -191,6 +191,18 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
     audit.record("experiment.launch", experiment, owner, cluster=cluster.name)
     next_revision(experiment.pk)
     return experiment
+
+
+def _stored_config(settings: ExperimentSettings) -> dict[str, Any]:
+    """What the experiment was at its launch; with its first search space, whatever that is from."""
+    return {**resolved_document(settings), "searchSpace": settings.search_space}
+
+
+def _folder_of_trials(settings: ExperimentSettings, code: BroughtCode | None) -> str:
+    """Where trials may run; "" where they get copies only: in the folder the annotations are not carried out."""
+    if code or settings.use_annotation or settings.trial_code_directory is None:
+        return ""
+    return str(settings.trial_code_directory)
 
 
 def _algorithm(settings: AlgorithmSettings) -> dict[str, Any]:
