@@ -104,11 +104,11 @@ class LocalTrialOptions(TrialOptions):
                                            ("pythonPath", self.python_path), ("serverPython", self.server_python))
                   if value]
         if len(chosen) > 1:
-            raise ValueError(f"{' and '.join(chosen)} exclude each other: each chooses the Python of the trials; "
-                             "leave one")
+            raise ValueError(f"{' and '.join(chosen)} cannot be given together, because each chooses the Python of the "
+                             "trials; keep one of them")
         if self.conda_env and self.run_as and not self.conda_env.startswith(("/", "~/")):
-            raise ValueError("with runAs, condaEnv must be the folder of the environment: its name is known to the "
-                             "conda of that user alone")
+            raise ValueError("with runAs, condaEnv must be the folder of the environment, because only that user's "
+                             "conda knows its name")
         return self
 
     def with_shell(self, variables: Mapping[str, str]) -> Self:

@@ -43,7 +43,7 @@ def test_without_a_token_it_is_said_where_one_goes() -> None:
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o602])
 def test_a_file_that_others_may_read_or_change_is_not_taken(tmp_path: Path, mode: int) -> None:
     file = token_file(tmp_path / "token", mode=mode)
-    with pytest.raises(TokenTrouble, match=f"rights {mode:o}.*chmod 600 {file}") as caught:
+    with pytest.raises(TokenTrouble, match=f"mode {mode:o}.*chmod 600 {file}") as caught:
         find_token(file)
     assert "secret" not in str(caught.value)
 

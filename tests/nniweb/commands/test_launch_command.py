@@ -224,7 +224,7 @@ def test_on_a_cluster_of_another_machine_it_is_not_used_and_a_note_says_so(confi
         is_used = found.settings.trial_options is not None and "shellEnvironment" in str(
             found.settings.trial_options.canonical())
         assert is_used == (name == "here")
-        notes = [note for note in found.notes if "do not get the environment of the shell" in note]
+        notes = [note for note in found.notes if "do not get the environment of this shell" in note]
         assert len(notes) == (name == "there")
 
 

@@ -208,7 +208,7 @@ def test_a_base_directory_that_becomes_a_link_after_it_was_checked_leads_nowhere
 def test_who_does_not_have_the_right_names_none_below_any_root(as_user: Any, alice: Any, roots: Path,
                                                                code_folder: Path, config: str) -> None:
     inside = code_folder.rename(roots / "mine")
-    assert "you do not have the permission" in refusal(as_user(alice), config=config, base_directory=str(inside))
+    assert "do not have the permission" in refusal(as_user(alice), config=config, base_directory=str(inside))
 
 
 def test_whoever_has_the_right_names_folders_below_the_roots_and_no_others(
