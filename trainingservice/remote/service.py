@@ -84,6 +84,7 @@ class RemoteTrainingService(PollingTrainingService):
     def set_cluster_metadata(self, key: str, value: str) -> None:
         if key != "host_keys":
             super().set_cluster_metadata(key, value)
+            return
         try:
             document = read_json(value or "{}")
             if not isinstance(document, dict):
@@ -98,7 +99,7 @@ class RemoteTrainingService(PollingTrainingService):
         self._keys.demand({name: str(text) for name, text in document.items()})
 
     def get_cluster_metadata(self, key: str) -> str:
-        return self._host_keys_text if key == "host_keys" else ""
+        return self._host_keys_text if key == "host_keys" else super().get_cluster_metadata(key)
 
     def _make_machines(self) -> None:
         if self._machines:

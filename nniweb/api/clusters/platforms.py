@@ -66,8 +66,9 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
         "options_schema": platform.options_model.model_json_schema(),
         "fields_of_section": section_fields(platform),
         "metadata": [{"key": key, "meaning": meaning, "is_secret": key in platform.secret_metadata_keys,
-                      "changeable_while_running": key in platform.metadata_changeable_while_running}
-                     for key, meaning in sorted(platform.metadata_keys.items())],
+                      "changeable_while_running": (key in platform.metadata_changeable_while_running
+                                                   or key in platform.nni_metadata())}
+                     for key, meaning in platform.metadata_meanings().items()],
         "shares_code_folder": platform.shares_code_folder,
         "ships_code": platform.ships_code,
         "needs_public_url": platform.needs_public_url,

@@ -11,13 +11,13 @@ from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.clusters.editing import settings_secrets, store_cluster
 from nniweb.experiments.clusters.platform_calls import ask_new_service
 from nniweb.experiments.clusters.service_factory import service_builder, state_folder
-from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
+from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.secrets.masking import struck_out
 from trainingservice.base import RehearsalFinding, TrainingService
-from trainingservice.cluster_settings import TrialOptions
+from trainingservice.cluster_settings import TrialOptions, without_secrets
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.platforms import load_platform
 from trainingservice.reasons import Reason, with_texts

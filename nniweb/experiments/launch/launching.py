@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.config.parsing import ParsedConfig
-from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
+from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.experiments.errors import Refused
@@ -38,7 +38,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
-from trainingservice.cluster_settings import TrialOptions
+from trainingservice.cluster_settings import TrialOptions, without_secrets
 from trainingservice.platforms import load_platform
 
 

@@ -268,6 +268,49 @@ def test_a_cluster_of_the_server_is_named(api, as_user, alice, charlie, vault, g
     assert (stranger.status_code, stranger.json()["errors"][0]["field"]) == (400, "cluster")
 
 
+@pytest.fixture
+def cluster_with_defaults(api, vault, ada) -> Cluster:
+    from nniweb.experiments.clusters import editing
+    from nniweb.experiments.clusters.metadata import set_metadata
+
+    cluster = editing.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada,
+                                     is_private=False, host="")
+    set_metadata(cluster, "trial_config", json.dumps({"command": "python3 sent.py", "gpuNum": 2, "image": "sent"}))
+    set_metadata(cluster, "nni_manager_ip", '{"nniManagerIp": "10.0.0.5"}')
+    return cluster
+
+
+def test_experiments_that_name_a_cluster_get_what_its_metadata_say_for_them(api, cluster_with_defaults) -> None:
+    fields = {"name": "n", "search_space": json.loads(SPACE), "trial_concurrency": 1, "tuner": {"name": "Random"},
+              "cluster": "ours"}
+    answer = api.post("/api/v1/experiments/", fields)
+    assert answer.status_code == 201, answer.content
+    body, row = answer.json(), Experiment.objects.get()
+    assert (row.trial_command, row.trial_gpu_number, row.trial_options, row.callback_url) == (
+        "python3 sent.py", 2, {"image": "sent"}, "10.0.0.5")
+    assert body["notes"] == ["Taken from the metadata of the cluster ours: nniManagerIp, trialCommand, trialGpuNumber, "
+                             "image."]
+    text = json.dumps({"searchSpace": json.loads(SPACE), "trialCommand": "python3 own.py", "trialConcurrency": 1,
+                       "tuner": {"name": "Random"}, "cluster": "ours", "nni_manager_ip": "10.0.0.6",
+                       "trialGpuNumber": 0, "trialOptions": {"image": "own"}})
+    answer = api.post("/api/v1/experiments/", {"config": text})
+    assert answer.json()["notes"] == [], "what a file says counts"
+    row = Experiment.objects.latest("pk")
+    assert (row.trial_command, row.trial_gpu_number, row.trial_options, row.callback_url) == (
+        "python3 own.py", 0, {"image": "own"}, "10.0.0.6")
+
+
+def test_a_file_whose_platform_is_replaced_by_a_cluster_keeps_its_options(api, cluster_with_defaults, vault_config,
+                                                                         code_folder: Path) -> None:
+    answer = api.post("/api/v1/experiments/", {
+        "config": vault_config + "  image: own\n", "base_directory": str(code_folder), "cluster": "ours"})
+    assert answer.status_code == 201, answer.content
+    row = Experiment.objects.get()
+    assert row.trial_options == {"image": "own"}
+    assert row.code_folder == str(code_folder)
+    assert row.callback_url == "10.0.0.5"
+
+
 def test_what_the_rehearsal_finds_is_refused_and_leaves_no_cluster(api, vault_config, code_folder: Path) -> None:
     text = vault_config.replace("token: sesame", "token: wrong")
     errors = refused(api.post("/api/v1/experiments/", {"config": text, "base_directory": str(code_folder)}))
