@@ -49,6 +49,7 @@ OF_PLATFORMS = {
 #: Codes of what keeps a whole platform, or a machine of it, from working. Argument: said.
 OF_CLUSTERS = {
     "unreachable": "The platform or the machine cannot be reached, or does not answer.",
+    "connection_refused": "Nothing takes connections at the machine's address and port.",
     "certificate_refused": "The certificate of the platform, or its TLS, is not accepted.",
     "log_in_refused": "The platform or the machine does not accept the credentials (password, key, token).",
     "not_permitted": "The account may not do on the platform what trials need.",
@@ -261,6 +262,21 @@ def _of_one_machine(one: Mapping[str, Any]) -> str:
     return str(one["said"]) if "said" in one else _few_are_free(**one)
 
 
+#: Code that all machines have -> what is said of them together.
+_OF_EVERY = {
+    "connection_refused": "Every machine refuses connections", "unreachable": "No machine can be reached",
+    "log_in_refused": "Every machine refuses the log-in",
+    "host_key_refused": "No machine has the host key that is expected",
+    "machine_unusable": "No machine can run trials as it is", "machine_connects": "Every machine is being connected",
+    "machine_set_aside": "Every machine is left alone for a while, because submissions failed there"}
+
+
+def _every_machine(machines: list[Mapping[str, Any]], count: int, common: str) -> str:
+    each = [f"{one['machine']}: {str(one['said']).rstrip('. ')}" for one in machines]
+    more = [f"and {count - len(machines)} more"] if count > len(machines) else []
+    return f"{_OF_EVERY.get(common, 'No machine can be used')} ({'; '.join([*each, *more])})."
+
+
 def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
     if asked is None:
         return f"{machine}: its GPUs are being looked at."
@@ -404,6 +420,12 @@ CODES: dict[str, Kind] = {
     "machine_away": Kind(
         "Nothing can be started on the machine now. said: why.",
         lambda machine, said, because=None: f"{machine}: {said}"),
+    "every_machine": Kind(
+        "None of the cluster's machines can be used now. machines: of some of them name (machine) and reason; count: "
+        "of all; common: the code that all of them have, where it is one.", _every_machine),
+    "cluster_away": Kind(
+        "No trial can be started, because the cluster cannot be used. said: why; because: the same with its code.",
+        lambda cluster, said, because=None: f"The cluster {cluster} cannot be used now. {said}"),
     "machine_full": Kind(
         "The machine runs as many trials as its maxTrialNumber allows.",
         lambda machine, trials: f"{machine} runs {trials} trial(s), as many as maxTrialNumber allows."),

@@ -162,7 +162,8 @@ class NotHereView(NniView):
 
 
 class ClusterMetadataView(NotHereView):
-    sentence = "The platform of an experiment is set when it is launched, and on the pages of its cluster."
+    sentence = ("The platform of an experiment is set when it is launched. Administrators set metadata in the admin, at "
+                "the cluster, and over REST: PUT /api/v1/clusters/CLUSTER/metadata/KEY/.")
 
 
 class ImportDataView(NniView):

@@ -1,6 +1,7 @@
 """Checks and launches experiments: one way for page, REST and command line."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +28,12 @@ from nniweb.experiments.launch.launch_checks import (
 from nniweb.experiments.launch.launch_cluster import (
     cluster_named,
     cluster_of_section,
+    findings_in_words,
     options_of,
     rehearse_cluster,
     section_of,
     stored_cluster,
+    tell_of_unreachable,
 )
 from nniweb.experiments.launch.launched_code import BroughtCode, CodeSize, GitCode, UploadedCode, code_size, keep_code
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
@@ -113,7 +116,9 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, *
         with transaction.atomic():
             check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
             cluster = stored_cluster(checked.cluster, checked.section, owner)
-            return _create(parsed, owner, cluster, checked.options, code, archive, key)
+            tell_of_unreachable(cluster, checked.findings)
+            return _create(parsed, owner, cluster, checked.options, code, archive, key,
+                           findings_in_words(checked.findings))
     except IntegrityError:
         # the same request, sent twice, was the first to end
         if key and (first := launched_before(owner, key)) is not None:
@@ -146,7 +151,7 @@ def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
 
 
 def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: BroughtCode | None,
-            archive: CodeArchive | None, key: str = "") -> Experiment:
+            archive: CodeArchive | None, key: str = "", found: Sequence[str] = ()) -> Experiment:
     settings = parsed.settings
     now = timezone.now()
     experiment = Experiment.objects.create(
@@ -165,7 +170,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         code_git_token=seal(code.token) if isinstance(code, GitCode) and code.token else None,
         trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
         max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
-        config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
+        config_text=parsed.original_text, config=resolved_document(settings), notes=[*parsed.notes, *found],
         launch_key=_launch_key(owner, key) if key else None,
         callback_url=settings.nni_manager_ip or "", status=ExperimentStatus.INITIALIZED, created_at=now)
     tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)

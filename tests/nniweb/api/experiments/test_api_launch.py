@@ -2,14 +2,17 @@
 
 import io
 import json
+import socket
 import tarfile
 import zipfile
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
 
-from nniweb.experiments.models import Cluster, CodeArchive, Experiment
+from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Worker
 
 
 def refused(answer, status: int = 400) -> list[dict]:
@@ -309,6 +312,27 @@ def test_a_file_whose_platform_is_replaced_by_a_cluster_keeps_its_options(api, c
     assert row.trial_options == {"image": "own"}
     assert row.code_folder == str(code_folder)
     assert row.callback_url == "10.0.0.5"
+
+
+def test_that_nothing_of_the_platform_can_be_reached_is_said_at_once(api, client, vault_config, code_folder: Path,
+                                                                     ada) -> None:
+    config = vault_config.replace("address: there", "address: away")
+    answer = api.post("/api/v1/experiments/", {"config": config, "base_directory": str(code_folder)})
+    assert answer.status_code == 201, answer.content
+    body, cluster = answer.json(), Cluster.objects.get()
+    assert body["notes"] == ["The check before the launch: The vault does not answer."]
+    assert (cluster.health, cluster.message, cluster.reason) == ("away", "The vault does not answer.", "platform")
+    assert api.get(f"/api/v1/clusters/{cluster.public_id}/").json()["health"] == "away"
+    now = timezone.now()
+    Worker.objects.create(id="w", host=socket.gethostname(), pid=1, started_at=now, heard_at=now + timedelta(hours=1))
+    client.force_login(ada)
+    page = client.get(f"/experiments/{body['id']}/").content.decode()
+    assert "The vault does not answer." in page
+    # a worker that drives the cluster knows better than one look
+    Cluster.objects.update(health="good", message="", reason="", lease_holder="w",
+                           lease_expires_at=timezone.now() + timedelta(hours=1))
+    api.post("/api/v1/experiments/", {"config": config, "base_directory": str(code_folder)})
+    assert Cluster.objects.get().health == "good"
 
 
 def test_what_the_rehearsal_finds_is_refused_and_leaves_no_cluster(api, vault_config, code_folder: Path) -> None:
