@@ -258,8 +258,8 @@ class TrainingService(abc.ABC):
         """
         known = self.nni_metadata().get(key)
         if known is None:
-            raise InvalidMetadata(key, f"the {self.platform} platform has no metadata of this name; "
-                                       f"it knows: {', '.join(self.metadata_meanings())}")
+            raise InvalidMetadata(key, f"the {self.platform} platform has no metadata of this name. Its metadata: "
+                                       f"{', '.join(self.metadata_meanings())}")
         settings, besides = known.applied(self.settings, value)
         if settings != self.settings:
             self.use_settings(settings)

@@ -26,8 +26,9 @@ class SettingsField(forms.JSONField):
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
     name = forms.RegexField(editing.NAME_PATTERN, max_length=100, error_messages={"invalid": editing.NAME_RULE})
     settings = SettingsField(required=False, initial=dict, help_text=(
-        "A JSON object with the fields of a trainingService section, without the platform. Secrets in it are sealed "
-        "and not shown again: a secret that is left out stays as it is, one given as null is removed."))
+        "A JSON object with the fields of a trainingService section, without the platform. Secrets in it are stored "
+        "encrypted and are not shown again. A secret that is left out stays unchanged. A secret given as null is "
+        "removed."))
 
     class Meta:
         model = Cluster

@@ -71,7 +71,7 @@ class MetadataForm(forms.ModelForm):  # type: ignore[type-arg]
             if stored:
                 self.initial["value"] = "" if self.instance.is_secret else readable(shown.value)
         if stored and self.instance.is_secret:
-            self.fields["value"].help_text = "It is set. Leave this empty to keep it as it is."
+            self.fields["value"].help_text = "A value is set. Leave this empty to keep it."
 
     def clean(self) -> dict[str, Any]:
         data = cast(dict[str, Any], super().clean())

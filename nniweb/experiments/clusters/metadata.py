@@ -198,8 +198,8 @@ def _refused(key: str, invalid: InvalidMetadata) -> Refused:
 def _may_be_set(cluster: Cluster, platform: type[TrainingService], key: str) -> None:
     known: Mapping[str, str] = platform.metadata_meanings()
     if key not in known:
-        raise Refused(f"The {platform.platform} platform has no metadata named {key!r}; it knows: {', '.join(known)}.",
-                      "key")
+        raise Refused(f"The {platform.platform} platform has no metadata named {key!r}. Its metadata: "
+                      f"{', '.join(known)}.", "key")
     if key in platform.nni_metadata() or key in platform.metadata_changeable_while_running:
         return
     running = Experiment.objects.filter(cluster=cluster, deleted_at=None).unfinished()

