@@ -98,11 +98,14 @@ class Bench:
             self.changes.append(job_name)
             self._changed.notify_all()
 
-    def open_service(self, resumed: Sequence[ResumedJob] = (), metadata: Mapping[str, str] = {}) -> TrainingService:
-        """A running service, opened in the order that the host holds. ``metadata`` is set after the platform's own."""
+    def open_service(self, resumed: Sequence[ResumedJob] = (),
+                     prepare: Callable[[TrainingService], None] = lambda service: None) -> TrainingService:
+        """A running service, opened in the order that the host holds. ``prepare`` is called after its metadata is set.
+        """
         service = self.platform.new_service(self.context())
-        for key, value in (*self.platform.metadata.items(), *metadata.items()):
+        for key, value in self.platform.metadata.items():
             service.set_cluster_metadata(key, value)
+        prepare(service)
         self.server.attach(service)
         service.resume_trial_jobs(list(resumed))
         thread = threading.Thread(target=service.run, name=f"run of {service.platform}", daemon=True)

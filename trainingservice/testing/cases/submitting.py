@@ -64,12 +64,12 @@ class SubmittingCases(ConformanceFixtures):
     def test_what_the_settings_say_can_be_read_and_set_as_metadata(self, bench: Bench) -> None:
         service = bench.platform.new_service(bench.context())
         try:
-            before = service.settings
+            before = service.settings.model_dump()
             for key in service.nni_metadata():
                 if seen := service.get_cluster_metadata(key):
                     service.set_cluster_metadata(key, seen)
                     assert service.get_cluster_metadata(key) == seen
-            assert service.settings == before
+            assert service.settings.model_dump() == before
         finally:
             service.clean_up()
 
@@ -88,10 +88,13 @@ class SubmittingCases(ConformanceFixtures):
             service.clean_up()
 
     def test_a_job_runs_where_metadata_said_the_settings(self, bench: Bench) -> None:
-        example = bench.platform.new_service(bench.context())
-        said = {key: value for key in example.nni_metadata() if (value := example.get_cluster_metadata(key))}
-        example.clean_up()
-        service = bench.open_service(metadata=said)
+        def set_metadata(service: TrainingService) -> None:
+            said = {key: value for key in service.nni_metadata() if (value := service.get_cluster_metadata(key))}
+            service.use_settings(service.settings)  # as where the metadata had changed them
+            for key, value in said.items():
+                service.set_cluster_metadata(key, value)
+
+        service = bench.open_service(prepare=set_metadata)
         form = bench.form("true")
         service.submit_trial_job(form)
         bench.wait_for_end(service, form)
