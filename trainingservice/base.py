@@ -270,8 +270,8 @@ class TrainingService(abc.ABC):
     def set_cluster_metadata(self, key: str, value: str) -> None:
         """Take one piece of metadata (text, often JSON). Raises InvalidMetadata for an unknown key or wrong value.
 
-        The default takes NNI's keys: what they say of the settings replaces it (``use_settings``), the rest is kept for
-        the host. A platform with keys of its own calls this for others.
+        The default takes NNI's keys: what they say of the settings replaces it (``use_settings``), the rest is for the
+        host. A platform with keys of its own calls this for others.
         """
         known = self.nni_metadata().get(key)
         if known is None:

@@ -1,7 +1,8 @@
 """Cluster metadata: keys with texts, as NNI's services had them. NNI's keys are another form of the settings.
 
 A key of NNI's (``machine_list``, ``pai_config``) is read from the settings and written to them; what its JSON says for
-experiments (``trial_config``) is a row. A key of the platform's own is a row, which its ``set_cluster_metadata`` gets.
+experiments (``trial_config``) is a row. A key of the platform's own is a row. A service's ``set_cluster_metadata`` gets
+what the rows say.
 """
 
 import json
@@ -158,8 +159,7 @@ def check_metadata(cluster: Cluster, key: str, value: str | None) -> None:
     known = platform.nni_metadata().get(key)
     if known is not None:
         _check_in_settings(cluster, known, value)
-        return
-    if value is None:
+    if value is None or known is not None and platform.set_cluster_metadata is TrainingService.set_cluster_metadata:
         return
     try:
         ask_new_service(cluster.platform, service_builder(cluster, replacing={key: value}), lambda service: None,

@@ -37,8 +37,8 @@ def test_machines_that_refuse_connections_are_told_of_and_replaced_in_the_json_t
         # REST, and the page
         document = server.get(f"experiments/{experiment['id']}/")
         assert any("Every machine refuses connections" in note for note in document["notes"])
-        told = server.get(f"clusters/{cluster['id']}/")
-        assert (told["health"], told["reason"]["code"]) == ("away", "every_machine")
+        assert server.get(f"clusters/{cluster['id']}/")["health"] == "away"
+
         # what the worker finds does not turn it good
         def seen_by_the_worker() -> bool:
             told = server.get(f"clusters/{cluster['id']}/")
@@ -47,8 +47,8 @@ def test_machines_that_refuse_connections_are_told_of_and_replaced_in_the_json_t
                 "connection_refused"] * 2 and told["reason"]["common"] == "connection_refused"
 
         server.wait_until(seen_by_the_worker, what="the worker has tried the machines")
-        why = server.wait_until(lambda: server.get(f"experiments/{experiment['id']}/")["reason"], what="it says why")
-        assert why["code"] in ("cluster_away", "no_trial_runs")
+        server.wait_until(lambda: (server.get(f"experiments/{experiment['id']}/")["reason"] or {}).get("code") in (
+            "cluster_away", "no_trial_runs"), what="the experiment says why")
 
         # NNI's launcher would have sent this to cluster-metadata
         sent = [{"ip": ada.host, "port": ada.port, "username": ada.user, "sshKeyPath": str(ada.key),

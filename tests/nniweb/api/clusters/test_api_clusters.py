@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.models import Attempt, Cluster, Machine, Worker
+from tests.nniweb.api.clusters.vault_platform import VaultTrainingService
+from trainingservice.errors import InvalidMetadata
 from trainingservice.platforms import platform_names
 
 SETTINGS = {"address": "there", "token": "sesame",
@@ -219,6 +221,25 @@ def test_what_is_wrong_in_a_key_of_nni_is_named_in_its_words_and_changes_nothing
         "127.0.0.1", 2222, "ada", [0, 1])
     assert api.get(address(cluster)).json()["secrets_set"] == ["machineList[0].password"]
     assert build_service(Cluster.objects.get()).settings.machine_list[0].password.get_secret_value() == "simsim"
+
+
+def test_a_service_in_nni_s_style_gets_what_nni_s_keys_say_and_may_refuse_it(api, cluster, monkeypatch) -> None:
+    got: list[tuple[str, str]] = []
+
+    def take(service, key, value):
+        got.append((key, value))
+        if "sleep" in value:
+            raise InvalidMetadata(key, "must not sleep.")
+
+    monkeypatch.setattr(VaultTrainingService, "set_cluster_metadata", take)
+    base = f"{address(cluster)}metadata/trial_config/"
+    refused = api.put(base, {"value": '{"command": "sleep 1"}'})
+    assert (refused.status_code, refused.json()["errors"][0]["message"]) == (400, "must not sleep.")
+    assert api.get(base).json()["is_set"] is False
+    assert api.put(base, {"value": '{"command": "true"}'}).status_code == 200
+    got.clear()
+    build_service(Cluster.objects.get())
+    assert got == [("trial_config", '{"command": "true"}')]
 
 
 def test_settings_are_changed_by_nnis_keys_while_experiments_run_as_they_are_otherwise(api, cluster, make_experiment
