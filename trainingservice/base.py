@@ -331,6 +331,15 @@ class TrainingService(abc.ABC):
         """
         return []
 
+    def check_command(self, command: str, code: Path | None, environment: Mapping[str, str],
+                      options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        """What can be said of a trial's command before anything of it runs (default: nothing).
+
+        Asked before each launch, of an object that was never run. ``code``: a folder on the server with the code, None
+        where there is none yet. ``environment``: the experiment's variables. Answers within REHEARSAL_SECONDS[0].
+        """
+        return []
+
     def clean_up_experiment(self, experiment_id: str) -> None:
         """Remove what an experiment left on the platform (jobs, folders, copies of code); forget its jobs.
 

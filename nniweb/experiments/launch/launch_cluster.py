@@ -4,6 +4,7 @@ import shutil
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from django.db import IntegrityError
 
@@ -88,13 +89,22 @@ def stored_cluster(draft: Cluster, section: PlatformSection | None, owner: User)
 
 
 def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
-              share: str) -> list[RehearsalFinding]:
-    """Findings of a quick rehearsal. Raises Refused for those that block."""
+                     settings: ExperimentSettings, code: Path | None) -> list[RehearsalFinding]:
+    """Findings of a quick rehearsal, and what the platform says of the trials' command. Raises Refused for those that
+    block. ``code``: the folder with the code, None where it comes later.
+    """
     is_draft = cluster.pk is None
+    share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
+    options_of_rehearsal = options.with_gpus(settings.trial_gpu_number)
 
     def question(service: TrainingService) -> tuple[str, list[RehearsalFinding]]:
         lacking = options.lacks_share(share, service.settings) if share else ""
-        return lacking, [] if lacking else service.rehearse(quick=True, options=options)
+        if lacking:
+            return lacking, []
+        findings = service.rehearse(quick=True, options=options_of_rehearsal)
+        if not any(finding.blocks for finding in findings):
+            findings = findings + service.check_command(settings.trial_command, code, settings.environment, options)
+        return "", findings
 
     try:
         build = service_builder(cluster, replacing=section.secrets if section and is_draft else None)
@@ -118,10 +128,11 @@ def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options:
 
 def findings_in_words(findings: Sequence[RehearsalFinding]) -> list[str]:
     """What the check before a launch found amiss, for whoever launches: a few sentences."""
-    amiss = [finding.message for finding in findings if not finding.ok]
+    amiss = [str(finding.message) if finding.check == "python" else f"The check before the launch: {finding.message}"
+             for finding in findings if not finding.ok]
     more = [f"The check found {len(amiss) - MOST_TOLD} more; rehearse the cluster to see all."] \
         if len(amiss) > MOST_TOLD else []
-    return [*(f"The check before the launch: {message}" for message in amiss[:MOST_TOLD]), *more]
+    return [*amiss[:MOST_TOLD], *more]
 
 
 def tell_of_unreachable(cluster: Cluster, findings: Sequence[RehearsalFinding]) -> None:
