@@ -104,6 +104,8 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
             rest = problem.path.removeprefix("classArgs") if path[1] == "classArgs" else ""
             findings.add_text(findings.spelling(path) + rest, problem.message)
         return None
+    if getattr(written, "multi_thread", False):
+        findings.note(f"{findings.spelling((section, 'multiThread'))}: has no effect on a built-in tuner.")
     return AlgorithmSettings(name=algorithm.name, class_args=written.class_args)
 
 
@@ -123,7 +125,8 @@ def _own_class(section: str, written: AlgorithmDocument, findings: Findings, pat
         findings.add((section, "codeDirectory"), problem)
     else:
         return AlgorithmSettings(class_name=written.class_name, code_directory=written.code_directory,
-                                 class_args=written.class_args)
+                                 class_args=written.class_args,
+                                 multi_thread=getattr(written, "multi_thread", False) or None)
     return None
 
 

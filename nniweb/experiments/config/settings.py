@@ -22,6 +22,8 @@ class AlgorithmSettings(BaseModel):
     class_name: str | None = None
     code_directory: Path | None = None
     class_args: dict[str, Any] = {}
+    #: Of a tuner's own class: whether each of its methods is called in a thread of its own; None: no.
+    multi_thread: bool | None = None
 
 
 class ExperimentSettings(BaseModel):

@@ -58,6 +58,12 @@ def make_own(found: Any, document: Mapping[str, Any], seed: int) -> Any:
     return found(**document.get("class_args") or {})
 
 
+def call_if_there(own: Any, method: str) -> None:
+    """Call a method that NNI's base classes have and a class that is not derived from them may lack."""
+    if callable(found := getattr(own, method, None)):
+        found()
+
+
 def _name_modules() -> None:
     """So that users' modules find "nni" in our base classes, whatever else is installed."""
     for name, here in _NAMES.items():

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nniweb.tuning.assessors.assessor import Assessor
-from nniweb.tuning.custom_algorithms.loading import load_own, make_own
+from nniweb.tuning.custom_algorithms.loading import call_if_there, load_own, make_own
 from nniweb.tuning.custom_algorithms.reported_result import reported
 
 
@@ -25,3 +25,9 @@ class OwnAssessor(Assessor):
 
     def trial_end(self, trial: str, values: list[Any], succeeded: bool) -> None:
         self._own.trial_end(trial, succeeded)
+
+    def on_exit(self) -> None:
+        call_if_there(self._own, "_on_exit")
+
+    def on_error(self) -> None:
+        call_if_there(self._own, "_on_error")
