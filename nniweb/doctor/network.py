@@ -12,7 +12,7 @@ from django.core.mail import get_connection
 
 from nniweb.database.outage_logs import first_line
 from nniweb.doctor.findings import Finding, warning, well, wrong
-from nniweb.middleware.free_port import why_no_port
+from nniweb.doctor.free_port import why_no_port
 from nniweb.middleware.require_tls import WHAT_TO_DO, is_loopback, why_not_listen
 from nniweb.storage.data_folder import ServerLock, read_address_file
 from nniweb.storage.own_files import START
