@@ -11,6 +11,7 @@ from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
+from nniweb.tuning.registered_algorithms import find_registered
 from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from trainingservice.files.unlinked_paths import read_file
@@ -22,7 +23,8 @@ def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[
     Beside a tuner of the user's own it may be absent, empty, and of types that only that tuner knows.
     """
     tuner = document.advisor or document.tuner
-    is_own = tuner is not None and (tuner.class_name is not None or tuner.code_directory is not None)
+    is_own = tuner is not None and (tuner.class_name is not None or tuner.code_directory is not None
+                                    or _is_registered(tuner.name))
     if findings.has_error("searchSpace") or findings.has_error("searchSpaceFile"):
         return {}
     if document.search_space_file is not None:
@@ -45,6 +47,13 @@ def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[
             dot = "." if problem.path else ""
             findings.add_text(f"{findings.spelling('searchSpace')}{dot}{problem.path}", problem.message)
     return document.search_space
+
+
+def _is_registered(tuner: str | None) -> bool:
+    try:
+        return tuner is not None and find_registered("tuner", tuner) is not None
+    except InvalidInput:  # said where the tuner is read
+        return False
 
 
 def _from_file(path: Path, findings: Findings, is_own: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nniweb.tuning.custom_algorithms.calls import Calls
-from nniweb.tuning.custom_algorithms.loading import call_if_there, load_own, make_own
+from nniweb.tuning.custom_algorithms.loading import call_if_there, load_tuner, make_own
 from nniweb.tuning.custom_algorithms.nni import NoMoreTrialError
 from nniweb.tuning.custom_algorithms.nni.msg_dispatcher_base import MsgDispatcherBase
 from nniweb.tuning.custom_algorithms.own_advisor import OwnAdvisor
@@ -21,7 +21,7 @@ from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tune
 
 def make_own_tuner(space: SearchSpace, seed: int, document: Mapping[str, Any]) -> Tuner:
     """The user's tuner or advisor. Raises InvalidInput, and what the class raises."""
-    found = load_own("tuner", document, ["generate_parameters", "handle_request_trial_jobs"])
+    found = load_tuner(document)
     if isinstance(found, type) and issubclass(found, MsgDispatcherBase):
         return OwnAdvisor(space, seed, document, found)
     return OwnTuner(space, seed, document, found)

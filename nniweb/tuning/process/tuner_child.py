@@ -83,7 +83,7 @@ class TunerChild:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            env=_environment(),
+            env=tuner_environment(),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -257,7 +257,7 @@ class TunerChild:
         return self._process.wait()
 
 
-def _environment() -> dict[str, str]:
+def tuner_environment() -> dict[str, str]:
     """The child finds this package wherever the server was started from, and leaves the cores to the trials."""
     package_root = str(Path(nniweb.__file__).resolve().parents[1])
     environment = dict(os.environ)

@@ -247,4 +247,4 @@ class TunerSessions:
 
 
 def _name_of(tuner: dict[str, Any]) -> str:
-    return str(tuner.get("class_name") or tuner.get("name"))
+    return str(tuner.get("registered_as") or tuner.get("class_name") or tuner.get("name"))
