@@ -52,17 +52,17 @@ V1_FIELDS: dict[str, str] = {
 
 #: v1 fields without a counterpart -> what that means here.
 V1_DROPPED: dict[str, str] = {
-    "authorName": "not kept; an experiment belongs to the person who starts it",
+    "authorName": "is not stored; an experiment belongs to the person who starts it",
     "multiPhase": "has no effect when it is false",
-    "versionCheck": "has no effect; trials always get the keeper that fits this server",
+    "versionCheck": "has no effect; trials always get the keeper of this server's version",
     "logCollection": "has no effect; the output of trials is always collected",
-    "tuner.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
-    "assessor.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
-    "advisor.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
+    "tuner.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
+    "assessor.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
+    "advisor.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
     "tuner.checkpointDir": "has no effect; the server chooses the folder",
     "assessor.checkpointDir": "has no effect; the server chooses the folder",
     "advisor.checkpointDir": "has no effect; the server chooses the folder",
-    "assessor.gpuIndices": "has no effect, as in NNI; the GPUs of the tuner count",
+    "assessor.gpuIndices": "has no effect, as in NNI; gpuIndices of the tuner applies",
     "trial.nasMode": "has no effect; it belongs to annotations, which are not read",
 }
 
@@ -115,8 +115,8 @@ class V1Conversion:
             self._set(result, v2, raw, value)
         self._class_names(result)
         if self._data.get("multiPhase") is True:
-            self.findings.add_raw(("multiPhase",), "must be false: several parameter sets for one trial cannot be "
-                                  "asked for in a file; let each parameter set be a trial of its own")
+            self.findings.add_raw(("multiPhase",), "must be false, because a file cannot request several parameter "
+                                                   "sets for one trial; use one trial for each parameter set")
         return result
 
     def v1_path(self, path: Path) -> Path:
