@@ -65,7 +65,8 @@ class TunerHost:
             # A search space that cannot be used changes nothing: the tuner goes on with the one it has.
             if not (op == "update_search_space" and isinstance(error, InvalidInput)):
                 self._experiments[experiment_id] = broken
-                _note_error(hosted)
+                if op != "open":  # the one that it replaces has done nothing wrong
+                    _note_error(hosted)
             return _error(request, broken)
 
     def _open(
