@@ -15,6 +15,7 @@ from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.launch.launch_checks import (
+    check_files_to_keep,
     check_git_access,
     check_own_algorithms,
     check_quotas,
@@ -78,6 +79,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     check_own_algorithms(settings, owner)
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
+    check_files_to_keep(platform, settings)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
