@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -287,6 +287,15 @@ class TrainingService(abc.ABC):
         ``quick`` (before each launch): at most about two seconds for each machine or server, nothing is started.
         Answers within REHEARSAL_SECONDS, with what it has found by then; hosts give it up soon afterwards. Never raises
         for what it finds. Default: nothing is tried.
+        """
+        return []
+
+    def check_command(self, command: str, code: Path | None, environment: Mapping[str, str],
+                      options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        """What can be said of a trial's command before anything of it runs (default: nothing).
+
+        Asked before each launch, of an object that was never run. ``code``: a folder on the server with the code, None
+        where there is none yet. ``environment``: the experiment's variables. Answers within REHEARSAL_SECONDS[0].
         """
         return []
 

@@ -1,13 +1,11 @@
 """``nni.utils`` of a trial: parameters over the defaults of a script."""
 
-from __future__ import annotations
-
 TYPE_CHECKING = False  # typing itself would cost more than all the rest
 if TYPE_CHECKING:
     from typing import Any
 
 
-def merge_parameter(base_params: Any, override_params: dict[str, Any] | None) -> Any:
+def merge_parameter(base_params: "Any", override_params: "dict[str, Any] | None") -> "Any":
     """Put the parameters of a trial over a script's own: attributes of an object (such as what ``argparse`` gives) or
     items of a dict, which is changed and returned. None changes nothing.
 
@@ -26,11 +24,11 @@ def merge_parameter(base_params: Any, override_params: dict[str, Any] | None) ->
     return base_params
 
 
-def _unknown(name: str) -> ValueError:
+def _unknown(name: str) -> "ValueError":
     return ValueError("the search space has the parameter %r, which the script does not have" % name)
 
 
-def _of_type(name: str, default: Any, value: Any) -> Any:
+def _of_type(name: str, default: "Any", value: "Any") -> "Any":
     if default is None or isinstance(value, type(default)):
         return value
     if isinstance(default, float) and isinstance(value, int):

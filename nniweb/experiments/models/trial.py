@@ -176,6 +176,9 @@ class Attempt(models.Model):
     url = models.TextField(blank=True)
     #: What the platform said last of its tags.
     tags = models.JSONField(default=list)
+    #: The Python that its command runs, and its version; None where nobody has looked.
+    interpreter = models.TextField(null=True, editable=False)  # noqa: DJ001  a default would copy the whole table
+    interpreter_version = models.CharField(max_length=40, null=True, editable=False)  # noqa: DJ001
     exit_code = models.BigIntegerField(null=True)
     end_reason = models.CharField(max_length=20, blank=True)
     #: What the platform said of the end, mostly before the keeper's own word:

@@ -107,7 +107,8 @@ def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobD
 
 #: Of the many columns, those that each look needs.
 _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "journal_id", "observed_end", "unseen_since", "url",
-               "machine_name", "working_directory", "platform_state", "heard_at", "tags", "created_at")
+               "machine_name", "working_directory", "interpreter", "interpreter_version", "platform_state", "heard_at",
+               "tags", "created_at")
 _OF_TRIAL = ("id", "experiment", "status", "target", "message", "reason", "reason_arguments")
 
 
@@ -197,6 +198,9 @@ def _says_what_is_not_known(trial: Trial, detail: TrialJobDetail) -> bool:
 def facts(detail: TrialJobDetail) -> dict[str, str]:
     """What is taken over as it is; a keeper's own report may know better, so empty ones are left out."""
     facts = {"url": detail.url, "machine_name": detail.machine, "working_directory": detail.working_directory}
+    if detail.interpreter is not None:
+        facts |= {"interpreter": printable(detail.interpreter.path),
+                  "interpreter_version": printable(detail.interpreter.version)[:40]}
     return {name: value for name, value in facts.items() if value}
 
 
@@ -216,8 +220,9 @@ def _note_tags(attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
         Trial.objects.filter(pk=trial.pk).update(tags=list(dict.fromkeys([*trial.tags, *new])), revision=revision)
 
 
-def _facts_of(attempt: Attempt) -> dict[str, str]:
-    return {"url": attempt.url, "machine_name": attempt.machine_name, "working_directory": attempt.working_directory}
+def _facts_of(attempt: Attempt) -> dict[str, str | None]:
+    return {"url": attempt.url, "machine_name": attempt.machine_name, "working_directory": attempt.working_directory,
+            "interpreter": attempt.interpreter, "interpreter_version": attempt.interpreter_version}
 
 
 def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
