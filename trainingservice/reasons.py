@@ -631,6 +631,19 @@ CODES: dict[str, Kind] = {
     "objectives_missing": Kind(
         "The trial succeeded without a finite number for each objective, so the tuner learnt nothing from it. "
         "reported: whether there was a final result; before: what the trial said before.", _objectives_missing),
+    "tuner_silent": Kind(
+        "The tuner was asked for parameters and has not answered. asked_at: when (UTC); own: whether it is a class of "
+        "the user's own that is asked for one thing after another.",
+        lambda asked_at, own: (f"The tuner was asked for parameters at {asked_at} (UTC) and has not answered."
+                               + (" One that waits for results in generate_parameters needs multiThread: true."
+                                  if own else ""))),
+    "nothing_proposed": Kind(
+        "The tuner answers, and has not proposed any parameters.",
+        lambda: "The tuner has not proposed any parameters."),
+    "no_trial": Kind(
+        "The experiment ended before it had a trial. said: at what; because: the same with its code; why: what kept "
+        "trials from starting, as a sentence.",
+        lambda said, why="", because=None: f"{said} It ended without a trial. {why}".rstrip()),
     "tuner_exhausted": Kind(
         "The tuner has no further parameters to try.", lambda: "The tuner has no further parameters to try."),
 }

@@ -244,7 +244,7 @@ class ClusterRunner:
             self.work.host.close()
             self.work.host.join(timeout=3.0)
             self.work.metrics.close()
-            self.work.tuners.close()
+            self.work.tuners.close(is_handed_over=self.lease.is_lost)
             if not self.lease.is_lost:
                 if self._is_idle:
                     cluster_health.forget_trouble(self.work)

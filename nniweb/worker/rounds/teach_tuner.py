@@ -79,7 +79,7 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         for trial in trials:
             work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
     if experiment.status == ExperimentStatus.ERROR:
-        work.tuners.forget(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
+        work.tuners.finish(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
 
 
 def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | None]]) -> None:
