@@ -357,8 +357,8 @@ class TrainingService(abc.ABC):
         told of. Asks nobody yet; whoever gets it closes it. Raises Unsupported where the server cannot look into the
         folders of trials (the default), NoSuchOutput where the job has none.
         """
-        raise Unsupported(f"Trials of the platform {self.platform} have their files where the server cannot look. "
-                          "What their experiment names in keepFiles is uploaded when they end.")
+        raise Unsupported(f"Trials of the platform {self.platform} store their files where the server cannot read "
+                          "them. Files that keepFiles of the experiment names are uploaded when a trial ends.")
 
     @property
     def trouble(self) -> str:

@@ -497,13 +497,14 @@ CODES: dict[str, Kind] = {
         lambda: ("The platform has not answered questions about the trial for 5 minutes. The trial may still be "
                  "running. Its results arrive when it can be reached again.")),
     "keeper_version": Kind(
-        "The trial's keeper speaks a version of the protocol that this server does not understand.", _keeper_version),
+        "The trial's keeper uses a version of the keeper protocol that this server does not "
+        "understand.", _keeper_version),
     "tried_again": Kind(
         "An attempt failed and another one is due. said: how it failed; because: the same with its code.",
         lambda said, number, most, because=None: (
             f"{said or 'It failed.'} The trial is run again ({number} of {most}).")),
     "refused": Kind(
-        "The platform will never take the trial as it is, and gives no code. said: why.", lambda said: said),
+        "The platform refuses the trial permanently and gives no code. said: why.", lambda said: said),
     "exit_code": Kind("The trial's command ended with this code.", _exit_code),
     "signal": Kind("The trial's command was ended by this signal.", _signal),
     "command_not_found": Kind("The shell did not find the trial's command (exit code 127).", _command_not_found),

@@ -145,17 +145,17 @@ class GpuStrip:
 def driver_of(cluster: Cluster) -> str:
     """A sentence: which worker process drives the cluster, or why none does."""
     if not cluster.enabled:
-        return "Nobody drives it: it is disabled."
+        return "No worker runs this cluster, because it is disabled."
     if is_leased(cluster):
         worker = Worker.objects.filter(pk=cluster.lease_holder).first()
         where = f"process {worker.pid} on {worker.host}" if worker else cluster.lease_holder
-        return f"Driven by the worker {where}."
+        return f"The worker {where} runs this cluster."
     alive = alive_workers()
     if cluster.pinned_host and not alive.filter(host=cluster.pinned_host).exists():
-        return f"Nobody drives it: no worker is alive on {cluster.pinned_host}, which it belongs to."
+        return f"No worker runs this cluster, because no worker is alive on its host {cluster.pinned_host}."
     if not alive.exists():
-        return "Nobody drives it: no worker is alive."
-    return "Nobody drives it at the moment; a worker takes it up when an experiment needs it."
+        return "No worker runs this cluster, because no worker is alive."
+    return "No worker runs this cluster at the moment. A worker starts to run it when an experiment needs it."
 
 
 def _unfinished(found: Iterable[Cluster]) -> dict[int, Counter[str]]:

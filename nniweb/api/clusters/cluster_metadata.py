@@ -54,7 +54,7 @@ class ClusterMetadataView(ClusterView):
 
     @extend_schema(operation_id="clusters_metadata_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, cluster_id: str, key: str) -> Response:
-        """Forget it."""
+        """Remove the value of the key."""
         remove_metadata(self._changeable(request, key), key)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

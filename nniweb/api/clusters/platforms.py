@@ -22,7 +22,7 @@ class MetadataKeySerializer(serializers.Serializer[Any]):
 
 
 class PlatformFieldSerializer(serializers.Serializer[Any]):
-    """A field of a platform's section in experiment files, for forms."""
+    """A field of a platform's section in config files, for forms."""
 
     name = serializers.CharField(help_text="The name in config files; loginNode.host and machineList[].host are inside "
                                            "other fields.")
@@ -107,6 +107,6 @@ def _is_multi_phase(platform: type[TrainingService]) -> bool | None:
 class PlatformsView(APIView):
     @extend_schema(operation_id="platforms_list", responses=PlatformSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Every platform that can be used here."""
+        """All platforms that can be used on this server."""
         found = [document(load_platform(name)) for name in platform_names()]
         return Response(PlatformSerializer(found, many=True).data)

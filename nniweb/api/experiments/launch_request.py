@@ -54,7 +54,7 @@ class ObjectField(serializers.JSONField):
 
 
 class CodeElsewhereSerializer(serializers.Serializer[Any]):
-    """Code that neither lies in a folder on the server nor comes with the request. One of code_of and git_url."""
+    """Code that is neither in a folder on the server nor in the request: one of code_of and git_url."""
 
     code_of = serializers.CharField(required=False, help_text=(
         "Id of an experiment that you may see. The server's copy of its code is used. Relative paths start from the "

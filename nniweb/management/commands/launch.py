@@ -44,7 +44,7 @@ class Command(AskedHere):
         for note in experiment.notes:
             self.stdout.write(f"Note: {note}")
         if not worker_is_alive():
-            self.stderr.write(f"No worker is alive, so it waits. {HOW_TO_START}")
+            self.stderr.write(f"No worker is alive, so the experiment waits. {HOW_TO_START}")
         if not options["follow"]:
             return
         follow(experiment, self.stdout)
@@ -89,5 +89,5 @@ def experiment_owner(name: str | None) -> User:
         return owner
     owner = users.filter(Q(is_superuser=True) | Q(role=Role.ADMIN)).first()
     if owner is None:
-        raise CommandError(f"There is no administrator yet; the first start of the server ({START}) makes one.")
+        raise CommandError(f"There is no administrator yet. The first start of the server ({START}) creates one.")
     return owner

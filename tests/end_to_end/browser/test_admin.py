@@ -37,7 +37,7 @@ def test_a_cluster_is_rehearsed_changed_and_found_on_its_own_page(server, open_p
     page.locator("input.action-select").first.check()
     page.locator("select[name=action]").select_option("rehearse")
     page.get_by_role("button", name=re.compile("Go|Run")).click()
-    finding = page.locator(".messagelist .success", has_text="A trial that does nothing ran through")
+    finding = page.locator(".messagelist .success", has_text="An empty test trial succeeded")
     expect(finding).to_be_visible()
     page.locator("#result_list th.field-name a").first.click()
     page.get_by_label("Settings").fill('{"colour": "red"}')
@@ -63,7 +63,7 @@ def test_a_token_for_a_program_is_shown_once(server, open_page) -> None:
     page.locator(".select2-results__option", has_text="admin").click()
     page.get_by_label("Name").fill("notebook")
     page.get_by_role("button", name="Save", exact=True).click()
-    shown = page.locator(".messagelist", has_text="Copy it now")
+    shown = page.locator(".messagelist", has_text="copy it now")
     expect(shown).to_be_visible()
     secret = re.search(r"nniweb_\S+", shown.inner_text())
     assert secret is not None
