@@ -13,15 +13,17 @@ from pydantic import AliasChoices, Field, SecretStr, StringConstraints, field_va
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.memory_size import Megabytes
+from trainingservice.refused_values import matching
 
 #: Longest name of an object that holds a trial: "nni" and the name of its job (15 characters with a retry's suffix).
 LONGEST_OBJECT_NAME = 18
 #: Host names, and so pods' names, have at most so many characters.
 LONGEST_POD_NAME = 63
 
-Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+Namespace = Annotated[str, matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "1 to 63 small letters, digits and -")]
 #: A name of a service account, secret or claim.
-ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+ObjectName = Annotated[str, matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
+                                     "1 to 253 small letters, digits, - and .")]
 
 
 class StorageSettings(SettingsModel):
@@ -122,8 +124,8 @@ class RoleSettings(SettingsModel):
                                   "and is removed with the experiment.")
     code_directory: str | None = Field(
         default=None, description="Accepted because NNI's files have it; all roles get trialCodeDirectory.")
-    python: str = Field(default="python3", min_length=1, pattern=r"^\S+$",
-                        description="How the image calls Python. (Not in NNI.)")
+    python: Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a command without blanks")] = Field(
+        default="python3", description="How the image calls Python. (Not in NNI.)")
 
     @field_validator("command")
     @classmethod

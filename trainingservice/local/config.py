@@ -7,12 +7,13 @@ field is an option of the experiment's trials, and the cluster itself has no set
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.refused_values import matching
 
 
 class LocalClusterSettings(ClusterSettings):
@@ -43,8 +44,8 @@ class LocalTrialOptions(TrialOptions):
     snapshot_code: bool = Field(
         default=False, description="Give each trial its own copy of the code folder as it was at launch "
                                    "(less .nniignore) instead of running in the folder itself.")
-    run_as: str | None = Field(
-        default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$",
+    run_as: Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}", "the name of a user")] | None = Field(
+        default=None,
         description="User of this machine as whom the trials run, so that they cannot read what is the server's. Each "
                     "trial then has its own copy of the code. The server must run as root, or be allowed to start "
                     "programs as that user with sudo. Default: the user the server runs as.")

@@ -18,9 +18,10 @@ from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trainingservice.memory_size import Megabytes
 from trainingservice.openpai.protocol_schema import own_document_problems
 from trainingservice.openpai.storages import own_storages
+from trainingservice.refused_values import matching
 from trainingservice.rest.web_address import web_address
 
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a name without blanks")]
 
 
 def _with_http(host: Any) -> Any:
@@ -114,9 +115,8 @@ class OpenPaiTrialOptions(TrialOptions):
         default=8192, ge=100, description='Memory of each job: megabytes, or a size with its unit such as "8gb".')
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
                               description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
-    virtual_cluster: str | None = Field(
-        default=None, pattern=r"^[A-Za-z0-9_]+$",
-        description="The cluster's queue. Default: the queue default.")
+    virtual_cluster: Annotated[str, matching(r"[A-Za-z0-9_]+", "letters, digits and _")] | None = Field(
+        default=None, description="The cluster's queue. Default: the queue default.")
     storages: dict[Name, ContainerPath] = Field(
         default={}, description="Further storages of the cluster that each job mounts: the storage's name, and the "
                                 "path in the job. Here the cluster mounts what sharedStorage describes. (Not in NNI.)")

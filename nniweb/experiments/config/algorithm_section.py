@@ -10,11 +10,11 @@ from typing import Any, Literal
 from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
-from nniweb.experiments.config.model_validation import shown
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
+from trainingservice.refused_values import shown
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
     if findings.has_error((section, "className")) or findings.has_error((section, "classFileName")):
         return None
     if not written.name:
-        findings.add((section, "name"), f"is required: the name of a {kind}")
+        findings.add((section, "name"), f"is required: the name of {'an' if kind == 'assessor' else 'a'} {kind}")
         return None
     try:
         algorithm = find(written.name)

@@ -9,12 +9,15 @@ from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.durations import Duration
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
 
 #: NNI's own upper bound for counts.
 MOST = 99_999
 LARGEST_COUNT = 2**31 - 1
 
+VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable: letters, digits and _, not "
+                                       "beginning with a digit")]
 LogLevel = Literal["fatal", "error", "warning", "info", "debug", "trace"]
 
 
@@ -117,7 +120,7 @@ class ExperimentDocument(SettingsModel):
     trial_code_directory: Path | None = Field(
         None, description="Folder of the trial's code; the file's own folder if left out. Where it is packed (on all "
                           "platforms but local), links in it that lead out of it are refused.")
-    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+    environment: dict[VariableName, str] = Field(
         {}, description="Variables that each trial finds in its environment: names and texts. (Not in NNI.)")
     keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
         [], max_length=100, description="Patterns, such as out/*.bin, of files in the trial's working directory, or "

@@ -15,7 +15,7 @@ from nniweb.experiments.config.errors import ConfigError
 from nniweb.experiments.config.fields.walk import FieldWalk, fold, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
-from nniweb.experiments.config.model_validation import shown, validate
+from nniweb.experiments.config.model_validation import validate
 from nniweb.experiments.config.platform_section import (
     SECTION,
     SECTION_KEY,
@@ -32,6 +32,7 @@ from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.refused_values import shown
 
 #: Words of the v1 form that people mix into the v2 form.
 _V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which begins with {v1_conversion.PLATFORM_KEY}; here it is {v2}"

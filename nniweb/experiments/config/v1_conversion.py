@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.config.findings import Findings
-from nniweb.experiments.config.model_validation import problem_of, shown
+from nniweb.experiments.config.model_validation import problem_of
 from nniweb.experiments.config.platform_section import load
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, path_text
 from trainingservice.base import TrainingService
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.refused_values import shown
 
 PLATFORM_KEY = "trainingServicePlatform"
 ALGORITHMS = ("tuner", "assessor", "advisor")

@@ -73,7 +73,7 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("tuner.classArgs", [], "group of fields"),
     ("advisor", {"name": "TPE"}, "excludes tuner"),
     ("assessor.name", "Medianstopp", "Medianstop"),
-    ("assessor.classArgs.start_step", "x", "integer"),
+    ("assessor.classArgs.start_step", "x", "must be a whole number"),
     ("trainingService", LEFT_OUT, "is required"),
     ("trainingService", "local", 'not "local"'),
     ("trainingService", [{"platform": "local"}], "hybrid"),
