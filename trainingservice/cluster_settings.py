@@ -96,6 +96,14 @@ class TrialOptions(SettingsModel):
         """How many GPUs one trial asks for in all, where trialGpuNumber is ``gpu_number``."""
         return gpu_number or 0
 
+    def code_directories(self) -> Mapping[tuple[str | int, ...], str]:
+        """Folders of the trial's code, as written, that files name in these options: place of the field -> folder."""
+        return {}
+
+    def without_code_directories(self) -> Self:
+        """The same without those."""
+        return self
+
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         """Of a file with sharedStorage: what to write instead where jobs will certainly have nothing at its
         remoteMountPoint, a sentence; "" where they have it, or may."""

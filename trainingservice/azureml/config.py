@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
 from trainingservice.refused_values import matching
 
 Name = Annotated[str, StringConstraints(min_length=1), matching(r"[^\s/?#]+", "a name without blanks, /, ? and #")]
@@ -88,9 +89,8 @@ class AzureMlTrialOptions(TrialOptions):
     environment: Annotated[str, matching(r"azureml:[^:\s]+(:[^:\s]+|@latest)",
                                          "azureml:name:version or azureml:name@latest")] | None = Field(
         default=None, description="A registered environment instead of an image: azureml:name:version. (Not in NNI.)")
-    max_trial_number_per_gpu: int | None = Field(
-        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect: each trial is a job "
-                                        "with a node of its own.")
+    max_trial_number_per_gpu: Annotated[int, one_trial_per_gpu("each trial is a job with a node of its own")] | None = \
+        Field(default=None, description="1 only: each trial is a job with a node of its own.")
     data_mounts: dict[InputName, str] = Field(
         default={}, description="Data that each job mounts, read-only: a name and an address such as "
                                 "azureml://datastores/store/paths/folder/. The trial finds the folder in the variable "

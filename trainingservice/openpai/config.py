@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
 from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trainingservice.memory_size import Megabytes
 from trainingservice.openpai.protocol_schema import own_document_problems
@@ -95,6 +96,7 @@ class OpenPaiTrialOptions(TrialOptions):
     v1_fields: ClassVar[Mapping[str, str]] = {
         "trial.cpuNum": "trialCpuNumber",
         "trial.memoryMB": "trialMemorySize",
+        "trial.shmMB": "shmSize",
         "trial.image": "dockerImage",
         "trial.virtualCluster": "virtualCluster",
         "trial.paiConfigPath": "openpaiConfigFile",
@@ -105,14 +107,19 @@ class OpenPaiTrialOptions(TrialOptions):
         "paiConfig.memoryMB": "trialMemorySize",
     }
     v1_dropped: ClassVar[Mapping[str, str]] = {
-        "paiConfig.maxTrialNumPerGpu": "has no effect; each trial is a job with GPUs of its own",
+        "paiConfig.maxTrialNumPerGpu": "1 is what holds; each trial is a job with GPUs of its own",
         "paiConfig.useActiveGpu": "has no effect; the cluster gives each job GPUs of its own",
     }
-    v1_dropped_types: ClassVar[Mapping[str, Any]] = {"paiConfig.maxTrialNumPerGpu": int, "paiConfig.useActiveGpu": bool}
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {
+        "paiConfig.maxTrialNumPerGpu": Annotated[int, one_trial_per_gpu("each trial is a job with GPUs of its own")],
+        "paiConfig.useActiveGpu": bool}
 
     trial_cpu_number: int = Field(default=1, ge=1, le=99_999, description="CPU cores of each job.")
     trial_memory_size: Megabytes = Field(
         default=8192, ge=100, description='Memory of each job: megabytes, or a size with its unit such as "8gb".')
+    shm_size: Megabytes | None = Field(
+        default=None, ge=1, description='Shared memory of each job: megabytes, or a size with its unit such as "2gb". '
+                                        "Default: the cluster's, which is mostly 512 MB. (Not in NNI 2.)")
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
                               description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
     virtual_cluster: Annotated[str, matching(r"[A-Za-z0-9_]+", "letters, digits and _")] | None = Field(

@@ -67,6 +67,7 @@ def job_document(form: JobApplicationForm, options: OpenPaiTrialOptions, start: 
 
 
 def _simple(form: JobApplicationForm, options: OpenPaiTrialOptions) -> dict[str, Any]:
+    shared_memory = {} if options.shm_size is None else {"extraContainerOptions": {"shmMB": options.shm_size}}
     return {
         "protocolVersion": 2,
         "type": "job",
@@ -80,6 +81,7 @@ def _simple(form: JobApplicationForm, options: OpenPaiTrialOptions) -> dict[str,
             "resourcePerInstance": {"gpu": form.gpu_number or 0, "cpu": options.trial_cpu_number,
                                     "memoryMB": options.trial_memory_size},
             "commands": [],
+            **shared_memory,
         }},
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument
+from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument, TunerDocument
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.settings import AlgorithmSettings
@@ -104,7 +104,12 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
             rest = problem.path.removeprefix("classArgs") if path[1] == "classArgs" else ""
             findings.add_text(findings.spelling(path) + rest, problem.message)
         return None
-    return AlgorithmSettings(name=algorithm.name, class_args=written.class_args)
+    return AlgorithmSettings(name=algorithm.name, class_args=written.class_args,
+                             include_intermediate_results=_includes_intermediates(written))
+
+
+def _includes_intermediates(written: AlgorithmDocument) -> Literal[True] | None:
+    return True if isinstance(written, TunerDocument) and written.include_intermediate_results else None
 
 
 def _own_class(section: str, written: AlgorithmDocument, findings: Findings, paths: LocalPaths
@@ -123,7 +128,8 @@ def _own_class(section: str, written: AlgorithmDocument, findings: Findings, pat
         findings.add((section, "codeDirectory"), problem)
     else:
         return AlgorithmSettings(class_name=written.class_name, code_directory=written.code_directory,
-                                 class_args=written.class_args)
+                                 class_args=written.class_args,
+                                 include_intermediate_results=_includes_intermediates(written))
     return None
 
 

@@ -52,6 +52,14 @@ class AlgorithmDocument(SettingsModel):
     class_args: dict[str, Any] = Field({}, description="Arguments of the algorithm.")
 
 
+class TunerDocument(AlgorithmDocument):
+    """A tuner or an advisor."""
+
+    include_intermediate_results: bool | None = Field(
+        None, description="Whether the tuner is told the last intermediate result of a trial that was stopped early "
+                          "and reported no final result. Default: false. (NNI 1 only.)")
+
+
 class ObjectiveDocument(SettingsModel):
     """A metric to search by."""
 
@@ -152,11 +160,11 @@ class ExperimentDocument(SettingsModel):
         None, description="Accepted and not used: everything is kept in the server's data folder.")
     tuner_gpu_indices: GpuIndices | None = Field(
         None, description="GPUs that the tuner may see: a number, a list, or numbers with commas.")
-    tuner: AlgorithmDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
+    tuner: TunerDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
     assessor: AlgorithmDocument | None = Field(  # NNI 2.0 misspelt it
         None, validation_alias=AliasChoices("assessor", "accessor"),
         description="The algorithm that stops hopeless trials early.")
-    advisor: AlgorithmDocument | None = Field(None, description="Deprecated: the same as tuner, which it excludes.")
+    advisor: TunerDocument | None = Field(None, description="Deprecated: the same as tuner, which it excludes.")
     objectives: list[ObjectiveDocument] = Field(
         [], max_length=8, description="The metrics to search by, the main one first: it is the trial's result, and "
                                       "what assessors judge by. Left out: default, by the tuner's optimize_mode. With "

@@ -51,7 +51,7 @@ def validate(model: type[Model], document: dict[str, Any], path: Path, findings:
 def problem_of(kind: Any, value: Any) -> str:
     """Why a value is not of a type, "" where it is. As strict as ``validate``."""
     try:
-        TypeAdapter(kind).validate_python(value, strict=True)
+        TypeAdapter(kind).validate_python(value, strict=True, context={"must_exist": False})
     except ValidationError as invalid:
         wrong = [error for error in invalid.errors() if not _is_right_but_for_its_container(error)]
         return sentence(wrong[0]) if wrong else ""

@@ -55,5 +55,6 @@ def _duration(seconds: int | None) -> str | None:
 def _algorithm(algorithm: AlgorithmSettings) -> dict[str, Any]:
     document = {"name": algorithm.name, "className": algorithm.class_name,
                 "codeDirectory": None if algorithm.code_directory is None else str(algorithm.code_directory),
-                "classArgs": algorithm.class_args or None}
+                "classArgs": algorithm.class_args or None,
+                "includeIntermediateResults": algorithm.include_intermediate_results}
     return {key: value for key, value in document.items() if value is not None}

@@ -22,6 +22,8 @@ class AlgorithmSettings(BaseModel):
     class_name: str | None = None
     code_directory: Path | None = None
     class_args: dict[str, Any] = {}
+    #: Of a tuner, where it hears the last intermediate results of trials that were stopped early.
+    include_intermediate_results: Literal[True] | None = None
 
 
 class ExperimentSettings(BaseModel):

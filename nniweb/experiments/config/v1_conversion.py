@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
+from nniweb.experiments.config.document import MOST
 from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.model_validation import problem_of
@@ -43,6 +46,8 @@ V1_FIELDS: dict[str, str] = {
     "advisor.builtinAdvisorName": "advisor.name",
     **{f"{section}.{v1}": f"{section}.{v2}" for section in ALGORITHMS
        for v1, v2 in (("codeDir", "codeDirectory"), ("className", "className"), ("classArgs", "classArgs"))},
+    "tuner.includeIntermediateResults": "tuner.includeIntermediateResults",
+    "advisor.includeIntermediateResults": "advisor.includeIntermediateResults",
     "tuner.gpuIndices": "tunerGpuIndices",
     "advisor.gpuIndices": "tunerGpuIndices",
     "trial.command": "trialCommand",
@@ -57,9 +62,9 @@ V1_DROPPED: dict[str, str] = {
     "multiPhase": "has no effect when it is false",
     "versionCheck": "has no effect; trials always get the keeper that fits this server",
     "logCollection": "has no effect; the output of trials is always collected",
-    "tuner.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
-    "assessor.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
-    "advisor.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
+    "assessor.includeIntermediateResults": "has no effect, as in NNI; it belongs to the tuner",
+    **{f"{section}.gpuNum": "has no effect, as in NNI; gpuIndices of the tuner says which GPUs it sees"
+       for section in ALGORITHMS},
     "tuner.checkpointDir": "has no effect; the server chooses the folder",
     "assessor.checkpointDir": "has no effect; the server chooses the folder",
     "advisor.checkpointDir": "has no effect; the server chooses the folder",
@@ -72,7 +77,8 @@ V1_DROPPED_TYPES: dict[str, Any] = {
     "authorName": str, "multiThread": bool, "multiPhase": bool, "versionCheck": bool,
     "logCollection": Literal["http", "none"], "assessor.gpuIndices": GpuIndices,
     "trial.nasMode": Literal["classic_mode", "enas_mode", "oneshot_mode", "darts_mode"],
-    **{f"{section}.includeIntermediateResults": bool for section in ALGORITHMS},
+    "assessor.includeIntermediateResults": bool,
+    **{f"{section}.gpuNum": Annotated[int, Field(ge=0, le=MOST)] for section in ALGORITHMS},
     **{f"{section}.checkpointDir": str for section in ALGORITHMS},
 }
 

@@ -211,3 +211,11 @@ def test_commands_of_the_default_deployment_run_under_the_keeper():
     place = lines.index("first")
     assert lines[place:place + 4] == ["first", "true", "last", "END_OF_THE_COMMANDS"]
     assert document["defaults"] == {"virtualCluster": "research"}
+
+
+@pytest.mark.parametrize(("size", "asked"), [("2gb", {"shmMB": 2048}), (25000, {"shmMB": 25000}), (None, None)])
+def test_shared_memory_is_asked_for_where_the_file_says_so(size, asked):
+    options = OpenPaiTrialOptions.model_validate({"shmSize": size})
+    document = made(form(), options)
+    assert document["taskRoles"]["taskrole"].get("extraContainerOptions") == asked
+    assert document_problems(document) == []

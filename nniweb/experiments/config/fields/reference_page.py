@@ -11,12 +11,12 @@ from pydantic import BaseModel
 
 from nniweb.experiments.config.document import (
     INHERITABLE,
-    AlgorithmDocument,
     ExperimentDocument,
     FailedTrialsDocument,
     ObjectiveDocument,
     RetentionDocument,
     RetryDocument,
+    TunerDocument,
 )
 from nniweb.experiments.config.fields.description import default_words, inner_models, keys_of, type_words
 from nniweb.experiments.config.fields.walk import file_key
@@ -61,7 +61,7 @@ def render() -> str:
         INTRODUCTION,
         "## The file\n\n" + _table(ExperimentDocument, V1_FIELDS, ""),
         "`" + "`, `".join(INHERITABLE) + "` may also stand in the trainingService section, which takes precedence.\n",
-        "## tuner, assessor, advisor\n\n" + _table(AlgorithmDocument, _of_tuner(), ""),
+        "## tuner, assessor, advisor\n\n" + _table(TunerDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
         "## objectives\n\n" + _table(ObjectiveDocument, {}, ""),
         "## retry\n\n" + _table(RetryDocument, {}, ""),
