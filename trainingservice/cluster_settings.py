@@ -32,6 +32,8 @@ class SettingsModel(BaseModel):
     v1_dropped: ClassVar[Mapping[str, str]] = {}
     #: v1 path of ``v1_dropped`` -> its type, so that a slip in a file is found although nothing comes of the value.
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {}
+    #: v1 paths that NNI knew and that cannot be done here -> what to write instead, a sentence for the person.
+    v1_refused: ClassVar[Mapping[str, str]] = {}
 
     def canonical(self) -> dict[str, Any]:
         """JSON-able camelCase form without secrets and without fields left at None.
@@ -70,6 +72,10 @@ class ClusterSettings(SettingsModel):
     def keepers_call_home(self) -> bool:
         """Whether trials must reach the server over the network, on a platform where they usually do."""
         return True
+
+    def must_call_home(self) -> bool:
+        """Whether trials must reach the server over the network, on a platform where they usually need not."""
+        return False
 
 
 class TrialOptions(SettingsModel):

@@ -41,7 +41,7 @@ BUILT_IN: dict[str, str] = {
 }
 
 #: What NNI's configuration files call a platform -> its name here.
-ALIASES: dict[str, str] = {"pai": "openpai", "aml": "azureml"}
+ALIASES: dict[str, str] = {"pai": "openpai", "paiYarn": "openpai", "aml": "azureml"}
 
 #: NNI's platforms that are not here -> what to do instead.
 MISSING: dict[str, str] = {
@@ -106,7 +106,7 @@ def broken_platforms() -> dict[str, str]:
 def load_platform(name: str) -> type[TrainingService]:
     """The class of a platform. Raises UnknownPlatform or BrokenPlatform with a sentence that says what to do."""
     targets = _targets()
-    known = name if name in targets else ALIASES.get(name, name)
+    known = name if name in targets else {key.lower(): real for key, real in ALIASES.items()}.get(name.lower(), name)
     if known not in targets:
         raise UnknownPlatform(_unknown(name, sorted(targets)))
     with _lock:

@@ -42,11 +42,30 @@ class OpenPaiClusterSettings(ClusterSettings):
         "paiConfig.userName": "username",
         "paiConfig.token": "token",
         "paiConfig.passWord": "password",
+        "paiYarnConfig.host": "host",
+        "paiYarnConfig.userName": "username",
+        "paiYarnConfig.token": "token",
+        "paiYarnConfig.passWord": "password",
         "trial.paiStorageConfigName": "storageConfigName",
         "trial.nniManagerNFSMountPath": "localStorageMountPoint",
         "trial.containerNFSMountPath": "containerStorageMountPoint",
     }
-    v1_values: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"paiConfig.host": _with_http}
+    v1_values: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "paiConfig.host": _with_http, "paiYarnConfig.host": _with_http}
+    v1_dropped: ClassVar[Mapping[str, str]] = {
+        "trial.paiStoragePlugin": "not needed; the cluster mounts the storage that paiStorageConfigName names, or the "
+                                  "account's default storage",
+        "trial.dataDir": "has no effect, as in NNI; trials read data by addresses of their own",
+        "trial.outputDir": "has no effect, as in NNI; the output of trials is collected here",
+    }
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {
+        "trial.paiStoragePlugin": str, "trial.dataDir": str, "trial.outputDir": str}
+    v1_refused: ClassVar[Mapping[str, str]] = {
+        "trial.authFile": "belongs to OpenPAI's clusters on YARN. Give the log-in of the image's registry in a job "
+                          "document (paiConfigPath), in its field prerequisites",
+        "trial.portList": "belongs to OpenPAI's clusters on YARN. Give the ports in a job document (paiConfigPath), in "
+                          "the field resourcePerInstance of its task role",
+    }
 
     host: Name = Field(description="Address of the cluster's web portal. Without http:// or https:// it means "
                                    "https:// (in NNI's v1 form http://).")
@@ -60,14 +79,20 @@ class OpenPaiClusterSettings(ClusterSettings):
     ca_file: Path | None = Field(
         default=None, description="PEM file with the authority that signed the cluster's certificate, where it is a "
                                   "private one. (Not in NNI.)")
-    storage_config_name: Name = Field(description="Name of a storage of the cluster that the account may use.")
-    local_storage_mount_point: Path = Field(
-        description="Where this server has that storage mounted. If the storage is not shared among users, the folder "
-                    "of the account in it.")
-    container_storage_mount_point: ContainerPath = Field(description="Where jobs find it.")
+    storage_config_name: Name | None = Field(
+        default=None, description="Name of a storage of the cluster that the account may use and that this server has "
+                                  "mounted. Default: the account's default storage, where the mount points are given. "
+                                  "Without a storage jobs get their code from this server, which they must reach.")
+    local_storage_mount_point: Path | None = Field(
+        default=None, description="Where this server has that storage mounted. If the storage is not shared among "
+                                  "users, the folder of the account in it.")
+    container_storage_mount_point: ContainerPath | None = Field(default=None, description="Where jobs find it.")
 
     def borrowed_from_the_server(self) -> str:
-        return "a folder of its file system"
+        return "a folder of its file system" if self.local_storage_mount_point is not None else ""
+
+    def must_call_home(self) -> bool:
+        return self.local_storage_mount_point is None
 
     @field_validator("host")
     @classmethod
@@ -76,10 +101,20 @@ class OpenPaiClusterSettings(ClusterSettings):
 
     @field_validator("local_storage_mount_point")
     @classmethod
-    def _is_folder(cls, value: Path, info: ValidationInfo) -> Path:
-        if (info.context or {}).get("must_exist") and not value.is_dir():
+    def _is_folder(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None and (info.context or {}).get("must_exist") and not value.is_dir():
             raise ValueError(f"there is no folder {value}; mount the storage there, or correct the path")
         return value
+
+    @model_validator(mode="after")
+    def _whole_storage(self) -> OpenPaiClusterSettings:
+        both = (self.local_storage_mount_point, self.container_storage_mount_point)
+        if any(both) and not all(both) or self.storage_config_name is not None and not all(both):
+            raise ValueError("a storage needs localStorageMountPoint, where this server has it, and "
+                             "containerStorageMountPoint, where jobs have it (nniManagerNFSMountPath and "
+                             "containerNFSMountPath in NNI's v1 form): give both, or leave them and storageConfigName "
+                             "out. A storage that jobs alone mount stands in storages")
+        return self
 
     @model_validator(mode="after")
     def _one_credential(self) -> OpenPaiClusterSettings:
@@ -143,7 +178,8 @@ class OpenPaiTrialOptions(TrialOptions):
         assert isinstance(settings, OpenPaiClusterSettings)
         in_document = [str(entry.get("mountPath") or f"/mnt/{entry['name']}")
                        for entry in own_storages(self.openpai_config)]
-        if is_below(path, [settings.container_storage_mount_point, *self.storages.values(), *in_document]):
+        ours = settings.container_storage_mount_point
+        if is_below(path, [*([ours] if ours is not None else []), *self.storages.values(), *in_document]):
             return ""
         return (f"jobs on OpenPAI will have nothing at {path}, because a container there may mount nothing itself. "
                 "Give the cluster's storage that this describes in the field storages, by its name in the cluster, "

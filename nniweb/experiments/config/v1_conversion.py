@@ -100,6 +100,7 @@ class V1Conversion:
         self._fields: dict[str, str] = dict(V1_FIELDS)
         self._dropped: dict[str, str] = dict(V1_DROPPED)
         self._dropped_types: dict[str, Any] = dict(V1_DROPPED_TYPES)
+        self._refused: dict[str, str] = {}
         self._values: dict[str, Callable[[Any], Any]] = {}
         self._back: dict[Path, Path] = {}
         #: (row of the table, v2 path, caller's path, value)
@@ -110,11 +111,14 @@ class V1Conversion:
         platform = load(self._data.get(PLATFORM_KEY), ("trainingService", "platform"), self.findings)
         if platform is not None:
             self._add_rows_of(platform)
+            if str(self._data[PLATFORM_KEY]).lower() == "paiyarn":
+                self.findings.note(f"{PLATFORM_KEY}: OpenPAI's clusters on YARN are not asked; it is read as "
+                                   f"{platform.platform}, which is OpenPAI 1.1 and later.")
             if not platform.settings_model.v1_fields and not platform.options_model.v1_fields:
                 self.findings.note(f"{PLATFORM_KEY}: NNI's v1 form has no fields for {platform.platform}.")
         result: dict[str, Any] = {"trainingService": {}}
         self._rows = {v1: row for row, v1 in enumerate(self._fields)}
-        known = _tree([*self._fields, *self._dropped, *V1_CLASS_FILES])
+        known = _tree([*self._fields, *self._dropped, *self._refused, *V1_CLASS_FILES])
         self._walk(self._data, known, (), (), platform_known=platform is not None)
         for _, v2, raw, value in sorted(self._moves, key=lambda move: move[0]):
             self._set(result, v2, raw, value)
@@ -132,10 +136,11 @@ class V1Conversion:
             if path[:length] in self._back:
                 return (*self._back[path[:length]], *path[length:])
             wanted = _pattern(path[:length])
-            for v1, v2 in self._fields.items():
-                if v2 == wanted:
-                    indices = [part for part in path[:length] if isinstance(part, int)]
-                    return (*_with_indices(v1, indices), *path[length:])
+            names = [v1 for v1, v2 in self._fields.items() if v2 == wanted]
+            # of several names the one whose group the file has
+            for v1 in sorted(names, key=lambda name: name.split(".")[0].removesuffix("[]") not in self._data):
+                indices = [part for part in path[:length] if isinstance(part, int)]
+                return (*_with_indices(v1, indices), *path[length:])
             for v1, v2 in self._fields.items():  # a list whose items are renamed: machineList[0]
                 if wanted.endswith("[]") and v2.startswith(wanted + "."):
                     indices = [part for part in path[:length] if isinstance(part, int)]
@@ -153,6 +158,7 @@ class V1Conversion:
                              for v1, v2 in model.v1_fields.items()}
             self._dropped |= dict(model.v1_dropped)
             self._dropped_types |= dict(model.v1_dropped_types)
+            self._refused |= dict(model.v1_refused)
             self._values |= dict(model.v1_values)
 
     def _walk(self, value: dict[str, Any], known: dict[str, Any], raw: Path, pattern: tuple[str, ...],
@@ -174,6 +180,8 @@ class V1Conversion:
                     self.findings.add_raw(here, problem)
                 elif not (key == "multiPhase" and item is True):
                     self.findings.note(f"{path_text(here)}: {self._dropped[name]}.")
+            elif name in self._refused:
+                self.findings.add_raw(here, self._refused[name], at_key=True)
             elif name in V1_CLASS_FILES:
                 continue
             elif key + "[]" in known:

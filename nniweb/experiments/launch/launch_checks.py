@@ -82,9 +82,9 @@ def check_way_home(platform: type[TrainingService], settings: ExperimentSettings
 
 
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
-    if not platform.needs_public_url:
-        return False
     of_cluster = _settings_of_cluster(settings, found)
+    if not platform.needs_public_url:
+        return of_cluster is not None and of_cluster.must_call_home()
     return of_cluster is None or of_cluster.keepers_call_home()
 
 

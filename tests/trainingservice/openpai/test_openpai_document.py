@@ -138,7 +138,7 @@ def form(command="python3 t.py --x '$HOME' \"<% %>\"", **more):
 
 def made(form, options=None, urls=("http://10.0.0.1:8080",)):
     return job_document(form, options or OpenPaiTrialOptions(), KeeperStart("/mnt/k.pyz", "/mnt/a b", urls),
-                        storage="shared", storage_mount="/mnt", installation="here")
+                        mounts={"shared": "/mnt"}, installation="here")
 
 
 def test_a_document_of_ours_is_right_and_says_what_was_asked():
