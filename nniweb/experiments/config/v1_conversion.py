@@ -57,10 +57,10 @@ V1_FIELDS: dict[str, str] = {
 
 #: v1 fields without a counterpart -> what that means here.
 V1_DROPPED: dict[str, str] = {
-    "authorName": "not kept; an experiment belongs to the person who starts it",
+    "authorName": "is not stored; an experiment belongs to the person who starts it",
     "multiThread": "has no effect; the tuner always has a process of its own",
     "multiPhase": "has no effect when it is false",
-    "versionCheck": "has no effect; trials always get the keeper that fits this server",
+    "versionCheck": "has no effect; trials always get the keeper of this server's version",
     "logCollection": "has no effect; the output of trials is always collected",
     "assessor.includeIntermediateResults": "has no effect, as in NNI; it belongs to the tuner",
     **{f"{section}.gpuNum": "has no effect, as in NNI; gpuIndices of the tuner says which GPUs it sees"
@@ -68,7 +68,7 @@ V1_DROPPED: dict[str, str] = {
     "tuner.checkpointDir": "has no effect; the server chooses the folder",
     "assessor.checkpointDir": "has no effect; the server chooses the folder",
     "advisor.checkpointDir": "has no effect; the server chooses the folder",
-    "assessor.gpuIndices": "has no effect, as in NNI; the GPUs of the tuner count",
+    "assessor.gpuIndices": "has no effect, as in NNI; gpuIndices of the tuner applies",
     "trial.nasMode": "has no effect; it belongs to annotations, which are not read",
 }
 
@@ -124,8 +124,8 @@ class V1Conversion:
             self._set(result, v2, raw, value)
         self._class_names(result)
         if self._data.get("multiPhase") is True:
-            self.findings.add_raw(("multiPhase",), "must be false: several parameter sets for one trial cannot be "
-                                  "asked for in a file; let each parameter set be a trial of its own")
+            self.findings.add_raw(("multiPhase",), "must be false, because a file cannot request several parameter "
+                                                   "sets for one trial; use one trial for each parameter set")
         return result
 
     def v1_path(self, path: Path) -> Path:
