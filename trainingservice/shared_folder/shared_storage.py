@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.refused_values import placeholder_sentence
 
 #: What each kind of storage needs besides its mount points: field -> how files spell it.
 NEEDED = {"NFS": {"nfs_server": "nfsServer", "exported_directory": "exportedDirectory"},
@@ -41,6 +42,8 @@ class SharedStorage(SettingsModel):
     @classmethod
     def _is_folder(cls, value: str) -> str:
         """``~/share`` and ``./share`` are ``share``."""
+        if placeholder := placeholder_sentence(value):
+            raise ValueError(placeholder)
         path = posixpath.normpath(value.removeprefix("~/") or ".") if value.strip() else "."
         if path in (".", "/", "//", "~") or path.startswith(("..", "~")):
             raise ValueError("must be a folder on the trial machines, such as /mnt/share, or share, which is below the "

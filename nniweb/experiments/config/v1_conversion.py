@@ -167,7 +167,7 @@ class V1Conversion:
             here, here_pattern = (*raw, key), (*pattern, key)
             name = ".".join(here_pattern)
             if key.endswith("[]") or key not in known and key + "[]" not in known:
-                if platform_known or raw:  # else the unknown platform explains its own sections
+                if platform_known:  # else the unknown platform explains its own fields
                     self.findings.add_raw(here, "is not a known field here"
                                           + nearest(key, [word.removesuffix("[]") for word in known]), at_key=True)
             elif item is None:
