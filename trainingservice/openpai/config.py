@@ -121,7 +121,8 @@ class OpenPaiClusterSettings(ClusterSettings):
         if self.token is not None and self.password is not None:
             raise ValueError("token and password exclude each other; give one of them")
         if self.token is None and self.password is None:
-            raise ValueError("token is required: copy one from your profile page in the cluster's web portal")
+            raise ValueError("token is required: copy one from your profile page in the cluster's web portal; or give "
+                             "password, where the cluster takes passwords")
         return self
 
 

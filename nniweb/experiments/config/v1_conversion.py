@@ -137,8 +137,7 @@ class V1Conversion:
                 return (*self._back[path[:length]], *path[length:])
             wanted = _pattern(path[:length])
             names = [v1 for v1, v2 in self._fields.items() if v2 == wanted]
-            # of several names the one whose group the file has
-            for v1 in sorted(names, key=lambda name: name.split(".")[0].removesuffix("[]") not in self._data):
+            for v1 in sorted(names, key=self._is_foreign):
                 indices = [part for part in path[:length] if isinstance(part, int)]
                 return (*_with_indices(v1, indices), *path[length:])
             for v1, v2 in self._fields.items():  # a list whose items are renamed: machineList[0]
@@ -150,6 +149,11 @@ class V1Conversion:
                 if v2.startswith(wanted + "[]"):
                     return (*_with_indices(v1[:v1.index("[]")], []), *path[length:])
         return path[1:] if path[:1] == ("trainingService",) and len(path) > 1 else path
+
+    def _is_foreign(self, v1: str) -> tuple[bool, bool]:
+        """Of several names of one field: whether the file has its group, or its platform would, comes first."""
+        group = v1.split(".")[0].removesuffix("[]")
+        return group not in self._data, group != f"{self._data.get(PLATFORM_KEY)}Config"
 
     def _add_rows_of(self, platform: type[TrainingService]) -> None:
         for model in (platform.settings_model, platform.options_model):

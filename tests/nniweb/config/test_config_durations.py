@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nniweb.experiments.config.durations import LONGEST, LONGEST, format_duration, parse_duration
+from nniweb.experiments.config.durations import LONGEST, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(("written", "seconds"), [
