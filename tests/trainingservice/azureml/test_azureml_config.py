@@ -31,7 +31,7 @@ searchSpacePath: space.json
 useAnnotation: false
 tuner: {builtinTunerName: Random}
 trial: {command: python3 t.py, codeDir: ., image: "i:1", gpuNum: 1}
-amlConfig: {subscriptionId: s, resourceGroup: g, workspaceName: w, computeTarget: c, maxTrialNumPerGpu: 2,
+amlConfig: {subscriptionId: s, resourceGroup: g, workspaceName: w, computeTarget: c, maxTrialNumPerGpu: 1,
             useActiveGpu: true}
 """
 

@@ -244,7 +244,8 @@ def errors_or_settings(config: dict[str, Any], folder: Path) -> Any:
 
 def test_what_no_platform_here_can_do_is_named_in_the_old_words(admin, tmp_path: Path) -> None:
     params = v1(tmp_path) | {"trainingServicePlatform": "hybrid", "clusterMetaData": [
-        {"key": "hybrid_config", "value": {"trainingServicePlatforms": ["local"]}}, {"key": "trial_config", "value": "x"}]}
+        {"key": "hybrid_config", "value": {"trainingServicePlatforms": ["local"]}},
+        {"key": "trial_config", "value": "x"}]}
     folder = Kept(tmp_path / "nni" / "hybrid", params).close()
     with pytest.raises(ConfigInvalid) as caught:
         import_archive(read_archive(folder), admin, go_on=True)
