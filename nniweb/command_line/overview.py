@@ -12,6 +12,7 @@ COMMANDS = {
         "serve": "start the web server and a worker",
         "worker": "start a further worker",
         "doctor": "say what is wrong with this installation, and what to do",
+        "algo": "register tuners and assessors of your own under a name",
         "backup": "write a backup, also while it runs",
         "restore": "restore one",
         "migrate": "bring the database to this program's version",

@@ -1,5 +1,6 @@
 """The `nni` module that trials find where the official package is not installed."""
 
+import ast
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.official_nni import official_python
 from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, old_python, wait_until
 from trainingservice.keeper.keeper_bundle import build_keeper
 from trialkeeper.metric_source import MetricsFile
@@ -49,6 +51,14 @@ class Trial:
         return MetricsFile(str(self.folder / ".nni" / "metrics")).read()
 
 
+def interpreter(version: str) -> str:
+    """This one, or one of that version. Skips where the machine has none."""
+    python = sys.executable if version == "this" else old_python(version)
+    if python is None:
+        pytest.skip(NO_OLD_PYTHON % version)
+    return python
+
+
 @pytest.fixture
 def trial(tmp_path, for_trials):
     (tmp_path / "sys").mkdir()
@@ -65,11 +75,9 @@ def test_the_frames_are_those_of_the_official_package(trial):
         b'ME000098{"parameter_id": 7, "trial_job_id": "tRiAl", "type": "PERIODICAL", "sequence": 0, "value": "0.1"}\n'
 
 
-@pytest.mark.parametrize("version", ["this", "3.8"])
+@pytest.mark.parametrize("version", ["this", "3.8", "3.6"])
 def test_parameters_and_ids_are_given_and_results_are_counted(trial, version):
-    trial.python = sys.executable if version == "this" else old_python()
-    if trial.python is None:
-        pytest.skip(NO_OLD_PYTHON)
+    trial.python = interpreter(version)
     done = trial.run("import nni\n"
                      "print(nni.get_current_parameter(), nni.get_next_parameter(), nni.get_current_parameter('lr'))\n"
                      "print(nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id())\n"
@@ -160,7 +168,9 @@ def test_an_object_goes_as_its_pickle_unless_it_is_large(trial):
     assert "too large to be reported" in trial.run(code % 5000, check=False).stderr
 
 
-def test_it_steps_aside_for_another_nni(trial, tmp_path):
+@pytest.mark.parametrize("version", ["this", "3.6"])
+def test_it_steps_aside_for_another_nni(trial, tmp_path, version):
+    trial.python = interpreter(version)
     other = tmp_path / "other"
     (other / "nni").mkdir(parents=True)
     (other / "nni" / "__init__.py").write_text("from nni.deep import get_next_parameter\nname = 'official'\n")
@@ -187,3 +197,75 @@ def test_it_can_be_imported_from_the_zipapp(trial, tmp_path):
     bundle = build_keeper(tmp_path / "bundle").path
     done = trial.run("import nni; print(nni.get_next_parameter())", PYTHONPATH=str(bundle / "for_trials"))
     assert done.stdout == "{'lr': 0.1}\n"
+
+
+SOURCES = sorted((ROOT / "trialkeeper" / "nni").rglob("*.py"))
+#: Names that an annotation may evaluate without importing anything.
+EVALUATED = {"None", "bool", "bytes", "dict", "float", "int", "list", "object", "set", "str", "tuple"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_the_module_is_written_for_python_3_6_because_it_runs_in_the_interpreter_of_the_trial(source):
+    tree = ast.parse(source.read_text(), str(source), feature_version=(3, 6))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            assert "annotations" not in [name.name for name in node.names], "Python 3.6 does not know it"
+        assert not isinstance(node, ast.NamedExpr), f"line {node.lineno}: Python 3.6 has no :="
+        for annotation in annotations_of(node):
+            assert isinstance(annotation, ast.Constant) or getattr(annotation, "id", None) in EVALUATED, \
+                f"line {annotation.lineno}: write the annotation as a text, which Python 3.6 does not evaluate"
+
+
+def annotations_of(node: ast.AST) -> list[ast.expr]:
+    """Those of a function or of a variable that the node defines."""
+    if isinstance(node, ast.AnnAssign):
+        return [node.annotation]
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return []
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs,
+                 *filter(None, [node.args.vararg, node.args.kwarg])]
+    found = [node.returns, *(argument.annotation for argument in arguments)]
+    return [annotation for annotation in found if annotation is not None]
+
+
+#: As NNI's examples merge: a script's own parameters, the trial's, and what comes of it (None: a ValueError).
+MERGES = [
+    ({"lr": 0.1, "layers": 2}, {"lr": 0.01}, {"lr": 0.01, "layers": 2}),
+    ({"lr": 0.1}, {"lr": 1}, {"lr": 1.0}),
+    ({"lr": None}, {"lr": "adam"}, {"lr": "adam"}),
+    ({"lr": 0.1}, None, {"lr": 0.1}),
+    ({"lr": 0.1}, {"momentum": 0.9}, None),
+    ({"layers": 2}, {"layers": 2.5}, None),
+    ({"layers": 2}, {"layers": "2"}, None),
+]
+MERGE = """
+import json, sys
+from argparse import Namespace
+from nni.utils import merge_parameter
+found = []
+for base, override, _ in json.loads(sys.stdin.read()):
+    for params in (dict(base), Namespace(**base)):
+        try:
+            merged = merge_parameter(params, override)
+            assert merged is params
+            found.append(merged if isinstance(merged, dict) else vars(merged))
+        except ValueError:
+            found.append(None)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("python", ["ours", pytest.param("3.0", marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+def test_parameters_are_merged_into_those_of_a_script(for_trials, python):
+    own = python == "ours"
+    done = subprocess.run([sys.executable if own else official_python(python), "-c", MERGE], input=json.dumps(MERGES),
+                          capture_output=True, text=True, check=True,
+                          env={"PATH": os.environ["PATH"], **({"PYTHONPATH": str(for_trials)} if own else {})})
+    assert json.loads(done.stdout.splitlines()[-1]) == [expected for *_, expected in MERGES for _ in range(2)]
+
+
+def test_what_cannot_be_merged_names_the_parameter(trial):
+    failed = trial.run("from nni.utils import merge_parameter; merge_parameter({'lr': 1}, {'l': 2})", check=False)
+    assert "the search space has the parameter 'l', which the script does not have" in failed.stderr
+    failed = trial.run("from nni.utils import merge_parameter; merge_parameter({'lr': 1}, {'lr': 'a'})", check=False)
+    assert "the parameter 'lr' is of type int in the script, and of type str in the search space" in failed.stderr

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from nniweb.experiments.config.annotated_space import FIELD, Places, at_annotation
 from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument, TunerDocument
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
+from nniweb.tuning.registered_algorithms import RegisteredAlgorithm, find_registered
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
 from trainingservice.refused_values import shown
@@ -27,9 +29,9 @@ class Algorithms:
     seed: int | None
 
 
-def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], findings: Findings,
-                    paths: LocalPaths) -> Algorithms | None:
-    """The algorithms, or None after adding what is wrong."""
+def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], annotations: Places,
+                    findings: Findings, paths: LocalPaths) -> Algorithms | None:
+    """The algorithms, or None after adding what is wrong. ``annotations``: where the search space is from, if there."""
     section, written = "tuner", document.tuner
     if document.advisor is not None:
         if document.tuner is not None:
@@ -50,7 +52,7 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
     if tuner is None:
         return None
     if tuner.name is not None:
-        _check_types(tuner.name, search_space, document.search_space_file is not None, findings)
+        _check_types(tuner.name, search_space, annotations, document, findings)
         for problem in algorithms.check_objectives(algorithms.find_tuner(tuner.name), len(document.objectives)):
             findings.add((section, problem.path), problem.message)
     _check_objectives(document, section, tuner, findings)
@@ -98,6 +100,8 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
         findings.add((section, "name"), f"is required: the name of {'an' if kind == 'assessor' else 'a'} {kind}")
         return None
     try:
+        if (registered := find_registered("assessor" if section == "assessor" else "tuner", written.name)) is not None:
+            return _registered(registered, written)
         algorithm = find(written.name)
         algorithms.check_class_args(algorithm, written.class_args)
     except InvalidInput as error:
@@ -106,12 +110,25 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
             rest = problem.path.removeprefix("classArgs") if path[1] == "classArgs" else ""
             findings.add_text(findings.spelling(path) + rest, problem.message)
         return None
+    if _multi_thread(written):
+        findings.note(f"{findings.spelling((section, 'multiThread'))}: has no effect on a built-in tuner.")
     return AlgorithmSettings(name=algorithm.name, class_args=written.class_args,
                              include_intermediate_results=_includes_intermediates(written))
 
 
 def _includes_intermediates(written: AlgorithmDocument) -> Literal[True] | None:
     return True if isinstance(written, TunerDocument) and written.include_intermediate_results else None
+
+
+def _registered(registered: RegisteredAlgorithm, written: AlgorithmDocument) -> AlgorithmSettings:
+    return AlgorithmSettings(
+        class_name=registered.class_name, registered_as=registered.name, validator=registered.validator,
+        class_args={**registered.class_args, **written.class_args}, multi_thread=_multi_thread(written),
+        include_intermediate_results=_includes_intermediates(written))
+
+
+def _multi_thread(written: AlgorithmDocument) -> bool | None:
+    return getattr(written, "multi_thread", False) or None
 
 
 def _own_class(section: str, written: AlgorithmDocument, findings: Findings, paths: LocalPaths
@@ -131,6 +148,7 @@ def _own_class(section: str, written: AlgorithmDocument, findings: Findings, pat
     else:
         return AlgorithmSettings(class_name=written.class_name, code_directory=written.code_directory,
                                  class_args=written.class_args,
+                                 multi_thread=_multi_thread(written),
                                  include_intermediate_results=_includes_intermediates(written))
     return None
 
@@ -145,13 +163,16 @@ def _folder_problem(written: AlgorithmDocument, folder: Path, paths: LocalPaths)
     return "" if is_there or not paths.must_exist else f"there is no module {module.name}.py in {module.parent}"
 
 
-def _check_types(tuner: str, search_space: dict[str, Any], from_file: bool, findings: Findings) -> None:
+def _check_types(tuner: str, search_space: dict[str, Any], annotations: Places, document: ExperimentDocument,
+                 findings: Findings) -> None:
     try:
         space = parse_search_space(search_space)
     except InvalidInput:
         return  # said where the search space is read
     for problem in algorithms.check_types(algorithms.find_tuner(tuner), space):
-        if from_file:
+        if document.use_annotation:
+            findings.add(FIELD, str(at_annotation(problem, annotations)))
+        elif document.search_space_file is not None:
             findings.add("searchSpaceFile", str(problem))
         else:
             findings.add_text(f"{findings.spelling('searchSpace')}.{problem.path}", problem.message)

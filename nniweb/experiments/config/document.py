@@ -58,6 +58,10 @@ class TunerDocument(AlgorithmDocument):
     include_intermediate_results: bool | None = Field(
         None, description="Whether the tuner is told the last intermediate result of a trial that was stopped early "
                           "and reported no final result. Default: false. (NNI 1 only.)")
+    multi_thread: bool = Field(
+        False, description="true: each call of a class of your own is made in a thread of its own, so "
+                           "generate_parameters may wait for a result. Not for an assessor. In v1 form it stands at "
+                           "the top of the file.")
 
 
 class ObjectiveDocument(SettingsModel):
@@ -153,7 +157,9 @@ class ExperimentDocument(SettingsModel):
     nni_manager_ip: str | None = Field(
         None, description="Name or address at which trial machines reach this server. Without a port "
                           "it is the server's own; 10.0.0.5:8080 and https://nni.example.org are possible, too.")
-    use_annotation: bool = Field(False, description="Must be false: annotations in trial code are not read.")
+    use_annotation: bool = Field(
+        False, description="Make the search space from the annotations in the trials' code, which is then always "
+                           "copied; searchSpace and searchSpaceFile must be left out. See docs/annotation.md.")
     debug: bool = Field(False, description="More messages in the logs.")
     log_level: LogLevel | None = Field(None, description="debug if debug is true, else info.")
     experiment_working_directory: Path | None = Field(

@@ -18,7 +18,8 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "experimentName": settings.experiment_name or None,
         "description": settings.description or None,
         "tags": list(settings.tags) or None,
-        "searchSpace": settings.search_space,
+        "searchSpace": None if settings.use_annotation else settings.search_space,
+        "useAnnotation": settings.use_annotation or None,
         "trialCommand": settings.trial_command,
         "trialCodeDirectory": None if settings.trial_code_directory is None else str(settings.trial_code_directory),
         "environment": settings.environment or None,
@@ -53,8 +54,9 @@ def _duration(seconds: int | None) -> str | None:
 
 
 def _algorithm(algorithm: AlgorithmSettings) -> dict[str, Any]:
-    document = {"name": algorithm.name, "className": algorithm.class_name,
+    document = {"name": algorithm.name or algorithm.registered_as,
+                "className": None if algorithm.registered_as else algorithm.class_name,
                 "codeDirectory": None if algorithm.code_directory is None else str(algorithm.code_directory),
-                "classArgs": algorithm.class_args or None,
+                "classArgs": algorithm.class_args or None, "multiThread": algorithm.multi_thread or None,
                 "includeIntermediateResults": algorithm.include_intermediate_results}
     return {key: value for key, value in document.items() if value is not None}

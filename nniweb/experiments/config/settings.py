@@ -22,6 +22,11 @@ class AlgorithmSettings(BaseModel):
     class_name: str | None = None
     code_directory: Path | None = None
     class_args: dict[str, Any] = {}
+    #: The name that the class is registered under on this server, and what checks its arguments.
+    registered_as: str | None = None
+    validator: str | None = None
+    #: Of a tuner's own class: whether each of its methods is called in a thread of its own; None: no.
+    multi_thread: bool | None = None
     #: Of a tuner, where it hears the last intermediate results of trials that were stopped early.
     include_intermediate_results: Literal[True] | None = None
 
@@ -38,7 +43,10 @@ class ExperimentSettings(BaseModel):
     experiment_name: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
+    #: Where annotations make it, the generated one; then {} as long as the code is not there.
     search_space: dict[str, Any]
+    #: The annotations in the code are to be carried out.
+    use_annotation: bool = False
     trial_command: str
     #: None where no folder was named and there was none to start from (the code was uploaded).
     trial_code_directory: Path | None = None

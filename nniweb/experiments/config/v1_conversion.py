@@ -48,6 +48,7 @@ V1_FIELDS: dict[str, str] = {
        for v1, v2 in (("codeDir", "codeDirectory"), ("className", "className"), ("classArgs", "classArgs"))},
     "tuner.includeIntermediateResults": "tuner.includeIntermediateResults",
     "advisor.includeIntermediateResults": "advisor.includeIntermediateResults",
+    "multiThread": "tuner.multiThread",
     "tuner.gpuIndices": "tunerGpuIndices",
     "advisor.gpuIndices": "tunerGpuIndices",
     "trial.command": "trialCommand",
@@ -58,7 +59,6 @@ V1_FIELDS: dict[str, str] = {
 #: v1 fields without a counterpart -> what that means here.
 V1_DROPPED: dict[str, str] = {
     "authorName": "is not stored; an experiment belongs to the person who starts it",
-    "multiThread": "has no effect; the tuner always has a process of its own",
     "multiPhase": "has no effect when it is false",
     "versionCheck": "has no effect; trials always get the keeper of this server's version",
     "logCollection": "has no effect; the output of trials is always collected",
@@ -69,12 +69,12 @@ V1_DROPPED: dict[str, str] = {
     "assessor.checkpointDir": "has no effect; the server chooses the folder",
     "advisor.checkpointDir": "has no effect; the server chooses the folder",
     "assessor.gpuIndices": "has no effect, as in NNI; gpuIndices of the tuner applies",
-    "trial.nasMode": "has no effect; it belongs to annotations, which are not read",
+    "trial.nasMode": "has no effect; it belongs to neural architecture search, which is not supported",
 }
 
 #: Their types: nothing comes of such a value, and yet a wrong one is a slip that the person wants to know of.
 V1_DROPPED_TYPES: dict[str, Any] = {
-    "authorName": str, "multiThread": bool, "multiPhase": bool, "versionCheck": bool,
+    "authorName": str, "multiPhase": bool, "versionCheck": bool,
     "logCollection": Literal["http", "none"], "assessor.gpuIndices": GpuIndices,
     "trial.nasMode": Literal["classic_mode", "enas_mode", "oneshot_mode", "darts_mode"],
     "assessor.includeIntermediateResults": bool,
@@ -98,6 +98,8 @@ class V1Conversion:
         self._data = source.data
         self.findings = Findings(source.places, self.v1_path)
         self._fields: dict[str, str] = dict(V1_FIELDS)
+        if "advisor" in source.data and "tuner" not in source.data:
+            self._fields["multiThread"] = "advisor.multiThread"
         self._dropped: dict[str, str] = dict(V1_DROPPED)
         self._dropped_types: dict[str, Any] = dict(V1_DROPPED_TYPES)
         self._refused: dict[str, str] = {}

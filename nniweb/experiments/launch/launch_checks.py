@@ -56,9 +56,11 @@ def may_use(platform: type[TrainingService], options: TrialOptions, owner: User)
 
 
 def check_own_algorithms(settings: ExperimentSettings, owner: User) -> None:
-    """Raises Refused for a tuner or assessor of one's own by who is no administrator."""
+    """Raises Refused for a tuner or assessor of one's own by who is no administrator. One that is registered on this
+    server was chosen by who runs it.
+    """
     for section, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
-        if algorithm is not None and algorithm.class_name and not owner.is_admin:
+        if algorithm is not None and algorithm.class_name and not algorithm.registered_as and not owner.is_admin:
             raise Refused(f"A custom {section} runs on this server as the server's user, so only administrators may "
                           f"use one. Choose a built-in {section} by its name.", f"{section}.className")
 
@@ -82,7 +84,16 @@ def check_way_home(platform: type[TrainingService], settings: ExperimentSettings
         raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")
 
 
+def check_files_to_keep(platform: type[TrainingService], settings: ExperimentSettings) -> None:
+    """Raises Refused for files that no keeper would send."""
+    if settings.keep_files and not platform.keepers_report:
+        raise Refused(f"On the platform {platform.platform} trials run without a keeper, which would send their files. "
+                      "Remove keepFiles, and have the trial's command keep what it writes.", "keepFiles")
+
+
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
+    if not platform.keepers_report:
+        return False
     of_cluster = _settings_of_cluster(settings, found)
     if not platform.needs_public_url:
         return of_cluster is not None and of_cluster.must_call_home()

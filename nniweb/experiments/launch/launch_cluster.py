@@ -3,6 +3,7 @@
 import shutil
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 from django.db import IntegrityError
 
@@ -82,13 +83,22 @@ def stored_cluster(draft: Cluster, section: PlatformSection | None, owner: User)
 
 
 def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
-              share: str) -> list[RehearsalFinding]:
-    """Findings of a quick rehearsal. Raises Refused for those that block."""
+                     settings: ExperimentSettings, code: Path | None) -> list[RehearsalFinding]:
+    """Findings of a quick rehearsal, and what the platform says of the trials' command. Raises Refused for those that
+    block. ``code``: the folder with the code, None where it comes later.
+    """
     is_draft = cluster.pk is None
+    share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
+    options_of_rehearsal = options.with_gpus(settings.trial_gpu_number)
 
     def question(service: TrainingService) -> tuple[str, list[RehearsalFinding]]:
         lacking = options.lacks_share(share, service.settings) if share else ""
-        return lacking, [] if lacking else service.rehearse(quick=True, options=options)
+        if lacking:
+            return lacking, []
+        findings = service.rehearse(quick=True, options=options_of_rehearsal)
+        if not any(finding.blocks for finding in findings):
+            findings = findings + service.check_command(settings.trial_command, code, settings.environment, options)
+        return "", findings
 
     try:
         build = service_builder(cluster, replacing=section.secrets if section and is_draft else None)

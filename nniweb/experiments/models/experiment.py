@@ -83,8 +83,9 @@ class Experiment(models.Model):
     search_space = models.JSONField()
     #: Grows when the search space is changed while running.
     search_space_version = models.PositiveIntegerField(default=0)
-    #: {"name", "class_args"} or {"class_name", "code_directory", "class_args"}; of a tuner that hears the last results
-    #: of trials that were stopped early, "include_intermediate_results", too
+    #: {"name", "class_args"} or {"class_name", "code_directory", "class_args", "multi_thread"}; of a class that is
+    #: registered on the server {"class_name", "registered_as", "validator", "class_args"}; of a tuner that
+    #: hears the last results of trials that were stopped early, "include_intermediate_results", too
     tuner = models.JSONField()
     assessor = models.JSONField(null=True)
     #: Of the main metric, the first objective.
@@ -179,6 +180,11 @@ class Experiment(models.Model):
     def waits_for_code(self) -> bool:
         """Whether its code is still to be fetched: nothing of it can start before."""
         return self.code_git is not None and self.code_id is None and self.code_removed_at is None
+
+    @property
+    def waits_for_search_space(self) -> bool:
+        """Whether annotations in code that is still to be fetched will make its search space."""
+        return self.waits_for_code and bool(self.config.get("useAnnotation"))
 
     @property
     def is_finished(self) -> bool:

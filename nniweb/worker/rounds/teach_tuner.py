@@ -46,7 +46,7 @@ def teach_tuner(work: ClusterWork, experiment: Experiment, found: WorkCounts) ->
     """Give the tuner a changed search space and the ends of trials, and the assessor new results."""
     # read before the results are handed over: a trial's results then reach the assessor before its end
     ended = _not_taught(experiment) if found.not_taught else []
-    if not experiment.is_finished and work.tuners.ready(experiment):
+    if not experiment.is_finished and not experiment.waits_for_search_space and work.tuners.ready(experiment):
         _tell_search_space(work, experiment)
         if experiment.assessor is not None or experiment.has_own_tuner:
             while _assess(work, experiment):
@@ -87,7 +87,7 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         for trial in trials:
             work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
     if experiment.status == ExperimentStatus.ERROR:
-        work.tuners.forget(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
+        work.tuners.finish(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
 
 
 def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | None]]) -> None:

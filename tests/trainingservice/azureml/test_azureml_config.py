@@ -52,7 +52,7 @@ def test_a_file_of_the_first_form_means_the_same(folder):
     settings = found.settings
     assert (settings.subscription_id, settings.resource_group, settings.workspace_name, settings.compute_target) == \
         ("s", "g", "w", "c")
-    assert (found.options.docker_image, found.options.max_trial_number_per_gpu) == ("i:1", 2)
+    assert (found.options.docker_image, found.options.max_trial_number_per_gpu) == ("i:1", 1)
     assert any("useActiveGpu" in note for note in parse_experiment_config(V1, folder).notes)
 
 

@@ -79,6 +79,7 @@ def _of_tuner() -> dict[str, str]:
     """The v1 names within the tuner's section -> the v2 names, the three builtin names together."""
     rows = {v1.partition(".")[2]: v2.partition(".")[2] for v1, v2 in V1_FIELDS.items()
             if v1.partition(".")[0] in ("tuner", "assessor", "advisor") and "." in v2}
+    rows["multiThread"] = "multiThread"  # of the whole file
     return rows | {v1.partition(".")[2]: v2.partition(".")[2] for v1, v2 in V1_CLASS_FILES.items()}
 
 
