@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nniweb.experiments.config.durations import format_duration
-from nniweb.experiments.config.platform_section import without_secrets
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
+from trainingservice.cluster_settings import without_secrets
 
 
 def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class TunerChild:
         except (RuntimeError, MemoryError) as error:
             self._outbox.put(None)
             self._kill()
-            raise OSError(errno.EAGAIN, "no thread can be started to speak with it") from error
+            raise OSError(errno.EAGAIN, "no thread can be started for its communication") from error
 
     @property
     def pid(self) -> int:
@@ -202,7 +202,7 @@ class TunerChild:
         try:
             self._read_replies(pipe)
         except BaseException:  # its end is reported all the same, so that nobody waits for an answer for ever
-            logger.exception("the tuner process is heard no more, and is ended")
+            logger.exception("the tuner process can no longer be read and is ended")
             self._kill()
         self._report_end()
 
@@ -214,7 +214,7 @@ class TunerChild:
                     with self._lock:
                         pending = self._pending.pop(reply["id"])
                 except (ValueError, TypeError, KeyError):
-                    logger.warning("the tuner process sent a line that is no reply: %.200r", line)
+                    logger.warning("the tuner process sent a line that is not a reply: %.200r", line)
                     continue
                 if "ok" in reply:
                     pending.future.set_result(reply["ok"])
@@ -241,7 +241,7 @@ class TunerChild:
             pending = [self._pending[number] for number in sorted(self._pending)]
             self._pending.clear()
             suspect = pending[0].experiment_id if pending else None
-            said = "; its last words:\n" + "\n".join(self._last_lines) if self._last_lines else ""
+            said = "; its last output:\n" + "\n".join(self._last_lines) if self._last_lines else ""
             self._ended = TunerProcessDied(f"the tuner process ended ({_how(code)}){said}", suspect)
         self._outbox.put(None)
         # First the owner lets go of this process: whoever learns of the end from a future may start the next at once.

@@ -177,7 +177,7 @@ class TunerClient:
     def _request(self, op: str, experiment_id: str, args: Mapping[str, Any]) -> "Future[Reply]":
         with self._lock:
             if experiment_id not in self._open:
-                message = f"experiment {experiment_id} is not open in the tuner process: open it with its history"
+                message = f"experiment {experiment_id} is not open in the tuner process; open it with its history"
                 return _failed(ExperimentNotOpen(message))
             return self._children[self._open[experiment_id]].request(op, experiment_id, args)
 

@@ -110,8 +110,8 @@ class TunerSessions:
         space = full.config.get("searchSpace", full.search_space) if full.search_space_version else full.search_space
         state = _Opened(full.public_id, changes, full.revision, len(history), full.tuner)
         self._opened[experiment.pk] = state
-        logger.info("experiment %s: its tuner, %s, is made%s", full.public_id, _name_of(full.tuner),
-                    f" again from {len(history)} recorded events" if history else "")
+        logger.info("experiment %s: its tuner, %s, is created%s", full.public_id, _name_of(full.tuner),
+                    f" again from {len(history)} stored events" if history else "")
         spec = {"search_space": space, "tuner": full.tuner, "assessor": full.assessor,
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
         if full.has_several_objectives:

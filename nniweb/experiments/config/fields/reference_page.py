@@ -60,7 +60,8 @@ def render() -> str:
     parts = [
         INTRODUCTION,
         "## The file\n\n" + _table(ExperimentDocument, V1_FIELDS, ""),
-        "`" + "`, `".join(INHERITABLE) + "` may also stand in the trainingService section, which takes precedence.\n",
+        "`" + "`, `".join(INHERITABLE) + "` can also be given in the trainingService section, which takes "
+                                         "precedence.\n",
         "## tuner, assessor, advisor\n\n" + _table(TunerDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
         "## objectives\n\n" + _table(ObjectiveDocument, {}, ""),
