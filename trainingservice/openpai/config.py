@@ -86,7 +86,8 @@ class OpenPaiClusterSettings(ClusterSettings):
     local_storage_mount_point: Path | None = Field(
         default=None, description="Folder at which that storage is mounted on this server. If the storage is not "
                                   "shared among users, the account's folder in it.")
-    container_storage_mount_point: ContainerPath | None = Field(default=None, description="Path of the storage inside jobs.")
+    container_storage_mount_point: ContainerPath | None = Field(
+        default=None, description="Path of the storage inside jobs.")
 
     def borrowed_from_the_server(self) -> str:
         return "a folder of its file system" if self.local_storage_mount_point is not None else ""
@@ -112,8 +113,8 @@ class OpenPaiClusterSettings(ClusterSettings):
         if any(both) and not all(both) or self.storage_config_name is not None and not all(both):
             raise ValueError("a storage needs localStorageMountPoint (its folder on this server) and "
                              "containerStorageMountPoint (its path inside jobs; in NNI's v1 form "
-                             "nniManagerNFSMountPath and containerNFSMountPath); give both, or omit both and storageConfigName. For a storage "
-                             "that only jobs mount, use storages")
+                             "nniManagerNFSMountPath and containerNFSMountPath); give both, or omit both and "
+                             "storageConfigName. For a storage that only jobs mount, use storages")
         return self
 
     @model_validator(mode="after")
