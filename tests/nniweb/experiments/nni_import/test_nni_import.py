@@ -272,7 +272,7 @@ def test_a_search_for_networks_is_shown(admin, tmp_path: Path) -> None:
     made.trial("aaaaa", 0, 0.25, "SUCCEEDED")
     experiment = import_archive(read_archive(made.close()), admin)
     assert (experiment.search_space, experiment.trials.count()) == (params["searchSpace"], 1)
-    assert "If it is resumed, it fails, because its tuner is not here." in experiment.notes[-1]
+    assert "If it is resumed, it fails, because its tuner is not on this server." in experiment.notes[-1]
 
 
 def test_trials_that_had_not_ended_say_so_and_their_final_results_count(admin, tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_second_import_and_other_folders_are_refused_with_a_sentence(admin, ke
     import_archive(read_archive(kept), admin)
     with pytest.raises(Refused, match="was already imported as experiment"):
         import_archive(read_archive(kept), admin)
-    with pytest.raises(UnreadableArchive, match="there is no db/nni.sqlite in it"):
+    with pytest.raises(UnreadableArchive, match="it contains no db/nni.sqlite"):
         read_archive(tmp_path)
     (tmp_path / "db").mkdir()
     (tmp_path / "db" / "nni.sqlite").write_text("no database at all, but long enough to look like something" * 9)
