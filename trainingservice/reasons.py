@@ -546,6 +546,10 @@ CODES: dict[str, Kind] = {
     "trial_not_ended": Kind(
         "A trial is run again only when it has ended.",
         lambda status: f"The trial is {status}; it can be run again when it has ended."),
+    "no_job": Kind(
+        "The platform can be asked about a trial only while it has a job there.",
+        lambda status: (f"The trial is {status} and has no job on its platform now, so there is nothing to ask the "
+                        "platform about.")),
     "nothing_to_rerun": Kind(
         "No failed trial is left to run again.", lambda: "No trial has failed that was not run again already."),
     "no_such_change": Kind(

@@ -20,7 +20,8 @@ from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.times import time_text
 
 ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",
-                   "url")
+                   "url", "stage", "refresh_asked_at", "refreshed_at",
+                   "refresh_problem")
 
 
 def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
@@ -50,6 +51,15 @@ class RemovedSerializer(serializers.Serializer[Any]):
     output = serializers.DateTimeField(allow_null=True, help_text="What it wrote.")
     readings = serializers.DateTimeField(allow_null=True, help_text="Intermediate results, readings of its machine.")
     files = serializers.DateTimeField(allow_null=True, help_text="Kept files.")
+
+
+class RefreshSerializer(serializers.Serializer[Any]):
+    """A wish to have the platform asked about the trial's job at once."""
+
+    asked_at = serializers.DateTimeField(allow_null=True, help_text="When, while it is still to be done; else null.")
+    answered_at = serializers.DateTimeField(allow_null=True, help_text="When it was done the last time.")
+    message = serializers.CharField(help_text="Why the platform could not be asked then, \"\" where it answered.")
+    reason = ReasonSerializer(allow_null=True)
 
 
 class TrialSerializer(serializers.Serializer[Any]):
@@ -85,6 +95,7 @@ class TrialSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
     duration = serializers.FloatField(allow_null=True, help_text="Seconds; of a running trial so far.")
     removed = RemovedSerializer()
+    refresh = RefreshSerializer()
     revision = serializers.IntegerField(help_text="Of the experiment, when the trial was last changed.")
 
     def to_representation(self, trial: Trial) -> dict[str, Any]:
@@ -108,7 +119,17 @@ class TrialSerializer(serializers.Serializer[Any]):
             "submitted_at": time_text(trial.submitted_at), "started_at": time_text(trial.started_at),
             "ended_at": time_text(trial.ended_at), "duration": duration_of(trial, self.context["now"]),
             "removed": {kind: time_text(removed_at(trial, kind)) for kind in OF_TRIALS},
+            "refresh": refresh_of(attempt),
             "revision": trial.revision}
+
+
+def refresh_of(attempt: Attempt | None) -> dict[str, Any]:
+    """What ``RefreshSerializer`` says, of the trial's last attempt."""
+    if attempt is None:
+        return {"asked_at": None, "answered_at": None, "message": "", "reason": None}
+    asked_at = None if attempt.stage == Attempt.Stage.ENDED else attempt.refresh_asked_at
+    return {"asked_at": time_text(asked_at), "answered_at": time_text(attempt.refreshed_at),
+            **(attempt.refresh_problem or {"message": "", "reason": None})}
 
 
 def duration_of(trial: Trial, now: datetime) -> float | None:

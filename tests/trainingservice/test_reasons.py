@@ -106,6 +106,7 @@ EXAMPLES = {
     "wrong_status": ({"status": "DONE", "wish": "pause"}, "The experiment is DONE; only one"),
     "limit_reached": ({"limit": "All 7 trials.", "wish": "resume"}, "All 7 trials. Raise the limit, then"),
     "trial_not_ended": ({"status": "RUNNING"}, "The trial is RUNNING"),
+    "no_job": ({"status": "WAITING"}, "The trial is WAITING and has no job"),
     "nothing_to_rerun": ({}, "not run again already"),
     "no_such_change": ({"number": 3}, "no change 3"),
     "undone_already": ({"number": 3, "by": 4}, "undone already: by change 4"),

@@ -19,7 +19,7 @@ from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
-from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
+from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -160,6 +160,19 @@ def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Cancele
             end_unsubmitted([trial.pk], TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason,
                             actor=actor)
             audit.record("trial.cancel", trial, actor)
+
+
+def refresh_trial(trial: Trial, actor: User | None = None) -> None:
+    """Have the platform asked about the trial's job now; the worker does it. Harmless while that is to be done."""
+    with transaction.atomic():
+        revision = next_revision(trial.experiment_id)
+        running = Trial.objects.unfinished().filter(pk=trial.pk)
+        asked = Attempt.objects.under_way().filter(trial__in=running)
+        if not asked.exists():
+            raise Refused(Reason("no_job", status=Trial.objects.values_list("status", flat=True).get(pk=trial.pk)))
+        if Attempt.objects.filter(pk__in=asked, refresh_asked_at=None).update(refresh_asked_at=timezone.now()):
+            running.update(revision=revision)
+            audit.record("trial.refresh", trial, actor)
 
 
 def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User | None = None, *,

@@ -61,12 +61,18 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
     )
 
 
+def form_without_token(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService]
+                       ) -> JobApplicationForm:
+    """The form of an attempt whose keeper has its token already."""
+    return application_form(attempt, first, service, KeeperAccess(urls=(), token=""))
+
+
 def job_detail(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService]) -> TrialJobDetail:
     """What is known of an attempt that was submitted; its form holds no token."""
     trial: Trial = attempt.trial
     return TrialJobDetail(
         id=attempt.job_name, status=TrialJobStatus(trial.status),
-        form=application_form(attempt, first, service, KeeperAccess(urls=(), token="")),
+        form=form_without_token(attempt, first, service),
         submit_time=(attempt.submitted_at or attempt.created_at).timestamp(),
         start_time=attempt.started_at.timestamp() if attempt.started_at else None,
         url=attempt.url, working_directory=attempt.working_directory,

@@ -180,6 +180,11 @@ class Attempt(models.Model):
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)
     unseen_since = models.DateTimeField(null=True)
+    #: When somebody wanted the platform asked about its job now; None once that was done.
+    refresh_asked_at = models.DateTimeField(null=True)
+    #: When it was done the last time, and why the platform could not be asked then: {"message", "reason"}, or None.
+    refreshed_at = models.DateTimeField(null=True)
+    refresh_problem = models.JSONField(null=True)
     #: Latest readings of CPU, memory and GPUs.
     resources = models.JSONField(null=True)
     created_at = models.DateTimeField()
@@ -200,6 +205,7 @@ class Attempt(models.Model):
                          condition=Q(stage__in=["submitting", "submitted"])),
             models.Index(fields=["machine_identity"], name="attempts_holding_gpus",
                          condition=Q(stage__in=["submitting", "submitted"], gpu_indices__isnull=False)),
+            models.Index(fields=["trial"], name="attempts_to_refresh", condition=Q(refresh_asked_at__isnull=False)),
         ]
 
     def __str__(self) -> str:

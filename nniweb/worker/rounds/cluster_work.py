@@ -53,6 +53,8 @@ class ClusterWork:
     cleaning: set[int] = field(default_factory=set)
     #: Job names the service was told to stop.
     stops_sent: set[str] = field(default_factory=set)
+    #: Attempts about whose jobs the platform is being asked because somebody wanted it (primary keys).
+    refreshing: set[int] = field(default_factory=set)
     #: Attempt -> how long its keeper's last word is waited for.
     draining: dict[int, Drain] = field(default_factory=dict)
     drains_loaded: bool = False

@@ -35,6 +35,7 @@ from nniweb.worker.rounds import (
     delete_experiments,
     fill_slots,
     observe_trials,
+    refresh_trials,
     submission_answers,
     teach_tuner,
     unheard_keepers,
@@ -208,6 +209,7 @@ class ClusterRunner:
             with log_ids(experiment=experiment.public_id):
                 teach_tuner.teach_tuner(self.work, experiment, found)
                 carry_out_stops.carry_out_stops(self.work, experiment, found)
+                refresh_trials.refresh_trials(self.work, experiment, found)
                 if code_is_there(self.work, experiment):
                     fill_slots.fill_slots(self.work, experiment, found)
                 self._log_status(experiment)

@@ -87,10 +87,21 @@ function show(now) {
   showText(cell("attempt"), now.attempt > 1 ? `attempt ${now.attempt}` : "");
   tags.show(now.tags);
   if (resources.readings.length === 0) resources.show();
-  for (const [action, is] of [["cancel", !isEnd(now.status)], ["rerun", isEnd(now.status)]]) {
+  showRefresh(now);
+  for (const [action, is] of [["refresh", !isEnd(now.status)], ["cancel", !isEnd(now.status)], ["rerun", isEnd(now.status)]]) {
     const button = document.querySelector(`#controls [data-action="${action}"]`);
     if (button instanceof HTMLButtonElement) button.hidden = !is;
   }
+}
+
+/** What the platform was asked because a person wanted it. @param {any} now */
+function showRefresh(now) {
+  const line = /** @type {HTMLElement} */ (document.getElementById("refresh"));
+  const { asked_at: asked, answered_at: answered, message } = now.refresh;
+  line.hidden = isEnd(now.status) || !(asked || answered);
+  if (asked) line.replaceChildren("The platform is being asked about it, since ", moment(asked), ".");
+  else if (answered && message) line.replaceChildren("The platform was asked about it ", moment(answered), ` and did not say how it is: ${message}`);
+  else if (answered) line.replaceChildren("The platform was asked about it ", moment(answered), "; what is shown here is what it said.");
 }
 
 /** Further metrics: the final number, until there is one the latest. @param {any} now */
@@ -307,6 +318,10 @@ async function act(action) {
     if (made) location.assign(`/trials/${made.id}/`);
     return;
   }
+  if (action === "refresh") {
+    show(await rest("POST", `trials/${id}/actions/refresh/`));
+    return;
+  }
   const cancel = action === "cancel";
   const sure = await confirmed(cancel
     ? { title: "Cancel this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Cancel the trial" }
@@ -338,6 +353,7 @@ logarithmic.addEventListener("change", () => {
   chart.redraw?.();
 });
 
+showRefresh(page.trial);
 showAdvice(page.advice);
 showFiles(page.files);
 beginOutputs(page.streams);

@@ -170,6 +170,22 @@ def test_without_room_for_another_trial_the_form_says_so(server: RunningServer, 
     assert len(server.get(f"experiments/{trials.experiment}/trials/")["results"]) == 1
 
 
+def test_refresh_asks_the_platform_and_says_when_it_did(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    page = open_trial(server, open_page, trials)
+    expect(page.locator(".headline .status")).to_have_text("RUNNING", timeout=60_000)
+    expect(page.locator("#refresh")).to_be_hidden()
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.locator("#refresh")).to_contain_text("what is shown here is what it said", timeout=60_000)
+    assert server.get(f"trials/{trial_id(server, trials)}/")["refresh"]["message"] == ""
+    page.reload()
+    expect(page.locator("#refresh")).to_contain_text("The platform was asked about it")
+    trials.tell(0, "final 0.5", "end")
+    expect(page.locator(".headline .status")).to_have_text("SUCCEEDED", timeout=60_000)
+    expect(page.get_by_role("button", name="Refresh")).to_be_hidden()
+    expect(page.locator("#refresh")).to_be_hidden()
+
+
 @pytest.mark.slow
 def test_tags_and_the_way_to_the_neighbours(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=2, trialConcurrency=2)

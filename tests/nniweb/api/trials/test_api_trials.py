@@ -146,6 +146,27 @@ def test_a_running_trial_is_canceled_and_an_ended_one_run_again(api, four) -> No
     assert (again.json()["source"], again.json()["parameters"]) == ("rerun", {"x": 0.5})
 
 
+def test_a_refresh_is_due_until_a_worker_has_asked_the_platform(api, make_attempt) -> None:
+    attempt = make_attempt()
+    one = f"/api/v1/trials/{attempt.trial.public_id}/"
+    assert api.get(one).json()["refresh"] == {"asked_at": None, "answered_at": None, "message": "", "reason": None}
+    asked = api.post(f"{one}actions/refresh/")
+    assert asked.status_code == 202
+    assert asked.json()["refresh"]["asked_at"] is not None
+    at = timezone.now()
+    Attempt.objects.update(refresh_asked_at=None, refreshed_at=at, refresh_problem={
+        "message": "It is away.", "reason": {"code": "unreachable", "said": "It is away."}})
+    assert api.get(one).json()["refresh"] == {
+        "asked_at": None, "answered_at": at.isoformat().replace("+00:00", "Z"), "message": "It is away.",
+        "reason": {"code": "unreachable", "said": "It is away."}}
+
+
+def test_a_trial_that_has_ended_is_not_refreshed(api, four) -> None:
+    refused = api.post(f"/api/v1/trials/{Trial.objects.get(sequence_id=0).public_id}/actions/refresh/")
+    assert refused.status_code == 409
+    assert refused.json()["errors"][0]["reason"]["code"] == "no_job"
+
+
 def test_tags_of_a_trial_are_replaced(api, four) -> None:
     trial = Trial.objects.get(sequence_id=0)
     body = api.patch(f"/api/v1/trials/{trial.public_id}/", {"tags": ["a", "b"]}).json()
