@@ -106,6 +106,7 @@ EXAMPLES = {
     "wrong_status": ({"status": "DONE", "wish": "pause"}, "The experiment is DONE; only one"),
     "limit_reached": ({"limit": "All 7 trials.", "wish": "resume"}, "All 7 trials. Raise the limit, then"),
     "trial_not_ended": ({"status": "RUNNING"}, "The trial is RUNNING"),
+    "one_set_only": ({"platform": "kubeflow"}, "The platform kubeflow cannot give"),
     "no_job": ({"status": "WAITING"}, "The trial is WAITING and has no job"),
     "nothing_to_rerun": ({}, "not run again already"),
     "no_such_change": ({"number": 3}, "no change 3"),

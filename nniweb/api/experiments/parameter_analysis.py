@@ -47,7 +47,9 @@ class ParameterColumnSerializer(serializers.Serializer[Any]):
 
 
 class ParameterColumnsSerializer(serializers.Serializer[Any]):
-    """Trials with a final result, in order of sequence; all columns are of the same length."""
+    """Trials with a final result, in order of sequence; all columns are of the same length. A trial of a multi-phase
+    experiment is there once for each parameter set with a result.
+    """
 
     revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
     id = serializers.ListField(child=serializers.CharField())

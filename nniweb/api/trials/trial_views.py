@@ -206,4 +206,5 @@ class TrialParametersView(generics.ListAPIView[TrialParameters]):
     queryset = TrialParameters.objects.none()
 
     def get_queryset(self) -> QuerySet[TrialParameters]:
-        return TrialParameters.objects.filter(trial=trial_of(self.request, self.kwargs["trial_id"])).order_by("index")
+        return TrialParameters.objects.filter(
+            trial=trial_of(self.request, self.kwargs["trial_id"])).select_related("trial__experiment").order_by("index")

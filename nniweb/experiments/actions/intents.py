@@ -12,6 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
@@ -240,12 +241,13 @@ def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[s
 
 
 def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, Any] | None = None) -> Trial:
-    """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber.
+    """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber. Of several
+    parameter sets it begins with the one whose result is the trial's.
 
     With the same ones the trial must have ended; with others it is another trial, which may run beside it.
     """
-    first = trial.parameter_sets.first()
-    old = (first.value if first else None) or {}
+    of_result = trial.parameter_sets.filter(index=trial.result_index).first()
+    old = (of_result.value if of_result else None) or {}
     if parameters is None or parameters == old:
         if not trial.is_finished:
             raise Refused(Reason("trial_not_ended", status=str(trial.status)))
@@ -311,7 +313,8 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
     all the trials it was promised.
     """
     now = timezone.now()
-    parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial", "value"))
+    parameters = dict(TrialParameters.objects.filter(
+        trial__in=trials, index=F("trial__result_index")).values_list("trial", "value"))
     first = experiment.next_sequence_id
     again = Trial.objects.bulk_create(
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,

@@ -32,6 +32,7 @@ V1_FIELDS: dict[str, str] = {
     PLATFORM_KEY: "trainingService.platform",
     "searchSpacePath": "searchSpaceFile",
     "useAnnotation": "useAnnotation",
+    "multiPhase": "multiPhase",
     "nniManagerIp": "nniManagerIp",
     "logDir": "experimentWorkingDirectory",
     "debug": "debug",
@@ -53,7 +54,6 @@ V1_FIELDS: dict[str, str] = {
 V1_DROPPED: dict[str, str] = {
     "authorName": "not kept; an experiment belongs to the person who starts it",
     "multiThread": "has no effect; the tuner always has a process of its own",
-    "multiPhase": "has no effect when it is false",
     "versionCheck": "has no effect; trials always get the keeper that fits this server",
     "logCollection": "has no effect; the output of trials is always collected",
     "tuner.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
@@ -68,7 +68,7 @@ V1_DROPPED: dict[str, str] = {
 
 #: Their types: nothing comes of such a value, and yet a wrong one is a slip that the person wants to know of.
 V1_DROPPED_TYPES: dict[str, Any] = {
-    "authorName": str, "multiThread": bool, "multiPhase": bool, "versionCheck": bool,
+    "authorName": str, "multiThread": bool, "versionCheck": bool,
     "logCollection": Literal["http", "none"], "assessor.gpuIndices": GpuIndices,
     "trial.nasMode": Literal["classic_mode", "enas_mode", "oneshot_mode", "darts_mode"],
     **{f"{section}.includeIntermediateResults": bool for section in ALGORITHMS},
@@ -112,9 +112,6 @@ class V1Conversion:
         for _, v2, raw, value in sorted(self._moves, key=lambda move: move[0]):
             self._set(result, v2, raw, value)
         self._class_names(result)
-        if self._data.get("multiPhase") is True:
-            self.findings.add_raw(("multiPhase",), "must be false: several parameter sets for one trial cannot be "
-                                  "asked for in a file; let each parameter set be a trial of its own")
         return result
 
     def v1_path(self, path: Path) -> Path:
@@ -165,7 +162,7 @@ class V1Conversion:
             elif name in self._dropped:
                 if name in self._dropped_types and (problem := problem_of(self._dropped_types[name], item)):
                     self.findings.add_raw(here, problem)
-                elif not (key == "multiPhase" and item is True):
+                else:
                     self.findings.note(f"{path_text(here)}: {self._dropped[name]}.")
             elif name in V1_CLASS_FILES:
                 continue

@@ -57,6 +57,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         environment=dict(experiment.config.get("environment") or {}),
         options=service.options_model.model_validate(experiment.trial_options),
         limits=TrialLimits(max_trial_duration=experiment.max_trial_duration),
+        multi_phase=experiment.multi_phase,
         keep_files=tuple(experiment.keep_files),
     )
 

@@ -82,19 +82,25 @@ def stored_cluster(draft: Cluster, section: PlatformSection | None, owner: User)
 
 
 def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
-              share: str) -> list[RehearsalFinding]:
-    """Findings of a quick rehearsal. Raises Refused for those that block."""
+              share: str, multi_phase: bool = False) -> list[RehearsalFinding]:
+    """Findings of a quick rehearsal. Raises Refused for those that block, and where running trials shall be given
+    further parameters (``multi_phase``) and cannot.
+    """
     is_draft = cluster.pk is None
 
-    def question(service: TrainingService) -> tuple[str, list[RehearsalFinding]]:
-        lacking = options.lacks_share(share, service.settings) if share else ""
+    def question(service: TrainingService) -> tuple[list[tuple[str, str]], list[RehearsalFinding]]:
+        lacking = []
+        if share and (problem := options.lacks_share(share, service.settings)):
+            lacking.append(("sharedStorage", problem))
+        if multi_phase and not service.is_multi_phase_job_supported:
+            lacking.append(("multiPhase", Reason("one_set_only", platform=service.platform)))
         return lacking, [] if lacking else service.rehearse(quick=True, options=options)
 
     try:
         build = service_builder(cluster, replacing=section.secrets if section and is_draft else None)
         lacking, findings = ask_new_service(cluster.platform, build, question, platform_calls.BRIEF)
         if lacking:
-            raise Refused(lacking, "sharedStorage")
+            raise Refused.for_fields(lacking)
     except TemporaryError as error:  # merely away: the experiment waits and says so
         return [RehearsalFinding("connection", False, struck_out(str(error)), temporary=True)]
     except TrainingServiceError as error:

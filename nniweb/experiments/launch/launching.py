@@ -84,7 +84,8 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     cluster = found or cluster_of_section(section_of(settings), owner)
     check_that_trials_share_a_folder(settings, platform, cluster, options)
     share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
-    findings = rehearse_cluster(cluster, section, options.with_gpus(settings.trial_gpu_number), share)
+    findings = rehearse_cluster(cluster, section, options.with_gpus(settings.trial_gpu_number), share,
+                                settings.multi_phase)
     check_git_access(code, owner)
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else code_size(platform, options, settings)
@@ -163,6 +164,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         code_folder="" if code or settings.trial_code_directory is None else str(settings.trial_code_directory),
         code=archive, code_git=code.source.document() if isinstance(code, GitCode) else None,
         code_git_token=seal(code.token) if isinstance(code, GitCode) and code.token else None,
+        multi_phase=settings.multi_phase,
         trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
         max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
         config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),

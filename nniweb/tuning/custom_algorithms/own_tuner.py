@@ -7,16 +7,23 @@ from typing import Any
 
 from nniweb.tuning.custom_algorithms.loading import load_own, make_own
 from nniweb.tuning.custom_algorithms.nni import NoMoreTrialError
+from nniweb.tuning.custom_algorithms.nni.common import enable_multi_phase
 from nniweb.tuning.custom_algorithms.nni.msg_dispatcher_base import MsgDispatcherBase
 from nniweb.tuning.custom_algorithms.own_advisor import OwnAdvisor
+from nniweb.tuning.custom_algorithms.parameter_requests import one_set_only, takes_trial_job_id
 from nniweb.tuning.custom_algorithms.reported_result import reported
+from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import Parameters, SearchSpace
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tuner
 
 
-def make_own_tuner(space: SearchSpace, seed: int, document: Mapping[str, Any]) -> Tuner:
+def make_own_tuner(space: SearchSpace, seed: int, document: Mapping[str, Any], multi_phase: bool = False) -> Tuner:
     """The user's tuner or advisor. Raises InvalidInput, and what the class raises."""
     found = load_own("tuner", document, ["generate_parameters", "handle_request_trial_jobs"])
+    if multi_phase:
+        enable_multi_phase()
+        if not takes_trial_job_id(found):
+            raise InvalidInput([Problem("className", one_set_only(str(document["class_name"])))])
     if isinstance(found, type) and issubclass(found, MsgDispatcherBase):
         return OwnAdvisor(space, seed, document, found)
     return OwnTuner(space, seed, document, found)
@@ -52,6 +59,24 @@ class OwnTuner(Tuner):
             raise NoMoreParameters("the tuner has nothing more to propose")
         return copy.deepcopy(dict(parameters))
 
+    def ask_for_trial(self, number: int, trial: str) -> Parameters:
+        try:
+            parameters = self._own.generate_parameters(number, trial_job_id=trial)
+        except NoMoreTrialError as error:
+            raise NoMoreParameters("the tuner has nothing more to propose") from error
+        if parameters is None:
+            raise NoMoreParameters("the tuner has nothing more to propose")
+        self._running.add(number)
+        return copy.deepcopy(dict(parameters))
+
+    def note_ask_event(self, event: Mapping[str, Any]) -> None:
+        if event.get("trial") is None:
+            super().note_ask_event(event)
+            return
+        with contextlib.suppress(NoMoreTrialError):
+            self._own.generate_parameters(event["number"], trial_job_id=event["trial"])
+        self._running.add(event["number"])
+
     def note_asked(self, number: int, parameters: Parameters) -> None:
         with contextlib.suppress(NoMoreTrialError):  # it answered otherwise before; the record is what counts
             self._own.generate_multiple_parameters([number])
@@ -73,7 +98,11 @@ class OwnTuner(Tuner):
             if value is not None and number not in self._valued:
                 self._valued.add(number)
                 self._own.receive_trial_result(number, parameters, value, customized=False, **more)
-            if number in self._running:
+            phase = event.get("phase")
+            if phase is not None:  # of one parameter set; the trial's own end is told of its first one
+                if phase > 0:
+                    self._running.discard(number)
+            elif number in self._running:
                 self._running.discard(number)
                 self._own.trial_end(number, event["status"] == "SUCCEEDED", **more)
 

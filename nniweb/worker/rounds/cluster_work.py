@@ -29,6 +29,15 @@ class Drain:
 
 
 @dataclass
+class HandedOver:
+    """The service was told of a further parameter set."""
+
+    index: int
+    #: Monotonic time at which it is told again, because it could not take it.
+    again_at: float = float("inf")
+
+
+@dataclass
 class ClusterWork:
     """Kept in memory only: a take-over begins with an empty one. Used by the round thread alone."""
 
@@ -55,6 +64,8 @@ class ClusterWork:
     stops_sent: set[str] = field(default_factory=set)
     #: Attempts about whose jobs the platform is being asked because somebody wanted it (primary keys).
     refreshing: set[int] = field(default_factory=set)
+    #: Experiment -> attempt (primary keys) -> the parameter set that was handed to the service and is not held yet.
+    handed_over: dict[int, dict[int, HandedOver]] = field(default_factory=dict)
     #: Attempt -> how long its keeper's last word is waited for.
     draining: dict[int, Drain] = field(default_factory=dict)
     drains_loaded: bool = False

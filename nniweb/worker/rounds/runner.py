@@ -34,6 +34,7 @@ from nniweb.worker.rounds import (
     cluster_health,
     delete_experiments,
     fill_slots,
+    hand_parameters,
     observe_trials,
     refresh_trials,
     submission_answers,
@@ -212,6 +213,8 @@ class ClusterRunner:
                 refresh_trials.refresh_trials(self.work, experiment, found)
                 if code_is_there(self.work, experiment):
                     fill_slots.fill_slots(self.work, experiment, found)
+                if experiment.multi_phase:
+                    hand_parameters.hand_parameters(self.work, experiment)
                 self._log_status(experiment)
         except (LeaseLost, DatabaseError):
             raise
@@ -228,6 +231,7 @@ class ClusterRunner:
         self.work.logged_status[experiment.pk] = experiment.status
         if experiment.is_finished:
             del self.work.logged_status[experiment.pk]
+            self.work.handed_over.pop(experiment.pk, None)
 
     def _fail_experiment(self, experiment: Experiment, message: str) -> None:
         """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""

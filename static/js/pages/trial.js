@@ -283,6 +283,21 @@ async function catchUpOnce() {
   }
 }
 
+/** The parameter sets and their results as they were shown last. */
+let shownSets = setsOf(page.trial);
+
+/** @param {any} now */
+function setsOf(now) {
+  return JSON.stringify([now.parameter_set_count, now.result_index, now.final_number, now.parameter_sets]);
+}
+
+/** Several parameter sets: one more came, or a result. @param {any} now */
+function showSets(now) {
+  if (now.parameter_set_count < 2 || setsOf(now) === shownSets) return;
+  shownSets = setsOf(now);
+  refreshParts(["parameter-sets", "parameters"]).catch(showError);
+}
+
 live.watch(`trial/${id}`, page.revision, (frame) => {
   if (frame.gone) {
     showError("This trial was deleted, or you may no longer see it.");
@@ -294,6 +309,7 @@ live.watch(`trial/${id}`, page.revision, (frame) => {
   showEvents(frame.events);
   showFiles(frame.files);
   showNext(frame.next);
+  showSets(frame.trial);
   if (frame.trial.attempt > before) nextAttempt();
   if (!frame.complete || catchingUp) {
     catchUpOnce();
