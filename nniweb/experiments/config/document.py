@@ -132,8 +132,7 @@ class ExperimentDocument(SettingsModel):
                           "histories always are. (Not in NNI.)")
     multi_phase: bool = Field(
         False, description="A running trial may ask for further parameter sets: each call of nni.get_next_parameter() "
-                           "gives one more, with a result of its own, None when the tuner has no more. In NNI in files "
-                           "of its first form only.")
+                           "gives one more, with a result of its own, None when the tuner has no more. (In NNI 1 only.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. Left out: GPUs are not looked at; 0: it sees none.")
