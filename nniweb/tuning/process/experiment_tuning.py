@@ -27,6 +27,8 @@ class ExperimentTuning:
         self._is_own = bool(tuner.get("class_name"))
         self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec.get("objective_modes", ()),
                              spec["seed"], bool(spec.get("multi_phase")))
+        if spec.get("multi_phase"):
+            self._tuner.allow_repeats()
         # Proposals that were not told yet, by number.
         self._proposed: dict[int, dict[str, Any]] = {}
         self._advisor = self._tuner if isinstance(self._tuner, Advisor) else None

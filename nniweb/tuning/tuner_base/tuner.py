@@ -68,6 +68,11 @@ class Tuner(ABC):
         tell for one number only counts where the first had no value.
         """
 
+    def allow_repeats(self) -> None:
+        """Called first in a multi-phase experiment: a running trial that asks for one more parameter set is given one
+        that was tried before rather than none, as by the tuners of NNI 1. Lists and grids end all the same.
+        """
+
     def expect(self, count: int) -> None:
         """So many proposals are asked for next. Only an advisor of the user's own wants to know."""
 
