@@ -1,4 +1,4 @@
-# One word runs it, one word tests it. Works with GNU make and with the make of macOS; everything else is in scripts/.
+# One command starts the server, one tests it. Works with GNU make and with the make of macOS. The rest is in scripts/.
 
 PYTHON_IN_VENV = .venv/bin/python
 PYTEST = $(PYTHON_IN_VENV) -m pytest
@@ -10,17 +10,17 @@ PYTEST_JOBS = 3 --dist loadscope --no-loadscope-reorder
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
-	@echo "make test         install what the tests need, run the linters and the tests"
-	@echo "make test-all     the same with the slow tests; run it before you call a piece of work done"
-	@echo "make test-postgresql  the server's tests on PostgreSQL instead of SQLite"
+	@echo "make test         install what the tests need, then run the linters and the tests"
+	@echo "make test-all     run the linters and all tests, the slow ones and PostgreSQL too; for a change that is finished"
+	@echo "make test-postgresql  run the tests of the server on PostgreSQL instead of SQLite"
 	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (40 min)"
-	@echo "make bench        measure what we claim about speed (minutes; on a quiet machine)"
-	@echo "make audit        what is known against the Python packages (asks the Python Package Index)"
-	@echo "make wheel        build the package (dist/*.whl) that pip installs elsewhere, browser libraries included"
-	@echo "make structure    print files per folder, circles of imports, arrows between folders"
-	@echo "make lint         only the linters: ruff, mypy, import-linter"
-	@echo "make screenshots  take the pictures in docs/screenshots from a demo that runs (needs chromium)"
-	@echo "make constraints  write requirements/constraints.txt from what is installed in .venv"
+	@echo "make bench        run all benchmarks and compare them with their targets (half an hour; on an idle machine)"
+	@echo "make audit        look up known vulnerabilities of the Python packages (asks the Python Package Index)"
+	@echo "make wheel        build the package (dist/*.whl) for pip, with the browser libraries"
+	@echo "make structure    print files per folder, import cycles, and imports between folders"
+	@echo "make lint         run only the linters: ruff, mypy, import-linter"
+	@echo "make screenshots  take the pictures in docs/screenshots from a running demo (needs chromium)"
+	@echo "make constraints  write requirements/constraints.txt from the packages in .venv"
 
 run:
 	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py server

@@ -1,6 +1,6 @@
 """Run the benchmarks one after the other, and print what they found as a table.
 
-    .venv/bin/python -m benchmarks                  # all, about an hour; writes benchmarks/results/README.md, too
+    .venv/bin/python -m benchmarks                  # all, half an hour; writes benchmarks/results/README.md, too
     .venv/bin/python -m benchmarks refill ingest    # these
     .venv/bin/python -m benchmarks --quick          # all with less of everything, minutes; keeps nothing
     .venv/bin/python -m benchmarks --table          # the table of the kept figures, without running anything

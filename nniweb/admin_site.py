@@ -24,7 +24,7 @@ class NniWebAdminSite(AdminSite):
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """There is one way in for all pages."""
         if request.user.is_authenticated:
-            raise PermissionDenied("The admin is for administrators.")
+            raise PermissionDenied("Only administrators can use the admin site.")
         after = request.GET.get("next", "")
         return redirect(f"/sign-in/?{urlencode({'next': after})}" if after else "/sign-in/")
 

@@ -21,8 +21,8 @@ class NniWebConfig(AppConfig):
             _complete_settings(settings.DATA_FOLDER)
         except OSError as error:
             raise ImproperlyConfigured(
-                f"The keys in {settings.DATA_FOLDER / 'keys'} cannot be read or made: {error.strerror}. Make room "
-                "there, or mend the rights of the folder, and start again.") from None
+                f"The keys in {settings.DATA_FOLDER / 'keys'} cannot be read or created: {error.strerror}. Free disk "
+                "space there, or correct the permissions of the folder, and start again.") from None
 
 
 def _make_folders(folder: Path) -> None:
@@ -30,8 +30,8 @@ def _make_folders(folder: Path) -> None:
         data_folder.close_to_others(data_folder.prepare(folder))
         data_folder.prepare(Path(settings.STATIC_ROOT))
     except OSError as error:
-        raise ImproperlyConfigured(f"The data folder {folder} cannot be made: {error.strerror}. "
-                                   "Choose another one with NNIWEB_DATA.") from None
+        raise ImproperlyConfigured(f"The data folder {folder} cannot be created: {error.strerror}. Choose another "
+                                   "folder with NNIWEB_DATA.") from None
 
 
 def _complete_settings(folder: Path) -> None:

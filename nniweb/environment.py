@@ -31,7 +31,7 @@ def days(name: str) -> int | None:
     """A number of days from 1; not set: no end."""
     count = number(name, 0)
     if count < 0 or count > 36_500:
-        raise ImproperlyConfigured(f"{name} must be a number of days from 1 to 36500, or 0 for ever, not {count}.")
+        raise ImproperlyConfigured(f"{name} must be a number of days from 1 to 36500, or 0 (for ever), not {count}.")
     return count or None
 
 

@@ -18,9 +18,10 @@ def mail_settings(url: str) -> dict[str, Any]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError(f"is no address of a mail server; {form}, with %-escapes for special characters") from None
+        raise ValueError(f"is not the address of a mail server; {form}, with %-escapes for special "
+                         "characters") from None
     if parts.scheme not in _SCHEMES or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError(f"is no address of a mail server; {form}")
+        raise ValueError(f"is not the address of a mail server; {form}")
     return {
         "EMAIL_BACKEND": "django.core.mail.backends.smtp.EmailBackend", "EMAIL_HOST": parts.hostname,
         "EMAIL_PORT": port or _SCHEMES[parts.scheme], "EMAIL_HOST_USER": unquote(parts.username or ""),

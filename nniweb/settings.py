@@ -22,9 +22,8 @@ BASE_DIR = own_files.FOLDER
 
 def _needs_package(module: str, variable: str, list_name: str = "scale") -> None:
     if importlib.util.find_spec(module) is None:
-        raise ImproperlyConfigured(f"{variable} is set, which needs further packages. Install them: "
-                                   f"python -m pip install 'nniweb[{list_name}]' (in a checkout: "
-                                   f"-r requirements/{list_name}.txt)")
+        raise ImproperlyConfigured(f"{variable} is set, which needs additional packages. Install them: python -m pip "
+                                   f"install 'nniweb[{list_name}]' (in a checkout: -r requirements/{list_name}.txt)")
 
 
 # --- where things are ------------------------------------------------------------------------
@@ -257,8 +256,8 @@ if OIDC_ISSUER:
     if not re.match(r"https://[^/]|http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?(/|$)", OIDC_ISSUER):
         raise ImproperlyConfigured("NNIWEB_OIDC_ISSUER must begin with https:// (http:// only on this machine).")
     if not OIDC_CLIENT_ID:
-        raise ImproperlyConfigured("NNIWEB_OIDC_ISSUER is set, but not NNIWEB_OIDC_CLIENT_ID: the provider gives one "
-                                   "to each application.")
+        raise ImproperlyConfigured("NNIWEB_OIDC_ISSUER is set, but NNIWEB_OIDC_CLIENT_ID is not. Set it to the client "
+                                   "id that the provider gave to this application.")
 if OIDC_ROLE not in ("viewer", "member", "admin"):
     raise ImproperlyConfigured(f"NNIWEB_OIDC_ROLE must be viewer, member or admin, not {OIDC_ROLE!r}.")
 

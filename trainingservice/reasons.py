@@ -27,42 +27,43 @@ OF_PLATFORMS = {
     "platform_prepares": "A machine, a volume, an image or a container is being made ready for the job.",
     "platform_held": "The job is suspended, paused or held on the platform.",
     "platform_quota": "A quota of the platform has no room for the job.",
-    "platform_waits": "The job cannot go on for another reason that the platform tells.",
+    "platform_waits": "The job cannot continue for another reason that the platform gives.",
     "platform_requeued": "The platform ended the job and has queued it again.",
-    "platform_state_unknown": "The platform shows the job in a state that says nothing about it. cause: the state.",
-    "out_of_memory": "The trial used more memory than it may, or its machine had none left, so it was killed.",
-    "evicted": "The platform took the trial off its machine (pressure of memory or disk, a drain, a shutdown).",
+    "platform_state_unknown": "The platform reports a state that does not tell whether the job runs. cause: the state.",
+    "out_of_memory": "The trial was killed because it exceeded its memory limit or its machine ran out of memory.",
+    "evicted": "The platform evicted the trial from its machine (lack of memory or disk space, a drain, a shutdown).",
     "preempted": "The platform ended the trial to make room for another job.",
-    "submission_lost": "The submission did not reach the platform, or nobody knows; it is looked for and made again.",
-    "machine_unreachable": "The trial's machine cannot be reached. The trial may well be running.",
-    "node_failed": "The trial's machine failed, or the platform has lost it.",
-    "platform_time_limit": "The platform ended the trial at a time limit of its own.",
+    "submission_lost": "It is not known whether the submission reached the platform. The server looks for the job and "
+                       "submits it again if there is none.",
+    "machine_unreachable": "The trial's machine cannot be reached. The trial may still be running.",
+    "node_failed": "The trial's machine failed, or the platform has lost contact with it.",
+    "platform_time_limit": "The platform ended the trial because one of the platform's time limits was reached.",
     "never_scheduled": "No machine of the platform has what the trial asks for.",
     "image_missing": "The image was not found or cannot be pulled, so the job failed.",
     "launch_failed": "The platform could not start the trial on its machine.",
     "stopped_on_platform": "Somebody stopped or deleted the job on the platform.",
-    "platform_failed": "The job failed on the platform, which tells no reason with a code of its own here.",
-    "end_unknown": "The job is gone and nobody knows how it ended.",
+    "platform_failed": "The job failed on the platform, and no other code describes the reason.",
+    "end_unknown": "The platform no longer has the job, and how the job ended is not known.",
 }
 
 
 #: Codes of what keeps a whole platform, or a machine of it, from working. Argument: said.
 OF_CLUSTERS = {
     "unreachable": "The platform or the machine cannot be reached, or does not answer.",
-    "certificate_refused": "The certificate of the platform, or its TLS, is not accepted.",
+    "certificate_refused": "The platform's certificate is not accepted, or no TLS connection can be made.",
     "log_in_refused": "The platform or the machine does not accept the credentials (password, key, token).",
-    "not_permitted": "The account may not do on the platform what trials need.",
-    "host_key_refused": "The machine's host key is not the expected one, or cannot be compared.",
-    "server_fault": "The platform answered with a fault of its own.",
-    "too_many_calls": "The platform limits how often it is asked.",
-    "another_server": "What answered at the platform's address is something else.",
-    "machine_unusable": "The machine was reached, and cannot run trials as it is (no Python, a full disk).",
-    "machine_connects": "The machine is being connected.",
-    "machine_set_aside": "Several submissions in a row failed on the machine, so it is left alone for a while.",
-    "settings_unusable": "The cluster cannot be used with its settings, or with what is installed on the server.",
-    "platform_defect": "The platform's code failed. The log has the traceback.",
+    "not_permitted": "The account lacks a permission on the platform that trials need.",
+    "host_key_refused": "The machine's host key is not the expected one, or no expected host key is known.",
+    "server_fault": "The platform answered with an internal error.",
+    "too_many_calls": "The platform refused a request because of its rate limit.",
+    "another_server": "Another program than the platform answered at the platform's address.",
+    "machine_unusable": "The machine can be reached but cannot run trials (no Python or a full disk, for example).",
+    "machine_connects": "The server is connecting to the machine.",
+    "machine_set_aside": "Several submissions in a row failed on the machine, so it gets no trials for a while.",
+    "settings_unusable": "The cluster cannot be used with its settings or with the packages installed on the server.",
+    "platform_defect": "The program code for the platform failed. The log has the traceback.",
     "service_starting": "The cluster's service is being started.",
-    "service_ended": "The cluster's service ended without being asked to, and is started again.",
+    "service_ended": "The cluster's service ended unexpectedly and is being restarted.",
 }
 
 
@@ -201,26 +202,26 @@ def _whose(kind: str, name: str) -> str:
 def _quota(whose: Mapping[str, str], unit: str, most: int, asked: int = 0) -> str:
     if unit == "trials":
         return f"Waits for {_whose(**whose)}: at most {count_of(most, 'trial')} at a time. {_TURNS}"
-    return (f"Waits for {_whose(**whose)}: at most {most} GPUs at a time, of which a trial asks for {count_of(asked)}. "
+    return (f"Waits for {_whose(**whose)}: at most {count_of(most)} at a time. Each trial asks for {count_of(asked)}. "
             f"{_TURNS}")
 
 
 def _quota_too_small(whose: Mapping[str, str], most: int, asked: int) -> str:
-    return (f"A trial asks for {count_of(asked)}, and {_whose(**whose)} allows {most} at a time: it can never start. "
-            "Lower trialGpuNumber in a new experiment, or ask an administrator for more.")
+    return (f"A trial asks for {count_of(asked)}, but {_whose(**whose)} allows only {most} at a time, so it can never "
+            "start. Lower trialGpuNumber in a new experiment, or ask an administrator to raise the limit.")
 
 
 def _experiment_quota(whose: Mapping[str, str], most: int, unfinished: int) -> str:
     allowed = "1 experiment" if most == 1 else f"{most} experiments"
     return _with_capital(f"{_whose(**whose)} allows {allowed} at a time, and {unfinished} "
-                         f"{'has' if unfinished == 1 else 'have'} not ended. Stop one or wait for its end, or ask an "
-                         "administrator for more.")
+                         f"{'has' if unfinished == 1 else 'have'} not ended. Stop an experiment, wait until one ends, "
+                         "or ask an administrator to raise the quota.")
 
 
 def _gpu_quota(whose: Mapping[str, str], most: int, asked: int) -> str:
     allowed = "1 GPU" if most == 1 else f"{most} GPUs"
-    return _with_capital(f"{_whose(**whose)} allows {allowed} at a time, and one trial asks for {asked}. Ask "
-                         "for fewer, or ask an administrator for more.")
+    return _with_capital(f"{_whose(**whose)} allows {allowed} at a time, but one trial asks for {asked}. Lower "
+                         "trialGpuNumber, or ask an administrator to raise the quota.")
 
 
 def _with_capital(sentence: str) -> str:
@@ -232,14 +233,14 @@ def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]
 
 
 def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str:
-    parts = [f"{count_of(free)} of machine {machine} {'is' if free == 1 else 'are'} free"]
+    parts = [f"{count_of(free)} of machine {machine} {'is' if free < 2 else 'are'} free"]
     for one in held:
         if one["jobs"]:
             more = " and others" if one["more"] else ""
             parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}")
         else:
-            parts.append(f"GPU {one['gpu']} is used by {one['processes']} process(es) of others, useActiveGpu would "
-                         "share it")
+            parts.append(f"GPU {one['gpu']} is used by {one['processes']} process(es) of others (useActiveGpu allows "
+                         "sharing it)")
     return "; ".join(parts)
 
 
@@ -263,8 +264,8 @@ def _of_one_machine(one: Mapping[str, Any]) -> str:
 
 def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
     if asked is None:
-        return f"{machine}: its GPUs are being looked at."
-    return f"Waits for {asked} GPU(s): the GPUs of machine {machine} are being looked at."
+        return f"{machine}: its GPUs are being read."
+    return f"Waits for {asked} GPU(s): the GPUs of machine {machine} are being read."
 
 
 def _gpus_unread(machine: str, error: str, asked: int | None = None) -> str:
@@ -277,7 +278,7 @@ def _no_nvidia_smi(machine: str, asked: int | None = None) -> str:
     if asked is None:
         return f"{machine} has no nvidia-smi on its PATH."
     return (f"This trial asks for {asked} GPU(s), but machine {machine} has no nvidia-smi on its PATH, so its GPUs are "
-            "not known; install NVIDIA's driver, or set trialGpuNumber to 0.")
+            "not known. Install NVIDIA's driver, or set trialGpuNumber to 0.")
 
 
 def _gpu_missing(machine: str, missing: list[int], has: list[int]) -> str:
@@ -304,10 +305,10 @@ def _container_waits(pod: str, image: str, cause: str, said: str = "", advice: s
 
 
 def _keeper_version(version: str, newer: bool, spoken: list[int]) -> str:
-    return (f"Its keeper speaks version {version} of the keepers' protocol and was started by "
-            f"{'a newer' if newer else 'another'} NNI Web; this server understands "
-            f"{' and '.join(map(str, spoken))}. The trial goes on and what it reports waits with it, until a day after "
-            "its end: start a version that understands it, then all of it comes (docs/upgrade.md).")
+    return (f"The trial's keeper was started by {'a newer' if newer else 'another'} NNI Web and uses version {version} "
+            f"of the keeper protocol. This server understands version {' and '.join(map(str, spoken))}. The trial "
+            "continues, and its reports are kept on its machine until one day after its end. To receive them, start "
+            f"an NNI Web that understands version {version} (docs/upgrade.md).")
 
 
 def _slow_call(calls: list[Mapping[str, Any]]) -> str:
@@ -316,26 +317,26 @@ def _slow_call(calls: list[Mapping[str, Any]]) -> str:
 
 
 def _given_up(count: int, most: int, said: list[str], codes: list[str]) -> str:  # noqa: ARG001  # for programs
-    return (f"{'A trial' if count == 1 else f'{count} trials in a row'} failed, and giveUpAfter is {most}. The last "
-            f"said: {' / '.join(said) or 'nothing'} Resume it when that is mended.")
+    return (f"{'A trial' if count == 1 else f'{count} trials in a row'} failed, and giveUpAfter is {most}. Reasons: "
+            f"{' / '.join(said) or 'not known.'} Fix the cause, then resume the experiment.")
 
 
 _WRONG_STATUS = {
-    "pause": "The experiment is {}; only one that is going on can be paused.",
+    "pause": "The experiment is {}. Only an experiment that has not ended and is not being stopped can be paused.",
     "resume": "The experiment is still stopping; wait until it is STOPPED.",
     "archive": "The experiment is {}; stop it before archiving it.",
     "delete": "The experiment is {} and may have running trials; stop it before deleting it.",
     "submit": "The experiment is {}; resume it before submitting a trial.",
-    "import": "The experiment is {}: its tuner proposes nothing more. Resume it first.",
+    "import": "The experiment is {}, so its tuner proposes no more parameters. Resume the experiment first.",
 }
-_RAISE = {"resume": "Raise the limit, then the experiment goes on by itself.",
+_RAISE = {"resume": "Raise the limit. The experiment then continues automatically.",
           "submit": "Raise the limit before submitting another trial."}
 
 
 def _changed_since(fields: list[str], number: int) -> str:
     names = " and ".join(filter(None, [", ".join(fields[:-1]), fields[-1]]))
-    return (f"{names} {'was' if len(fields) == 1 else 'were'} changed again after change {number}: undo what came "
-            "later first, or set the value yourself.")
+    return (f"{names} {'was' if len(fields) == 1 else 'were'} changed again after change {number}. Undo the later "
+            f"changes first, or set the value{'s' * (len(fields) > 1)} yourself.")
 
 
 def _objectives_missing(objectives: list[str], missing: list[str], reported: bool, before: str = "") -> str:
@@ -351,7 +352,7 @@ def _unfinished(left: int) -> str:
 
 
 def _last_words(text: str) -> str:
-    return f" Its last words: {text}" if text else ""
+    return f" Last line of stderr: {text}" if text else ""
 
 
 def _signal(signal: int, last_words: str = "") -> str:
@@ -368,22 +369,22 @@ def _exit_code(exit_code: int | None, last_words: str = "") -> str:
 
 
 def _command_not_found(last_words: str = "") -> str:
-    return ("The command was not found (exit code 127): is it installed on the trial machine and on its PATH?"
-            f"{_last_words(last_words)}")
+    return ("The command was not found (exit code 127). Check that it is installed on the trial machine and is on its "
+            f"PATH.{_last_words(last_words)}")
 
 
 def _not_executable(last_words: str = "") -> str:
-    return ("The command could not be executed (exit code 126): is the file marked as executable?"
+    return ("The command could not be executed (exit code 126). Check that its file is marked as executable."
             f"{_last_words(last_words)}")
 
 
 CODES: dict[str, Kind] = {
     "free_slot": Kind(
         "A person asked for the trial; it starts as soon as fewer trials run than trialConcurrency allows.",
-        lambda: "It waits for a free slot."),
+        lambda: "The trial waits for a free slot."),
     "experiment_held": Kind(
-        "The experiment starts nothing in its present status (PAUSED, for example).",
-        lambda status: f"The experiment is {status}; it is submitted when the experiment is resumed."),
+        "The experiment starts no trials in its present status (PAUSED, for example).",
+        lambda status: f"The experiment is {status}. The trial is submitted when the experiment is resumed."),
     "quota": Kind(
         "A quota of the owner or the group, or the limit of the cluster, is used up. unit: trials or gpus. whose: kind "
         "(person, each_person, group, cluster) and name.", _quota),
@@ -396,26 +397,28 @@ CODES: dict[str, Kind] = {
         "One trial of the experiment would ask for more GPUs than a quota allows. whose: as with experiment_quota.",
         _gpu_quota),
     "gpu_held": Kind(
-        "Too few GPUs of the machine are free. held: who has which; jobs are names of trials' jobs.", _gpu_held),
+        "Too few GPUs of the machine are free. held: which jobs or processes use each GPU; jobs are names of trials' "
+        "jobs.",
+        _gpu_held),
     "machines_busy": Kind(
-        "No machine has room. machines: of each either a reason of its own, or free and held as with gpu_held. asked: "
-        "GPUs.",
+        "No machine has room. machines: for each machine either a reason of its own, or free and held as with "
+        "gpu_held. asked: GPUs.",
         _machines_busy),
     "machine_away": Kind(
-        "Nothing can be started on the machine now. said: why.",
+        "No trial can be started on the machine now. said: why.",
         lambda machine, said, because=None: f"{machine}: {said}"),
     "machine_full": Kind(
         "The machine runs as many trials as its maxTrialNumber allows.",
         lambda machine, trials: f"{machine} runs {trials} trial(s), as many as maxTrialNumber allows."),
     "machine_short": Kind(
-        "The machine was given the trial and has no room to start its keeper now. said: what is short.",
+        "The trial was placed on the machine, but the machine cannot start its keeper now. said: what is missing.",
         lambda machine, said: said),
     "machine_kept": Kind(
-        "GPUs of the machine come free for a trial that asks for more of them and has waited longer.",
-        lambda machine: f"{machine} is kept for a trial that asks for more GPUs and has waited longer."),
-    "gpus_not_seen": Kind("The machine's GPUs were not looked at yet.", _gpus_not_seen),
-    "gpus_unread": Kind("The machine's GPUs cannot be read for the moment. error: what nvidia-smi said.", _gpus_unread),
-    "no_nvidia_smi": Kind("The machine has no nvidia-smi, so that its GPUs are not known.", _no_nvidia_smi),
+        "GPUs of the machine are reserved for a trial that asks for more of them and has waited longer.",
+        lambda machine: f"{machine} is reserved for a trial that asks for more GPUs and has waited longer."),
+    "gpus_not_seen": Kind("The machine's GPUs have not been read yet.", _gpus_not_seen),
+    "gpus_unread": Kind("The machine's GPUs cannot be read at the moment. error: what nvidia-smi said.", _gpus_unread),
+    "no_nvidia_smi": Kind("The machine has no nvidia-smi, so its GPUs are not known.", _no_nvidia_smi),
     "gpu_missing": Kind(
         "gpuIndices names GPUs that the machine does not have. missing, has: their indices.", _gpu_missing),
     "too_few_gpus": Kind("A trial asks for more GPUs than the machine has.", _too_few_gpus),
@@ -423,19 +426,20 @@ CODES: dict[str, Kind] = {
     "no_machine_fits": Kind(
         "No machine can ever run the trial. machines: the reason of each. asked: GPUs.", _no_machine_fits),
     "gpu_taken": Kind(
-        "Another trial was given the GPUs at the same moment; it is tried again at once.",
-        lambda asked: f"Waits for {asked} GPU(s): another trial took them at this moment."),
+        "Another trial took the GPUs at the same time. The server tries again immediately.",
+        lambda asked: f"Waits for {asked} GPU(s): another trial has just taken them."),
     "most_objects": Kind(
         "The cluster's maxUnfinishedObjects is reached.",
         lambda unfinished, most: (f"Waits for room: {unfinished} trials are on the cluster, and maxUnfinishedObjects "
                                   f"allows {most}.")),
     "pod_unschedulable": Kind(
-        "Kubernetes finds no node for the pod. cause: its word for it; said: its message.",
+        "Kubernetes finds no node for the pod. cause: Kubernetes' name of the reason; said: its message.",
         lambda pod, cause, said: f"Pod {pod} waits for a node ({cause}): {said}"),
     "image_pull": Kind(
-        "The node cannot get the container image. cause: its word for it; said: its message.", _container_waits),
+        "The node cannot pull the container image. cause: the node's name of the reason; said: its message.",
+        _container_waits),
     "container_waits": Kind(
-        "A container cannot be started. cause: the node's word for it; said: its message.", _container_waits),
+        "A container cannot be started. cause: the node's name of the reason; said: its message.", _container_waits),
     "scheduler": Kind(
         "The scheduler keeps the job in its queue. cause: its own code.",
         lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
@@ -444,21 +448,23 @@ CODES: dict[str, Kind] = {
        for code, meaning in OF_PLATFORMS.items()},
     **{code: Kind(meaning, lambda said: said) for code, meaning in OF_CLUSTERS.items()},
     "slow_call": Kind(
-        "Calls to the platform have not returned for long. calls: of each what it is, and seconds.", _slow_call),
+        "Calls to the platform have not returned for a long time. calls: for each its name and its seconds.",
+        _slow_call),
     "not_submitted": Kind(
-        "The platform could not take the trial for the moment. said: why; because: the same with its code.",
+        "The platform could not accept the trial at the moment. said: why; because: the same with its code.",
         lambda said, pause, because=None: f"{said} It is submitted again in {pause:g} s."),
     "requeued": Kind(
-        "The platform took the trial back into its queue.", lambda: "The platform took it back into its queue."),
+        "The platform put the trial back into its queue.", lambda: "The platform put the trial back into its queue."),
     "not_answering": Kind(
-        "The platform could not be asked about the trial for five minutes.",
-        lambda: ("The platform could not be asked about it for 5 minutes. It may well be running; its results will "
-                 "arrive when it can be reached again.")),
+        "The server could not ask the platform about the trial for five minutes.",
+        lambda: ("The platform has not answered questions about the trial for 5 minutes. The trial may still be "
+                 "running. Its results arrive when it can be reached again.")),
     "keeper_version": Kind(
         "The trial's keeper speaks a version of the protocol that this server does not understand.", _keeper_version),
     "tried_again": Kind(
         "An attempt failed and another one is due. said: how it failed; because: the same with its code.",
-        lambda said, number, most, because=None: f"{said or 'It failed.'} It is tried again ({number} of {most})."),
+        lambda said, number, most, because=None: (
+            f"{said or 'It failed.'} The trial is run again ({number} of {most}).")),
     "refused": Kind(
         "The platform will never take the trial as it is, and gives no code. said: why.", lambda said: said),
     "exit_code": Kind("The trial's command ended with this code.", _exit_code),
@@ -467,13 +473,14 @@ CODES: dict[str, Kind] = {
     "not_executable": Kind("The trial's command cannot be executed (exit code 126).", _not_executable),
     "not_started": Kind(
         "The keeper could not start the command. said: why.",
-        lambda said="", last_words="": f"{said or 'It could not be started.'}{_last_words(last_words)}"),
+        lambda said="", last_words="": f"{said or 'The command could not be started.'}{_last_words(last_words)}"),
     "keeper_lost": Kind(
         "The trial's keeper was killed, and how the trial ended is not known. said: what is known.",
-        lambda said="", last_words="": (f"{said or 'The keeper of the trial was killed; how it ended is not known.'}"
-                                        f"{_last_words(last_words)}")),
+        lambda said="", last_words="": (
+            f"{said or 'The keeper of the trial was killed, so how the trial ended is not known.'}"
+            f"{_last_words(last_words)}")),
     "time_limit": Kind(
-        "The trial ran longer than maxTrialDuration.", lambda: "It ran longer than maxTrialDuration allows."),
+        "The trial ran longer than maxTrialDuration.", lambda: "The trial ran longer than maxTrialDuration allows."),
     "canceled": Kind("A person canceled the trial.", lambda: "Canceled by a person."),
     "stopped_early": Kind("The assessor, or the tuner, stopped the trial.", lambda: "Stopped early."),
     "canceled_by_platform": Kind("The platform canceled the trial.", lambda: "Canceled by the platform."),
@@ -482,16 +489,17 @@ CODES: dict[str, Kind] = {
         lambda: "The trial was canceled before it started."),
     "keeper_stopped": Kind(
         "Something outside of this server stopped the trial's keeper.",
-        lambda: "Something outside of this server stopped its keeper (SIGTERM)."),
+        lambda: "Something outside of this server stopped the trial's keeper (SIGTERM)."),
     "cause": Kind(
-        "The platform knows why the trial ended, and gives no code. cause: in its words; said: how it ended.",
+        "The platform says why the trial ended, but gives no code. cause: the platform's words; said: how the trial "
+        "ended.",
         lambda cause, said="", because=None: f"{cause} {said}".rstrip()),
     "experiment_stopped": Kind("The experiment was stopped.", lambda: "The experiment was stopped."),
     "max_trial_number": Kind(
-        "maxTrialNumber is reached.", lambda most: f"All {most} trials of maxTrialNumber were submitted."),
+        "maxTrialNumber is reached.", lambda most: f"All {most} trials that maxTrialNumber allows were submitted."),
     "max_duration": Kind(
         "maxExperimentDuration is over.",
-        lambda seconds: f"It has run for maxExperimentDuration ({seconds:g} s)."),
+        lambda seconds: f"The experiment has run for maxExperimentDuration ({seconds:g} s)."),
     "cluster_disabled": Kind(
         "An administrator has disabled the cluster.",
         lambda cluster: f"The cluster {cluster} is disabled; an administrator can enable it."),
@@ -499,52 +507,57 @@ CODES: dict[str, Kind] = {
         "No worker process is alive. todo: what starts one.",
         lambda todo: f"No worker is alive, so nothing is started. {todo}"),
     "host_away": Kind(
-        "The cluster is driven by the worker of one host alone, and that is away.",
-        lambda cluster, host: (f"The worker on host {host} is away, and only it can run trials on {cluster}. Start the "
-                               "server there.")),
+        "Only the worker of one host can run trials on the cluster, and that worker is not running.",
+        lambda cluster, host: (f"The worker on host {host} is not running, and only it can run trials on {cluster}. "
+                               "Start the server there.")),
     "database_refuses": Kind(
-        "The database takes nothing that is written. refusal: why; room: what is free on its disk.",
-        lambda refusal, room: (f"The database takes nothing at the moment ({refusal}).{room} Running trials go on and "
-                               "their reports wait on the trial machines; nothing new is started. It goes on by "
-                               "itself.")),
-    "not_taken_up": Kind("A worker is about to take the experiment up.", lambda: "A worker is about to take it up."),
+        "The database does not accept writes. refusal: why; room: how much space is free on its disk.",
+        lambda refusal, room: (f"The database does not accept writes at the moment ({refusal}).{room} Running trials "
+                               "continue, and their reports wait on the trial machines. No new trial is started. All "
+                               "work continues automatically when the database accepts writes again.")),
+    "not_taken_up": Kind(
+        "No worker has started the experiment yet.", lambda: "A worker is about to start the experiment."),
     "paused": Kind(
         "The experiment is paused. left: trials that have not ended.",
-        lambda left: ("Nothing new is started until it is resumed"
-                      + (f"; {_unfinished(left)} may still go on to the end." if left else "."))),
+        lambda left: ("No new trial is started until the experiment is resumed."
+                      + (f" {_with_capital(_unfinished(left))} may still run to the end." if left else ""))),
     "all_submitted": Kind(
         "The limits of the experiment allow no further trial. left: trials that have not ended.",
-        lambda left: f"All trials its limits allow were submitted; it is done when {_unfinished(left)} ended."),
+        lambda left: ("All trials that the experiment's limits allow were submitted. The experiment is done when "
+                      f"{_unfinished(left)} {'has' if left == 1 else 'have'} ended.")),
     "tuner_waits": Kind(
         "The tuner proposes nothing at the moment. left: trials that have not ended.",
-        lambda left: f"The tuner has nothing more to try for now; {_unfinished(left)} left."),
+        lambda left: ("The tuner proposes no further parameters at the moment. "
+                      f"{_with_capital(_unfinished(left))} left.")),
     "stopping": Kind(
         "The experiment is being stopped. left: trials that have not ended.",
-        lambda left: f"It is being stopped; {_unfinished(left)} left to end." if left else "It is being stopped."),
+        lambda left: ("The experiment is being stopped."
+                      + (f" {_with_capital(_unfinished(left))} left." if left else ""))),
     "code_fetching": Kind(
         "The code of the experiment is being fetched from its Git address.",
         lambda source: f"Fetching the code from {source}."),
     "code_not_fetched": Kind(
         "The code of the experiment could not be fetched from its Git address. said: why.",
         lambda source, said: (f"The code could not be fetched from {source}. {said} Resume the experiment to try "
-                              "again, or launch it anew with another address.")),
+                              "again, or launch it again with another address.")),
     "tuner_failed": Kind(
         "The tuner raised an error. error: what it said.", lambda error: f"The tuner failed: {error}"),
     "tuner_died": Kind(
         "The tuner's process ended several times. error: how it ended the last time.",
-        lambda times, error: f"The tuner ended its process {times} times: {error}"),
+        lambda times, error: f"The tuner's process ended unexpectedly {times} times: {error}"),
     "given_up": Kind(
-        "As many trials in a row failed as giveUpAfter says. said: why the last of them failed; codes: of the same.",
+        "As many trials in a row failed as giveUpAfter says. said: why the last of them failed; codes: the codes of "
+        "the same.",
         _given_up),
     "wrong_status": Kind(
         "The experiment's status does not allow a command. wish: pause, resume, archive, delete, submit or import.",
         lambda status, wish: _WRONG_STATUS[wish].format(status)),
     "limit_reached": Kind(
-        "A limit of the experiment leaves no room. limit: which, as a sentence; because: the same with its code; wish: "
-        "resume or submit.",
+        "A limit of the experiment allows no further trial. limit: which, as a sentence; because: the same with its "
+        "code; wish: resume or submit.",
         lambda limit, wish, because=None: f"{limit} {_RAISE[wish]}"),
     "trial_not_ended": Kind(
-        "A trial is run again only when it has ended.",
+        "Only a trial that has ended can be run again.",
         lambda status: f"The trial is {status}; it can be run again when it has ended."),
     "one_set_only": Kind(
         "The platform cannot give a running trial further parameters, and the experiment has multiPhase.",
@@ -556,29 +569,30 @@ CODES: dict[str, Kind] = {
         lambda status: (f"The trial is {status} and has no job on its platform now, so there is nothing to ask the "
                         "platform about.")),
     "nothing_to_rerun": Kind(
-        "No failed trial is left to run again.", lambda: "No trial has failed that was not run again already."),
+        "No failed trial is left to run again.", lambda: "There is no failed trial that has not been run again."),
     "no_such_change": Kind(
         "The experiment has no such change.", lambda number: f"The experiment has no change {number}."),
     "undone_already": Kind(
         "The change is undone. by: the number of the change that did it.",
-        lambda number, by: f"Change {number} is undone already: by change {by}. Undo that one to have it again."),
-    "changed_since": Kind("Fields of a change that is to be undone were changed again since.", _changed_since),
+        lambda number, by: f"Change {number} was already undone by change {by}. Undo change {by} to restore it."),
+    "changed_since": Kind("Fields of a change that is to be undone were changed again later.", _changed_since),
     "takes_no_results": Kind(
         "The tuner learns only from trials that it proposed.",
-        lambda tuner: f"{tuner} cannot use results from elsewhere: it compares only trials that it proposed."),
+        lambda tuner: f"{tuner} cannot use imported results, because it compares only trials that it proposed."),
     "cluster_unknown": Kind(
-        "There is no such cluster that this person may use. known: those that there are.",
-        lambda cluster, known: (f"There is no cluster named {cluster!r} that you may use; there are: "
+        "There is no such cluster, or this person may not use it. known: the clusters that the person may use.",
+        lambda cluster, known: (f"There is no cluster named {cluster!r} that you may use. Clusters that you may use: "
                                 f"{', '.join(known) or 'none'}.")),
     "name_taken": Kind(
-        "The name is taken. what: of what.", lambda what, name: f"There is a {what} named {name!r} already."),
+        "The name is taken. what: the kind of thing it names.",
+        lambda what, name: f"There is a {what} named {name!r} already."),
     "cluster_in_use": Kind(
         "Experiments use the cluster, or belong to it. said: which, and what to do.", lambda cluster, said: said),
     "not_callable": Kind(
-        "Trial machines could not call this server: only its loopback address is known.",
+        "Trial machines cannot call this server, because only its loopback address is known.",
         lambda platform: (f"Trials on {platform} must be able to call this server, but only its loopback address is "
-                          "known. Set NNIWEB_PUBLIC_URL to an address that their machines can reach, or nniManagerIp "
-                          "in the file.")),
+                          "known. Set NNIWEB_PUBLIC_URL to an address that trial machines can reach, or set "
+                          "nniManagerIp in the config file.")),
     "no_trial_runs": Kind(
         "All trials wait. because: the reason of the last one, with its code; said: the same as a sentence.",
         lambda said, because: f"No trial runs yet: {said[:1].lower()}{said[1:]}"),
@@ -586,5 +600,5 @@ CODES: dict[str, Kind] = {
         "The trial succeeded without a finite number for each objective, so the tuner learnt nothing from it. "
         "reported: whether there was a final result; before: what the trial said before.", _objectives_missing),
     "tuner_exhausted": Kind(
-        "The tuner has nothing more to try.", lambda: "The tuner has no further parameters to try."),
+        "The tuner has no further parameters to try.", lambda: "The tuner has no further parameters to try."),
 }

@@ -17,7 +17,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         return {"type": "apiKey", "in": "header", "name": "Authorization",
-                "description": f"`Token nniweb_...`, from the page of one's account or `{COMMAND} token NAME`."}
+                "description": f"`Token nniweb_...`, from your account page or `{COMMAND} token NAME`."}
 
 
 class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

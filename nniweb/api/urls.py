@@ -43,7 +43,7 @@ class NothingHereView(APIView):
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)
-        raise NotFound(f"Nothing is served at {request.path}; addresses end with a slash, /api/schema/ lists them.")
+        raise NotFound(f"Nothing is served at {request.path}. Addresses end with a slash; /api/schema/ lists them.")
 
 
 EXPERIMENT = "experiments/<slug:experiment_id>"

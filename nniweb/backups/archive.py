@@ -108,27 +108,27 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
     except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         raise NotABackup(f"{path} is not a backup, or only a part of one: {error}.") from None
     if manifest is None:
-        raise NotABackup(f"{path} has no end: it is only a part of a backup.")
+        raise NotABackup(f"{path} is incomplete: it is only a part of a backup.")
     if manifest.get("format") not in READABLE:
         raise NotABackup(f"{path} was made by a newer version of NNI Web (its format is {manifest.get('format')}, this "
                          f"program reads {FORMAT}). Restore it with that version.")
     wrong = sorted(name for name, sha256 in manifest["members"].items() if found.get(name) != sha256)
     if wrong or len(found) != len(manifest["members"]):
-        raise NotABackup(f"{path} is damaged: {', '.join(wrong[:3]) or 'it holds more than its manifest says'}.")
+        raise NotABackup(f"{path} is damaged: {', '.join(wrong[:3]) or 'it contains more than its manifest says'}.")
     return manifest
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     content = tar.extractfile(member) if member.isfile() else None
     if content is None:
-        raise NotABackup(f"{member.name} in it is not a plain file.")
+        raise NotABackup(f"{member.name} in the backup is not a regular file.")
     return content
 
 
 def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise NotABackup(f"{member.name} in it leads out of the data folder.")
+        raise NotABackup(f"{member.name} in the backup points outside of the data folder.")
     target = folder / name
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sha256 = hashlib.sha256()

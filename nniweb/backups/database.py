@@ -149,8 +149,8 @@ def migrations() -> list[str]:
 def _run(program: str, options: Sequence[str]) -> str:
     """What the program writes. Raises CannotCopy."""
     if shutil.which(program) is None:
-        raise CannotCopy(f"{program} is needed and was not found on PATH. Install PostgreSQL's client programs, of the "
-                         "server's version or newer.")
+        raise CannotCopy(f"{program} is needed but was not found on PATH. Install PostgreSQL's client programs in the "
+                         "server's version or a newer one.")
     database = settings.DATABASES["default"]
     variables = {"PGHOST": database["HOST"], "PGPORT": database["PORT"], "PGUSER": database["USER"],
                  "PGPASSWORD": database["PASSWORD"], "PGDATABASE": database["NAME"]}

@@ -38,10 +38,10 @@ def put_back(path: Path, force: bool, now: datetime) -> tuple[dict[str, Any], Pa
     try:
         was_used = database.holds_something() or (data_folder / "files").exists()
         if was_used and not force:
-            raise CannotRestore(f"There is an installation in {data_folder} already. Choose an empty folder with "
-                                "NNIWEB_DATA, or give --force to have the old one moved aside.")
+            raise CannotRestore(f"There is already an installation in {data_folder}. Choose an empty folder with "
+                                "NNIWEB_DATA, or use --force to move the old installation aside.")
         if was_used and database.member_name() == database.POSTGRESQL and _workers_are_alive():
-            raise CannotRestore("A worker is alive on this database. Stop all workers and web servers first.")
+            raise CannotRestore("A worker uses this database. Stop all workers and web servers first.")
         scratch = Path(tempfile.mkdtemp(dir=data_folder, prefix=".restore-"))
         try:
             manifest = unpack(path, scratch)
@@ -67,8 +67,8 @@ def _workers_are_alive() -> bool:
 def _check(manifest: dict[str, Any], scratch: Path) -> None:
     if manifest["database"] != database.member_name():
         kind = "PostgreSQL" if manifest["database"] == database.POSTGRESQL else "SQLite"
-        raise CannotRestore(f"The backup was taken from an installation on {kind}, and this one is on another kind of "
-                            "database. Set NNIWEB_DATABASE_URL accordingly.")
+        raise CannotRestore(f"The backup is of an installation that uses {kind}, but this installation uses another "
+                            "kind of database. Set NNIWEB_DATABASE_URL accordingly.")
     known = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations}
     newer = [name for name in manifest["migrations"] if name not in known]
     if newer:
@@ -78,11 +78,12 @@ def _check(manifest: dict[str, Any], scratch: Path) -> None:
         database.check_sqlite(scratch / database.SQLITE)
         database.empty_not_kept(scratch / database.SQLITE)
     if not _is_kept_here() and manifest["installation"] != settings.INSTALLATION_ID:
-        raise CannotRestore(f"NNIWEB_INSTALLATION is set and is not that of the backup ({manifest['installation']}): "
-                            "keepers of running trials would not obey the restored server.")
+        raise CannotRestore(f"NNIWEB_INSTALLATION differs from the backup's ({manifest['installation']}), so keepers "
+                            "of running trials would not accept the restored server. Set it to the backup's value, or "
+                            "remove it.")
     if KEYS in _parts(manifest) and not (scratch / KEYS / "seal_keys").exists() and not opens_secrets(manifest):
-        raise CannotRestore("The secrets in the backup were sealed with keys that came from NNIWEB_SEAL_KEYS and are "
-                            "not set here. Set them first, the same as there.")
+        raise CannotRestore("The secrets in the backup are encrypted with keys from NNIWEB_SEAL_KEYS, which are not "
+                            "set here. Set NNIWEB_SEAL_KEYS to the same keys first.")
 
 
 def _parts(manifest: dict[str, Any]) -> frozenset[str]:

@@ -53,7 +53,7 @@ class NoTracebackWhileDatabaseIsAway(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         if error is not None and is_database_away(error):
-            record.msg = f"{record.getMessage()} (the database says: {first_line(error)})"
+            record.msg = f"{record.getMessage()} (the database's error: {first_line(error)})"
             record.args = None
             record.exc_info = record.exc_text = None
         return True

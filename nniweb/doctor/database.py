@@ -17,7 +17,7 @@ from nniweb.storage.own_files import COMMAND, START
 
 #: Seconds that a write may wait for another process, and that the look for damage may take.
 LOCK_SECONDS, DAMAGE_SECONDS = 5.0, 60.0
-_RESTORE = f"Stop the server and bring back the last backup: {COMMAND} restore FILE --force (docs/backup.md)."
+_RESTORE = f"Stop the server and restore the last backup: {COMMAND} restore FILE --force (docs/backup.md)."
 
 
 def database() -> Iterator[Finding]:
@@ -25,8 +25,8 @@ def database() -> Iterator[Finding]:
     path = _sqlite_file()
     if path is not None:
         if not path.exists():
-            yield wrong("database", f"There is no database {path} yet.",
-                        f"Start the server once ({START}), or name the folder of yours with NNIWEB_DATA.")
+            yield wrong("database", f"The database {path} does not exist yet.",
+                        f"Start the server once ({START}), or set NNIWEB_DATA to the data folder of your installation.")
             return
         if damage := damage_of_sqlite(path, in_use=True, patience=DAMAGE_SECONDS):
             yield wrong("database", f"{path} is damaged: {damage}.", _RESTORE)
@@ -36,19 +36,19 @@ def database() -> Iterator[Finding]:
             cursor.execute("SELECT 1")
         missing, beyond = missing_migrations(), unknown_migrations()
     except DatabaseError as error:
-        yield wrong("database", f"It cannot be reached: {first_line(error)}.",
-                    "See that the database server runs and takes connections from here, and that address, user and "
-                    "password in NNIWEB_DATABASE_URL are right." if path is None else
-                    f"See that the server's user may read and write {path} and its folder.")
+        yield wrong("database", f"The database cannot be reached: {first_line(error)}.",
+                    "Check that the database server runs and accepts connections from this machine, and that address, "
+                    "user and password in NNIWEB_DATABASE_URL are correct." if path is None else
+                    f"Check that the server's user may read and write {path} and its folder.")
         return
     if beyond:
-        yield wrong("database", f"It is newer than this program, which does not know {beyond[0]}.",
+        yield wrong("database", f"The database is newer than this program, which does not know {beyond[0]}.",
                     "Install the newer version of NNI Web again, or restore the backup from before its first start.")
     elif missing:
-        yield wrong("database", f"It is older than this program: {missing} changes are missing.",
-                    f"Run {COMMAND} migrate (serve does it at its start).")
+        yield wrong("database", f"The database is older than this program: {missing} changes are missing.",
+                    f"Run {COMMAND} migrate, or start the server, which does the same.")
     else:
-        yield well("database", "It can be reached and is of this program's version.")
+        yield well("database", "The database can be reached and has this program's version.")
         yield _writable(path)
 
 
@@ -57,16 +57,16 @@ def secrets() -> Iterator[Finding]:
     try:
         lost = unreadable_secrets()
     except ValueError:
-        yield wrong("secrets", "What NNIWEB_SEAL_KEYS, or the file keys/seal_keys, holds are no keys.",
-                    "Bring the keys back from a backup.")
+        yield wrong("secrets", "NNIWEB_SEAL_KEYS, or the file keys/seal_keys, does not contain valid keys.",
+                    "Restore the keys from a backup.")
         return
     if lost:
-        yield wrong("secrets", f"{len(lost)} stored secret(s) can be opened by none of the keys: "
+        yield wrong("secrets", f"{len(lost)} stored secret(s) cannot be decrypted with any of the keys: "
                                f"{', '.join(lost[:5])}.",
-                    "Bring back the old key (keys/seal_keys of a backup, or a second one in NNIWEB_SEAL_KEYS), or set "
+                    "Restore the old key (keys/seal_keys of a backup, or a second key in NNIWEB_SEAL_KEYS), or set "
                     "these secrets again.")
     else:
-        yield well("secrets", "All stored secrets can be opened.")
+        yield well("secrets", "All stored secrets can be decrypted.")
 
 
 def _sqlite_file() -> Path | None:
@@ -81,8 +81,9 @@ def _writable(path: Path | None) -> Finding:
             cursor.execute("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'")
             [read_only] = cursor.fetchone()
         if read_only:
-            return wrong(about, "The database server takes no writes: it is a standby, or set to read only.",
-                         "Let NNIWEB_DATABASE_URL name the primary server.")
+            return wrong(about, "The database server does not accept writes: it is a standby server or is set to "
+                                "read-only.",
+                         "Set NNIWEB_DATABASE_URL to the primary server.")
         return well(about, "It takes them.")
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=LOCK_SECONDS)) as ours:
@@ -91,12 +92,13 @@ def _writable(path: Path | None) -> Finding:
             ours.execute("ROLLBACK")
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
-            return wrong(about, f"Another process holds the database locked for more than {LOCK_SECONDS:.0f} seconds.",
-                         f"See which one has it open (fuser -v {path}); end it if it is no server of yours.")
-        return wrong(about, f"It takes none: {error}.", f"See that the server's user may write {path} and its folder, "
-                                                        "and that the disk is neither full nor mounted read only.")
+            return wrong(about, f"Another process has locked the database for more than {LOCK_SECONDS:.0f} seconds.",
+                         f"Find the process (fuser -v {path}). End it if it is not your server.")
+        return wrong(about, "The database does not accept writes: "
+                            f"{error}.", f"Check that the server's user may write {path} and its folder, and that the "
+                                         "disk is neither full nor mounted read-only.")
     return well(about, "It takes them.")
 
 
 def not_looked_at(about: str) -> Finding:
-    return unknown(about, "Not looked at: the database must be well first.")
+    return unknown(about, "Not checked, because the database has a problem. Solve that problem first.")

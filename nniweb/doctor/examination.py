@@ -32,5 +32,6 @@ def _tried(about: str, look: Look) -> Iterator[Finding]:
     try:
         yield from look()
     except Exception as error:  # noqa: BLE001  what is asked about may be broken in any way
-        yield wrong(about.replace("_", " "), f"The look at it failed: {type(error).__name__}: {first_line(error)}.",
-                    "If the other findings do not explain it, it is a fault of this program: report it with this line.")
+        yield wrong(about.replace("_", " "), f"The check failed: {type(error).__name__}: {first_line(error)}.",
+                    "If the other findings do not explain this, it is a defect of this program. Report it with this "
+                    "line.")

@@ -21,25 +21,27 @@ from trialkeeper.nni_for_trials import damaged_files
 FEW_FILES = 1000
 #: Seconds for which kept files are looked at: there may be very many.
 FILES_SECONDS = 20.0
-_ROOM = "docs/how-to-debug.md (\"The disk is full\") says what takes room. NNIWEB_LOW_SPACE_MB is where this begins."
+_ROOM = ("docs/how-to-debug.md (\"The disk is full\") explains what uses the space. NNIWEB_LOW_SPACE_MB is the limit "
+         "for this finding.")
 
 
 def folder() -> Iterator[Finding]:
     """Whether the server can use its data folder; who else may is a system check's question."""
     path = Path(settings.DATA_FOLDER)
     if not path.is_dir():
-        yield wrong("data folder", f"There is no {path}: no server was ever started with this data folder.",
-                    f"Start one ({START}), or name the folder of yours with NNIWEB_DATA.")
+        yield wrong("data folder", f"{path} does not exist: no server was started with this data folder yet.",
+                    f"Start one ({START}), or set NNIWEB_DATA to the data folder of your installation.")
         return
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         yield wrong("data folder", f"{_own_name()} may not read and write {path}.",
-                    f"Run this as {_owner(path)}, who owns it, or give it to the server's user: chown -R USER {path}")
+                    f"Run this command as {_owner(path)}, the owner of the folder, or change its owner to the server's "
+                    f"user: chown -R USER {path}")
         return
     strangers = [file for file in _server_files(path) if file.stat().st_uid != path.stat().st_uid]
     if strangers:
-        yield wrong("data folder", f"{strangers[0]} belongs to {_owner(strangers[0])}, the folder to {_owner(path)}"
-                                   f"{_and_more(strangers)}; probably a command was once given as another user.",
-                    f"chown -R {_owner(path)} {path}, and give all commands as {_owner(path)}.")
+        yield wrong("data folder", f"{strangers[0]} belongs to {_owner(strangers[0])}, but the folder belongs to "
+                                   f"{_owner(path)}{_and_more(strangers)}. Probably a command was run as another user.",
+                    f"chown -R {_owner(path)} {path}, and run all commands as {_owner(path)}.")
     else:
         yield well("data folder", f"{path} can be read and written.")
 
@@ -53,15 +55,16 @@ def keys() -> Iterator[Finding]:
     faults = []
     for file in (path / name for name in names):
         if not file.is_file():
-            faults.append(warning("keys", f"{file} is missing; the next start makes a new one.", (
-                "If this installation was in use, bring the file back from a backup before that: without its old keys "
-                "stored secrets cannot be opened, and running trials do not know their server.")))
+            faults.append(warning("keys", f"{file} is missing. The next start creates a new one.", (
+                "If this installation was in use, restore the file from a backup before the next start. Without the "
+                "old keys, stored secrets cannot be decrypted, and running trials do not accept the server.")))
         elif not file.stat().st_size:
-            faults.append(wrong("keys", f"{file} is empty.", "Bring it back from a backup. If nobody used this "
-                                "installation yet, remove the file; the next start makes a new one."))
+            faults.append(wrong("keys", f"{file} is empty.",
+                                "Restore it from a backup. If this installation was not used yet, remove the file. The "
+                                "next start creates a new one."))
         elif stat.S_IMODE(file.stat().st_mode) & 0o077:
-            faults.append(warning("keys", f"{file} may be read by others than its owner.", f"chmod 600 {file}"))
-    yield from faults or [well("keys", "They are there, for their owner only.")]
+            faults.append(warning("keys", f"{file} can be read by users other than its owner.", f"chmod 600 {file}"))
+    yield from faults or [well("keys", "All key files exist, and only their owner can read them.")]
 
 
 def disk() -> Iterator[Finding]:
@@ -71,11 +74,12 @@ def disk() -> Iterator[Finding]:
     table = os.statvfs(settings.DATA_FOLDER)
     if said := little_room():
         never = "" if any(settings.KEEP_DAYS.values()) else (
-            " Nothing is ever removed here by itself: NNIWEB_KEEP_OUTPUT_DAYS and the like change that "
+            " This installation removes no old data. Set NNIWEB_KEEP_OUTPUT_DAYS and similar settings to change that "
             "(docs/retention.md).")
-        yield warning("disk", said, f"Make room. {_ROOM}{never}")
+        yield warning("disk", said, f"Free disk space. {_ROOM}{never}")
     elif table.f_files and table.f_favail < FEW_FILES:
-        yield warning("disk", f"The file system of {settings.DATA_FOLDER} can hold only {table.f_favail} more files.",
+        yield warning("disk", f"The file system of {settings.DATA_FOLDER} has room for only {table.f_favail} more "
+                              "files.",
                       f"Remove files there. {_ROOM}")
     else:
         yield well("disk", f"{table.f_bavail * table.f_frsize / 1e9:.1f} GB are free in {settings.DATA_FOLDER}.")
@@ -91,10 +95,11 @@ def keepers() -> Iterator[Finding]:
         damaged += damaged_files(str(bundle)) if whole else [str(bundle)]
     if damaged:
         more = f", and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
-        yield wrong("keeper", f"{damaged[0]} is damaged{more}, as after a power cut; trials here fail with it.",
-                    "Restart the server: an agent compares its files when it starts, and writes damaged ones anew.")
+        yield wrong("keeper", f"{damaged[0]} is damaged{more}, possibly by a power failure. Trials on this machine "
+                              "fail because of this.",
+                    "Restart the server. The agent compares its files when it starts, and replaces damaged ones.")
     elif bundles:
-        yield well("keeper", "The programs beside the trials of this machine are whole.")
+        yield well("keeper", "The files of the keeper on this machine are undamaged.")
 
 
 def stored() -> Iterator[Finding]:
@@ -107,15 +112,15 @@ def stored() -> Iterator[Finding]:
             TrialFile.objects.select_related("attempt__trial").order_by("-pk").iterator()
             if time.monotonic() < gives_up_at and _size_of(file.storage_path) != file.size]
     if code:
-        yield warning("code archives", f"{len(code)} of them, such as {code[0]}, are gone or damaged.", (
-            "Where its folder still has the same code, one is made again when a trial needs it; else launch the same "
-            "code again, or bring the file back from a backup (docs/backup.md)."))
+        yield warning("code archives", f"{len(code)} of them, such as {code[0]}, are missing or damaged.", (
+            "If the code folder still has the same code, the archive is created again when a trial needs it. Otherwise "
+            "launch the same code again, or restore the file from a backup (docs/backup.md)."))
     if kept:
-        yield warning("kept files", f"{len(kept)} of them, such as {kept[0]}, are gone or damaged.",
-                      "Bring them back from a backup (docs/backup.md), or run the trials again.")
+        yield warning("kept files", f"{len(kept)} of them, such as {kept[0]}, are missing or damaged.",
+                      "Restore them from a backup (docs/backup.md), or run the trials again.")
     if not code and not kept:
-        yield well("stored files", "Code archives and kept files are there." if time.monotonic() < gives_up_at else
-                   f"Of those that were looked at within {FILES_SECONDS:.0f} seconds all are there.")
+        yield well("stored files", "All code archives and kept files exist." if time.monotonic() < gives_up_at else
+                   f"The files that could be checked within {FILES_SECONDS:.0f} seconds all exist.")
 
 
 def _size_of(storage_path: str) -> int | None:

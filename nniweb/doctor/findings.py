@@ -65,5 +65,5 @@ def as_text(findings: Sequence[Finding]) -> str:
     warnings = sum(found.verdict is Verdict.WARNING for found in findings)
     lines.append("" if faults or warnings else "\nNothing is wrong.")
     if faults or warnings:
-        lines.append(f"{faults} wrong, {warnings} to be seen to.")
+        lines.append(f"{faults} wrong, {warnings} warning(s).")
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from django.core.mail import get_connection
 
 from nniweb.database.outage_logs import first_line
 from nniweb.doctor.findings import Finding, warning, well, wrong
-from nniweb.middleware.free_port import why_no_port
+from nniweb.doctor.free_port import why_no_port
 from nniweb.middleware.require_tls import WHAT_TO_DO, is_loopback, why_not_listen
 from nniweb.storage.data_folder import ServerLock, read_address_file
 from nniweb.storage.own_files import START
@@ -26,27 +26,28 @@ def server() -> Iterator[Finding]:
     lock = ServerLock(settings.DATA_FOLDER)
     if not lock.is_held():
         if why_not := why_no_port(settings.HOST, settings.PORT):
-            yield wrong("server", f"None runs on this data folder, and none could be started. {why_not}",
-                        f"See who listens there (ss -ltnp 'sport = :{settings.PORT}') and end it, or set NNIWEB_PORT.")
+            yield wrong("server", f"No server runs on this data folder, and none could be started. {why_not}",
+                        f"Find the program that listens there (ss -ltnp 'sport = :{settings.PORT}') and end it, or set "
+                        "NNIWEB_PORT.")
         else:
-            yield well("server", f"None runs on this data folder; port {settings.PORT} on {settings.HOST} is free "
-                                 f"for it. To start one: {START}.")
+            yield well("server", f"No server runs on this data folder. Port {settings.PORT} on {settings.HOST} is "
+                                 f"free. To start the server: {START}.")
         return
     content = read_address_file(lock.address_file)
     url = (content.get("urls") or [f"http://127.0.0.1:{settings.PORT}"])[0]
     try:
         said: Any = requests.get(f"{url}/readyz", timeout=PATIENCE, proxies=_NO_PROXIES).json()
     except (requests.RequestException, ValueError) as error:
-        yield wrong("server", f"Process {content.get('pid', '')} holds the data folder, but at {url} nobody answers as "
-                              f"a server does ({type(error).__name__}).",
-                    "Where it was just started, wait a minute. Else read its log, end that process and start it again; "
-                    "running trials go on meanwhile.")
+        yield wrong("server", f"Process {content.get('pid', '')} uses the data folder, but no server answers at {url} "
+                              f"({type(error).__name__}).",
+                    "If it was just started, wait a minute. Otherwise read its log, end that process and start the "
+                    "server again. Running trials continue meanwhile.")
         return
-    faults = [wrong("server", check["message"], "The server's log says more.")
+    faults = [wrong("server", check["message"], "The server's log has details.")
               for check in said.get("checks", []) if not check["ok"]]
-    faults += [warning("server", sentence, "The other lines here, and the server's log, say more.")
+    faults += [warning("server", sentence, "The other findings and the server's log have details.")
                for sentence in said.get("warnings", [])]
-    yield from faults or [well("server", f"It runs at {url} and is ready.")]
+    yield from faults or [well("server", f"The server runs at {url} and is ready.")]
 
 
 def exposure() -> Iterator[Finding]:
@@ -55,17 +56,17 @@ def exposure() -> Iterator[Finding]:
         yield wrong("TLS", f"With NNIWEB_HOST={settings.HOST} the server does not start. "
                            + why_not.removesuffix(WHAT_TO_DO).strip(), WHAT_TO_DO)
     elif settings.PLAIN_HTTP and not settings.BEHIND_TLS and not is_loopback(settings.HOST):
-        yield warning("TLS", f"The server listens on {settings.HOST} and passwords cross the network in the clear, as "
-                             "NNIWEB_PLAIN_HTTP=1 allows.",
+        yield warning("TLS", f"The server listens on {settings.HOST}, and passwords cross the network unencrypted, "
+                             "which NNIWEB_PLAIN_HTTP=1 allows.",
                       "Unless you trust everybody in that network, put a proxy with TLS in front (docs/deploy).")
     elif settings.BEHIND_TLS and not settings.TRUSTED_PROXIES:
-        yield warning("TLS", "NNIWEB_PUBLIC_URL says that a proxy with TLS stands in front, and none is trusted: all "
-                             "visitors seem to come from the proxy's address, so one who guesses passwords makes "
-                             "everybody wait.",
-                      "Name the proxy in NNIWEB_TRUSTED_PROXIES, such as 127.0.0.1 where it runs on this machine.")
+        yield warning("TLS", "NNIWEB_PUBLIC_URL says that there is a proxy with TLS, but none is trusted. All visitors "
+                             "seem to have the proxy's address, so failed sign-ins of one visitor delay the sign-ins "
+                             "of all.",
+                      "Name the proxy in NNIWEB_TRUSTED_PROXIES; for a proxy on this machine, 127.0.0.1.")
     else:
-        yield well("TLS", "Passwords and tokens do not cross a network in the clear." if is_loopback(settings.HOST)
-                   or settings.BEHIND_TLS else "It is left to the trusted proxies.")
+        yield well("TLS", "Passwords and tokens do not cross a network unencrypted." if is_loopback(settings.HOST)
+                   or settings.BEHIND_TLS else "The trusted proxies provide TLS.")
 
 
 def public_address() -> Iterator[Finding]:
@@ -73,8 +74,9 @@ def public_address() -> Iterator[Finding]:
     url = settings.PUBLIC_URL
     if not url:
         return
-    remedy = ("See that the server runs, that the name leads to the proxy, that its certificate is valid, and that it "
-              "hands everything on to the server. From a network in which the name is not known, this may be no fault.")
+    remedy = ("Check that the server runs, that the name resolves to the proxy, that the proxy's certificate is valid, "
+              "and that the proxy forwards all requests to the server. If the name is not known in this network, this "
+              "may not be an error.")
     try:
         answer = requests.get(f"{url}/healthz", timeout=PATIENCE, allow_redirects=False,
                               verify=str(settings.CA_FILE) if settings.CA_FILE else True)
@@ -82,16 +84,15 @@ def public_address() -> Iterator[Finding]:
             yield well("public address", f"A server answers at {url}.")
             return
     except requests.exceptions.SSLError:
-        yield warning("public address", f"The certificate at {url} is not one that this machine trusts.",
-                      "Renew the certificate of the proxy, or, where it is of an authority of your own, name that "
-                      "authority's file with NNIWEB_CA_FILE. Keepers on other machines that do not trust it cannot "
-                      "report.")
+        yield warning("public address", f"This machine does not trust the certificate at {url}.",
+                      "Renew the certificate of the proxy. If a private authority signed it, set NNIWEB_CA_FILE to the "
+                      "file of that authority. Keepers on machines that do not trust the certificate cannot report.")
     except (requests.ConnectionError, requests.Timeout):
-        yield warning("public address", f"Nobody answers at {url} (NNIWEB_PUBLIC_URL).", remedy)
+        yield warning("public address", f"No server answers at {url} (NNIWEB_PUBLIC_URL).", remedy)
     except (requests.RequestException, ValueError):
-        yield warning("public address", f"What answers at {url} (NNIWEB_PUBLIC_URL) is no server of NNI Web.", remedy)
+        yield warning("public address", f"The server at {url} (NNIWEB_PUBLIC_URL) is not an NNI Web server.", remedy)
     else:
-        yield warning("public address", f"What answers at {url} (NNIWEB_PUBLIC_URL) is no server of NNI Web.", remedy)
+        yield warning("public address", f"The server at {url} (NNIWEB_PUBLIC_URL) is not an NNI Web server.", remedy)
 
 
 def redis() -> Iterator[Finding]:
@@ -106,8 +107,8 @@ def redis() -> Iterator[Finding]:
             ours.ping()
     except (client.RedisError, ValueError) as error:
         yield wrong("Redis", f"{_place(settings.REDIS_URL)} does not answer: {first_line(error).rstrip('.')}.",
-                    "Start Redis there, or correct NNIWEB_REDIS_URL. Until then each process finds out what changed a "
-                    "second or two later by itself; nothing is lost.")
+                    "Start Redis there, or correct NNIWEB_REDIS_URL. Until then, each process sees changes of other "
+                    "processes one or two seconds later. Nothing is lost.")
     else:
         yield well("Redis", f"{_place(settings.REDIS_URL)} answers.")
 
@@ -122,19 +123,21 @@ def mail() -> Iterator[Finding]:
         connection.open()
         connection.close()
     except smtplib.SMTPAuthenticationError:
-        yield wrong("mail", f"The mail server {place} does not take this user and password.",
-                    "Correct them in NNIWEB_MAIL_URL; special characters are %-escaped there.")
+        yield wrong("mail", f"The mail server {place} does not accept this user and password.",
+                    "Correct them in NNIWEB_MAIL_URL. Special characters must be %-escaped there.")
         return
     except (OSError, smtplib.SMTPException) as error:
         yield wrong("mail", f"The mail server {place} cannot be used: {first_line(error)}.",
-                    "Correct host, port and kind of encryption in NNIWEB_MAIL_URL (smtp+starttls:// 587, smtps:// 465, "
-                    "smtp:// 25), and see that a firewall lets this machine out there. Mails wait and are tried again.")
+                    "Correct host, port and encryption in NNIWEB_MAIL_URL (smtp+starttls:// 587, smtps:// 465, smtp:// "
+                    "25), and check that the firewall allows the connection. Mails wait and are sent again.")
         return
     if parseaddr(settings.DEFAULT_FROM_EMAIL)[1].endswith("@localhost"):
-        yield warning("mail", f"The mail server {place} lets us in, but the sender is {settings.DEFAULT_FROM_EMAIL}.",
-                      "Set NNIWEB_MAIL_FROM to an address that this server may send from; many refuse others.")
+        yield warning("mail", f"The mail server {place} accepts the log-in, but the sender address is "
+                              f"{settings.DEFAULT_FROM_EMAIL}.",
+                      "Set NNIWEB_MAIL_FROM to an address that this installation may send from. Many mail servers "
+                      "refuse other senders.")
     else:
-        yield well("mail", f"The mail server {place} lets us in.")
+        yield well("mail", f"The mail server {place} accepts the log-in.")
 
 
 #: For servers on this machine, whatever the environment says of proxies.

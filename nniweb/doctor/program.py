@@ -21,7 +21,7 @@ LIBRARIES = ("echarts/echarts.min.js", "echarts/echarts.common.min.js", "swagger
              "swagger-ui/swagger-ui.css")
 #: Clocks that differ by more than this are wrong; answers take some time themselves.
 SLACK = timedelta(seconds=5)
-_SET_CLOCK = "Set the clock (timedatectl), and let it be kept right: timedatectl set-ntp true, or chrony."
+_SET_CLOCK = "Set the clock (timedatectl) and enable time synchronization (timedatectl set-ntp true, or chrony)."
 
 
 def system_checks() -> Iterator[Finding]:
@@ -31,8 +31,8 @@ def system_checks() -> Iterator[Finding]:
     for message in found:
         make = wrong if message.is_serious() else warning
         about = str(message.obj) if isinstance(message.obj, str) else "settings"
-        yield make(about, message.msg, message.hint or f"{COMMAND} check says the same ({message.id}); "
-                                                       "docs/settings.md and docs/platforms have what can be set.")
+        yield make(about, message.msg, message.hint or f"{COMMAND} check reports the same ({message.id}). "
+                                                       "docs/settings.md and docs/platforms describe the settings.")
     if not found:
         yield well("settings", "The system checks find nothing.")
 
@@ -41,9 +41,9 @@ def browser_libraries() -> Iterator[Finding]:
     """Whether the pages find the JavaScript libraries that npm installs."""
     missing = [name for name in LIBRARIES if finders.find(name) is None]
     if missing:
-        yield wrong("browser libraries", f"{missing[0]} is missing, so charts and the page of the API stay empty.",
-                    "Install the package anew: pip install --force-reinstall nniweb" if IS_INSTALLED else
-                    "Fetch them: make packages, or npm ci --omit=dev (it needs Node.js and npm).")
+        yield wrong("browser libraries", f"{missing[0]} is missing, so charts and the API page are empty.",
+                    "Reinstall the package: pip install --force-reinstall nniweb" if IS_INSTALLED else
+                    "Install the libraries: make packages, or npm ci --omit=dev (which needs Node.js and npm).")
     else:
         yield well("browser libraries", "They are there.")
 
@@ -52,7 +52,7 @@ def own_clock() -> Iterator[Finding]:
     """Against the time at which this program's files were put here."""
     written = Path(__file__).stat().st_mtime
     if written > time.time() + 60:
-        yield wrong("clock", f"It is {timezone.now():%Y-%m-%d %H:%M} UTC by this machine's clock, which is before this "
+        yield wrong("clock", f"This machine's clock shows {timezone.now():%Y-%m-%d %H:%M} UTC, which is before this "
                              "program was installed.", _SET_CLOCK)
 
 
@@ -67,8 +67,8 @@ def database_clock() -> Iterator[Finding]:
                                f"{abs((theirs - after).total_seconds()):.0f} seconds.",
                       f"On both machines: {_SET_CLOCK}")
     elif heard is not None and heard > theirs + SLACK:
-        yield wrong("clock", f"A worker was heard of at {heard:%Y-%m-%d %H:%M:%S} UTC, which by the database's clock "
-                             "is in the future: the clock was set back, and leases last until then.",
-                    f"{_SET_CLOCK} If it is right now, wait until that time, or restart the server.")
+        yield wrong("clock", f"A worker reported at {heard:%Y-%m-%d %H:%M:%S} UTC, which is in the future by the "
+                             "database's clock. The clock was set back. Leases last until that time.",
+                    f"{_SET_CLOCK} If the clock is correct now, wait until that time, or restart the server.")
     else:
-        yield well("clock", "It agrees with what is in the database.")
+        yield well("clock", "The clock agrees with the times in the database.")

@@ -17,11 +17,11 @@ def workers() -> Iterator[Finding]:
     """Whether a worker is alive where there is work for one."""
     hosts = alive_hosts()
     if hosts:
-        yield well("workers", f"Alive on {', '.join(sorted(hosts))}.")
+        yield well("workers", f"Workers are alive on {', '.join(sorted(hosts))}.")
     elif missing_worker():
-        yield wrong("workers", "Experiments are under way and no worker is alive.", HOW_TO_START)
+        yield wrong("workers", "Experiments have not ended, but no worker is alive.", HOW_TO_START)
     else:
-        yield well("workers", "None is alive, and there is nothing to do for one.")
+        yield well("workers", "No worker is alive, and there is no work for one.")
 
 
 def clusters() -> Iterator[Finding]:
@@ -34,21 +34,23 @@ def clusters() -> Iterator[Finding]:
         faults = list(_faults(cluster, about))
         if (hosts or cluster.pinned_host not in ("", socket.gethostname())) and (
                 absence := absence_of(cluster, hosts or {socket.gethostname()})):
-            faults.append(warning(about, absence, f"Where that machine has another name now ({socket.gethostname()}?), "
-                                "give it its old name back, or disable the cluster and make a new one."))
+            faults.append(warning(about, absence, f"If that machine has another name now ({socket.gethostname()}?), "
+                                                  "restore its old name, or disable the cluster and create a new one."))
         bad = bad or bool(faults)
         yield from faults
     if not bad:
-        yield well("clusters", "Those that were tried were well when a worker last saw them.")
+        yield well("clusters", "All clusters that were used worked when a worker last used them.")
 
 
 def _faults(cluster: Cluster, about: str) -> Iterator[Finding]:
-    ask = (f"On its page, \"Rehearse\" tries what a trial needs and says what is missing; docs/platforms/"
-           f"{cluster.platform}.md has its settings. If nobody needs it any more, disable it.")
+    ask = ("\"Rehearse\" on the cluster's page checks what a trial needs and shows what is missing. "
+           f"docs/platforms/{cluster.platform}.md describes the settings. If the cluster is no longer needed, disable "
+           "it.")
     if cluster.health == Cluster.Health.BAD:
-        yield wrong(about, f"It needs a person: {cluster.message}", ask)
+        yield wrong(about, f"The cluster cannot be used until somebody solves this: {cluster.message}", ask)
     elif cluster.health == Cluster.Health.AWAY:
-        yield warning(about, f"It could not be asked: {cluster.message}", f"It is tried again by itself. {ask}")
+        yield warning(about, "The cluster could not be reached: "
+                             f"{cluster.message}", f"The worker tries again automatically. {ask}")
     for machine in cluster.machines.all():
         if not machine.healthy:
             yield warning(about, f"The machine {machine.name} cannot be used: {machine.message}", ask)
@@ -58,5 +60,5 @@ def notifications() -> Iterator[Finding]:
     """Whether notifications can be sent, and which could not."""
     rules = NotificationRule.objects.filter(channel=Channel.EMAIL, enabled=True).count()
     if rules and not settings.MAIL_URL:
-        yield warning("mail", f"{rules} rule(s) of people ask for mails, and no mail server is known.",
-                      "Set NNIWEB_MAIL_URL (docs/settings.md) and start the server anew.")
+        yield warning("mail", f"{rules} notification rule(s) send mail, but no mail server is configured.",
+                      "Set NNIWEB_MAIL_URL (docs/settings.md) and restart the server.")

@@ -28,7 +28,7 @@ class MachineSerializer(serializers.Serializer[Any]):
     """A machine as the cluster's worker last saw it."""
 
     name = serializers.CharField()
-    identity = serializers.CharField(help_text="The same for the same machine in every cluster.")
+    identity = serializers.CharField(help_text="Equal for the same machine in every cluster.")
     gpus = serializers.ListField(source="gpu_summary", child=serializers.DictField())
     gpu_holders = serializers.SerializerMethodField()
     healthy = serializers.BooleanField()
@@ -54,7 +54,7 @@ class FindingSerializer(serializers.Serializer[Any]):
     ok = serializers.BooleanField()
     message = serializers.CharField()
     machine = serializers.CharField()
-    temporary = serializers.BooleanField(help_text="It may pass by itself.")
+    temporary = serializers.BooleanField(help_text="The problem may disappear without a change.")
 
 
 class RehearsalSerializer(serializers.Serializer[Any]):
@@ -70,23 +70,23 @@ class ClusterSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
     platform = serializers.CharField()
-    settings = serializers.DictField(help_text="As in a trainingService section, without secrets.")
+    settings = serializers.DictField(help_text="The fields of a trainingService section, without secrets.")
     secrets_set = serializers.SerializerMethodField(help_text="Paths of the secrets in the settings that are set.")
     metadata_set = serializers.SerializerMethodField(help_text="Metadata keys that are set.")
     owner = serializers.CharField(source="owner.username", allow_null=True, default=None)
     group = serializers.CharField(source="group.name", allow_null=True, default=None)
-    is_private = serializers.BooleanField(help_text="For its owner alone.")
-    pinned_host = serializers.CharField(help_text="The only host whose worker drives it; \"\" for any.")
+    is_private = serializers.BooleanField(help_text="Only the owner may use it.")
+    pinned_host = serializers.CharField(help_text="The only host whose worker can run trials on it; \"\" for any host.")
     enabled = serializers.BooleanField()
     max_trials = serializers.IntegerField(
-        allow_null=True, help_text="Trials at a time, of all its experiments together, which take turns; null: no "
-                                   "limit of this server's.")
+        allow_null=True, help_text="Trials at a time of all its experiments together, which share them fairly; null: "
+                                   "the server sets no limit.")
     health = serializers.ChoiceField(choices=Cluster.Health.choices)
     message = serializers.CharField()
     reason = serializers.SerializerMethodField()
     machines = MachineSerializer(many=True)
     rehearsal = serializers.SerializerMethodField(
-        help_text="What the last full rehearsal found; null before the first.")
+        help_text="Findings of the last full rehearsal; null before the first.")
     created_at = serializers.DateTimeField()
     settings_revision = serializers.IntegerField(help_text="Grows with each change of settings or metadata.")
 
@@ -121,10 +121,11 @@ class NewClusterSerializer(StrictSerializer):
 
     name = ClusterNameField()
     platform = serializers.CharField(max_length=40)
-    settings = serializers.DictField(default=dict, help_text="As in a trainingService section, secrets included.")
+    settings = serializers.DictField(default=dict, help_text=(
+        "The fields of a trainingService section, including secrets."))
     is_private = serializers.BooleanField(default=False, help_text="For you alone.")
     group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, default=None,
-                                         help_text="For the members of this group alone.")
+                                         help_text="Only members of this group may use it.")
 
 
 class ClusterChangesSerializer(StrictSerializer):
@@ -135,16 +136,18 @@ class ClusterChangesSerializer(StrictSerializer):
     enabled = serializers.BooleanField(required=False)
     max_trials = serializers.IntegerField(
         required=False, allow_null=True, min_value=0, max_value=2**31 - 1,
-        help_text="Trials at a time, of all its experiments together, which take turns; null: no limit.")
-    group = OwnGroupField(allow_null=True, required=False, help_text="One that you are in; any for administrators.")
+        help_text="Trials at a time of all its experiments together, which share them fairly; null: no limit.")
+    group = OwnGroupField(allow_null=True, required=False, help_text=(
+        "A group that you are in; any group for administrators."))
     owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False,
                                          help_text="For administrators.")
-    is_private = serializers.BooleanField(required=False, help_text="For its owner alone. For administrators.")
+    is_private = serializers.BooleanField(required=False, help_text=(
+        "Only the owner may use it. Only administrators can set this."))
 
 
 #: Of ClusterChangesSerializer, for administrators: what these mean -> the sentence's end.
 FOR_ADMINISTRATORS = {"settings": "change a cluster's settings, which may name the server's files",
-                      "owner": "say whose a cluster is", "is_private": "say whose a cluster is"}
+                      "owner": "change whose a cluster is", "is_private": "change whose a cluster is"}
 
 
 class MetadataSerializer(serializers.Serializer[Any]):

@@ -37,15 +37,17 @@ class ProgressSerializer(serializers.Serializer[Any]):
 
     trials = TrialCountsSerializer()
     total = serializers.IntegerField(help_text="Trials submitted so far.")
-    ended = serializers.IntegerField(help_text="Trials that have ended, however.")
+    ended = serializers.IntegerField(help_text="Trials that have ended, with any result.")
     fraction = serializers.FloatField(allow_null=True, help_text="0 to 1; null where there is no limit.")
     elapsed = serializers.FloatField(help_text="Seconds spent in status RUNNING.")
-    eta = serializers.FloatField(allow_null=True, help_text="Seconds left at the pace so far.")
+    eta = serializers.FloatField(allow_null=True, help_text=(
+        "Estimated seconds to the end, at the average speed so far."))
     best_value = serializers.FloatField(allow_null=True)
     best_trial_id = serializers.CharField(allow_null=True)
-    best_sequence_id = serializers.IntegerField(allow_null=True, help_text="Of that trial, in its experiment.")
+    best_sequence_id = serializers.IntegerField(allow_null=True, help_text=(
+        "Sequence number of that trial in its experiment."))
     front = serializers.IntegerField(allow_null=True, help_text=(
-        "With several objectives: how many trials are on the Pareto front; then no trial is the best."))
+        "With several objectives: number of trials on the Pareto front. There is no single best trial then."))
 
 
 class ObjectiveSerializer(serializers.Serializer[Any]):
@@ -61,7 +63,7 @@ class CodeFromGitSerializer(serializers.Serializer[Any]):
     url = serializers.CharField()
     ref = serializers.CharField(help_text="Branch, tag or commit; \"\" for the default branch.")
     folder = serializers.CharField(help_text="\"\" for the whole repository.")
-    commit = serializers.CharField(default=None, allow_null=True, help_text="What it was when it was fetched.")
+    commit = serializers.CharField(default=None, allow_null=True, help_text="The commit that was fetched.")
 
 
 class ExperimentSummarySerializer(serializers.Serializer[Any]):
@@ -70,24 +72,26 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
     status = serializers.ChoiceField(choices=ExperimentStatus.choices)
-    target = serializers.ChoiceField(choices=ExperimentTarget.choices, help_text="What is wanted of it.")
+    target = serializers.ChoiceField(choices=ExperimentTarget.choices, help_text=(
+        "What people want the experiment to do."))
     message = serializers.CharField(
-        help_text="Why it is as it is, where there is something to say; also that no worker is there.")
+        help_text="Explains the status, if there is something to say; also that no worker is running.")
     reason = ReasonSerializer(allow_null=True)
     owner = serializers.CharField(allow_null=True)
-    group = serializers.CharField(allow_null=True, help_text="Whose members see and steer it too.")
+    group = serializers.CharField(allow_null=True, help_text="The group whose members can also see and change it.")
     cluster = serializers.CharField()
     platform = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     archived = serializers.BooleanField()
-    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, help_text="Of the main metric.")
+    optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, help_text=(
+        "Whether smaller or greater values of the main metric are better."))
     objectives = ObjectiveSerializer(many=True, help_text=(
-        "The metrics that are searched by, the main one first; empty where the config names none."))
+        "The metrics to optimize, the main one first; empty if the config names none."))
     trial_concurrency = serializers.IntegerField()
     max_trial_number = serializers.IntegerField(allow_null=True)
     max_duration = serializers.FloatField(allow_null=True, help_text="Seconds in status RUNNING.")
     max_trial_duration = serializers.FloatField(allow_null=True, help_text="Seconds of one trial.")
-    code_git = CodeFromGitSerializer(allow_null=True, help_text="null where the code does not come from a repository.")
+    code_git = CodeFromGitSerializer(allow_null=True, help_text="null if the code does not come from a repository.")
     progress = ProgressSerializer()
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
@@ -129,23 +133,25 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     """An experiment with everything that was said about it."""
 
     description = serializers.CharField()
-    notes = serializers.ListField(child=serializers.CharField(), help_text="How the config file was understood.")
+    notes = serializers.ListField(child=serializers.CharField(), help_text=(
+        "Notes on how the config file was interpreted."))
     search_space = serializers.DictField()
     tuner = serializers.DictField()
     assessor = serializers.DictField(allow_null=True)
     seed = serializers.IntegerField()
     trial_command = serializers.CharField()
     trial_gpu_number = serializers.IntegerField(allow_null=True)
-    code_folder = serializers.CharField(help_text="On the server; \"\" where the code was uploaded.")
+    code_folder = serializers.CharField(help_text="On the server; \"\" if the code was uploaded.")
     code_sha256 = serializers.CharField(allow_null=True)
-    retention = RetentionSerializer(help_text="Its own; what is null is as the server has it for all.")
-    days_kept = DaysKeptSerializer(help_text="What is in force.")
+    retention = RetentionSerializer(help_text="The experiment's own settings; null: the server's setting applies.")
+    days_kept = DaysKeptSerializer(help_text="The settings that apply.")
     code_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
-        "When retention removed the copy of its code; then it cannot go on, but be cloned."))
+        "When retention removed the copy of its code. The experiment cannot continue then, but it can be cloned."))
     checkpoints_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
-        "When retention removed the checkpoints that its trials handed on; likewise."))
-    config = serializers.DictField(help_text="What the config was resolved to, in NNI's v2 spelling.")
-    config_text = serializers.CharField(help_text="The config as it was given, secrets struck out.")
+        "When retention removed the checkpoints that its trials continue from. The experiment cannot continue then, "
+        "but it can be cloned."))
+    config = serializers.DictField(help_text="The resolved config, in NNI's v2 form.")
+    config_text = serializers.CharField(help_text="The original text of the config, without secrets.")
 
     def to_representation(self, experiment: Experiment) -> dict[str, Any]:
         return {
@@ -197,7 +203,7 @@ class TunerSerializer(StrictSerializer):
     """A built-in tuner."""
 
     name = serializers.CharField(max_length=100)
-    class_args = serializers.DictField(required=False, help_text="May be spelled `classArgs`, as in config files.")
+    class_args = serializers.DictField(required=False, help_text="May be written `classArgs`, as in config files.")
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, dict) and "classArgs" in data and "class_args" not in data:
@@ -214,21 +220,21 @@ class ExperimentChangesSerializer(StrictSerializer):
     archived = serializers.BooleanField(required=False)
     group = OwnGroupField(allow_null=True, required=False)
     owner = serializers.CharField(max_length=150, required=False, help_text=(
-        "User name: hand it over, as its owner or an administrator."))
+        "User name of a new owner. Only the owner and administrators can hand an experiment over."))
     trial_concurrency = serializers.IntegerField(min_value=1, max_value=MOST, required=False)
     max_trial_number = serializers.IntegerField(min_value=1, max_value=LARGEST_COUNT, allow_null=True, required=False)
     max_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
     max_trial_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
     retention = RetentionField(required=False, help_text=(
-        "For how long what is not a result is kept; replaces the experiment's own as a whole. null or left out: as "
-        "the server has it."))
+        "How long data other than results is kept. Replaces the experiment's settings as a whole. null or left out: "
+        "the server's setting applies."))
     tuner = TunerSerializer(required=False, help_text=(
-        "Another built-in tuner, or other arguments: it goes on from all results so far."))
+        "Another built-in tuner, or other arguments. It continues with all results so far."))
     search_space = serializers.DictField(required=False)
     search_space_text = serializers.CharField(required=False, max_length=LONGEST_TEXT, help_text=(
-        "Instead of search_space: its JSON as a person typed it. What is wrong then has its line."))
+        "Instead of search_space: its JSON as text. Errors then contain the line."))
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "search_space" in attrs and "search_space_text" in attrs:
-            raise serializers.ValidationError({"search_space_text": "cannot be given beside search_space."})
+            raise serializers.ValidationError({"search_space_text": "cannot be given together with search_space."})
         return attrs

@@ -13,27 +13,29 @@ class CodeSizeSerializer(serializers.Serializer[Any]):
     """Code that is packed for the trials."""
 
     file_count = serializers.IntegerField()
-    bytes = serializers.IntegerField(help_text="Of the files, before packing.")
+    bytes = serializers.IntegerField(help_text="Size of the files before packing.")
 
 
 class CheckedLaunchSerializer(serializers.Serializer[Any]):
     """What a launch would do."""
 
     name = serializers.CharField()
-    form = serializers.ChoiceField(choices=["v1", "v2"], help_text="NNI's form that the config has.")
+    form = serializers.ChoiceField(choices=["v1", "v2"], help_text="The form of the config.")
     platform = serializers.CharField()
-    cluster = serializers.CharField(allow_null=True, help_text="Where it would run; null for a new cluster.")
+    cluster = serializers.CharField(allow_null=True, help_text=(
+        "The cluster on which the experiment would run; null for a new cluster."))
     tuner = serializers.CharField()
     trial_concurrency = serializers.IntegerField()
     max_trial_number = serializers.IntegerField(allow_null=True)
     parameters = serializers.ListField(child=serializers.CharField(), help_text="Names in the search space.")
-    search_space = serializers.DictField(help_text="As it was read, from the config or from a file that it names.")
+    search_space = serializers.DictField(help_text="The search space as it was read from the config or from a file "
+                                                   "that the config names.")
     code_folder = serializers.CharField(allow_null=True, help_text="On the server.")
-    code_size = CodeSizeSerializer(allow_null=True, help_text="null where trials run in the folder itself.")
-    code_from = serializers.CharField(allow_null=True, help_text="The repository that it would be fetched from, after "
-                                      "the launch.")
+    code_size = CodeSizeSerializer(allow_null=True, help_text="null if trials run in the folder itself.")
+    code_from = serializers.CharField(allow_null=True, help_text=(
+        "The repository from which the code would be fetched after the launch."))
     findings = FindingSerializer(many=True)
-    notes = serializers.ListField(child=serializers.CharField(), help_text="How the config is understood.")
+    notes = serializers.ListField(child=serializers.CharField(), help_text="Notes on how the config is interpreted.")
 
 
 def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, Any]:

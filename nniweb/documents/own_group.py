@@ -12,7 +12,7 @@ from nniweb.experiments.access.visibility import groups_to_share_with
 class OwnGroupField(serializers.SlugRelatedField):  # type: ignore[type-arg]  # not when running
     """The serializer's context has the person as ``user``; without one there is no group."""
 
-    default_error_messages = {"does_not_exist": "You are in no group of this name."}
+    default_error_messages = {"does_not_exist": "You are not in a group of this name."}
 
     def __init__(self, **options: Any) -> None:
         super().__init__("name", queryset=Group.objects.all(), **options)

@@ -32,10 +32,11 @@ class DaysField(serializers.Field[Any, Any, Any, Any]):
 class RetentionSerializer(StrictSerializer):
     """Days, or "forever"; null: as the server has it for all experiments."""
 
-    output = DaysField(help_text="What trials wrote, from the trial's end.")
-    readings = DaysField(help_text="Intermediate results and readings of machines, from the trial's end.")
-    files = DaysField(help_text="Kept files, from the trial's end; checkpoints, from the experiment's end.")
-    code = DaysField(help_text="The copy of the code, from the experiment's end.")
+    output = DaysField(help_text="Output of trials, counted from the trial's end.")
+    readings = DaysField(help_text="Intermediate results and resource samples, counted from the trial's end.")
+    files = DaysField(help_text="Kept files, counted from the trial's end; checkpoints, counted from the experiment's "
+                                "end.")
+    code = DaysField(help_text="The copy of the code, counted from the experiment's end.")
 
 
 class RetentionField(RetentionSerializer):

@@ -38,9 +38,9 @@ class OrderField(serializers.CharField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_length=200, help_text=(
-            f"One of {', '.join(_FIXED)}, or parameters.NAME, or of a further metric metrics.NAME (final) or "
-            "latest.NAME; with - before it: falling. Those without the value come last, either way; running trials "
-            "have no duration yet."), **kwargs)
+            f"One of {', '.join(_FIXED)}, parameters.NAME, or, for a further metric, metrics.NAME (final) or "
+            "latest.NAME. A leading - sorts in descending order. Trials without the value always come last. Running "
+            "trials have no duration yet."), **kwargs)
 
     def to_internal_value(self, data: Any) -> str:
         order = super().to_internal_value(data)
@@ -48,8 +48,8 @@ class OrderField(serializers.CharField):
         prefixed = any(name.startswith(prefix) and len(name) > len(prefix) for prefix in (PARAMETER, METRIC, LATEST))
         if name not in _FIXED and not prefixed:
             raise serializers.ValidationError(
-                f"There is no order {name!r}; there are {', '.join(_FIXED)}, parameters.NAME, metrics.NAME and "
-                "latest.NAME, with - for falling.")
+                f"There is no order {name!r}. Possible orders: {', '.join(_FIXED)}, parameters.NAME, metrics.NAME and "
+                "latest.NAME, with a leading - for descending order.")
         return order
 
 
@@ -57,9 +57,9 @@ class TrialFilters(Query):
     """Which trials; several filters are joined by and."""
 
     filter = serializers.CharField(required=False, max_length=LONGEST, help_text=(
-        "In words, such as `status = FAILED and lr < 0.01`: fields, parameters by name (nested ones with a dot) and "
-        "times, compared by = != < <= > >= ~ (contains) or in (...), joined by and, or, not and brackets. "
-        "docs/trial-filter.md has them all."))
+        "An expression such as `status = FAILED and lr < 0.01`. It compares fields, parameters (nested ones with a "
+        "dot) and times with = != < <= > >= ~ (contains) or in (...), and joins comparisons with and, or, not and "
+        "brackets. docs/trial-filter.md describes all of them."))
     status = CommaListField(child=OneOfField(choices=TRIAL_STATUSES), required=False,
                             help_text="One or several.")
     source = CommaListField(  # type: ignore[assignment]  # fields are taken from the class before DRF's own name counts

@@ -47,15 +47,16 @@ def last_attempt(trial: Trial) -> Attempt | None:
 class MetricNumberSerializer(serializers.Serializer[Any]):
     """A further metric of a trial."""
 
-    final = serializers.FloatField(allow_null=True, help_text="In its final result.")
-    latest = serializers.FloatField(allow_null=True, help_text="In the latest intermediate result that has one.")
+    final = serializers.FloatField(allow_null=True, help_text="The value in the final result.")
+    latest = serializers.FloatField(allow_null=True, help_text=(
+        "The value in the latest intermediate result that has one."))
 
 
 class RemovedSerializer(serializers.Serializer[Any]):
     """When retention removed what there was of a trial; null where it has not, or nothing was there."""
 
-    output = serializers.DateTimeField(allow_null=True, help_text="What it wrote.")
-    readings = serializers.DateTimeField(allow_null=True, help_text="Intermediate results, readings of its machine.")
+    output = serializers.DateTimeField(allow_null=True, help_text="The output.")
+    readings = serializers.DateTimeField(allow_null=True, help_text="Intermediate results and resource samples.")
     files = serializers.DateTimeField(allow_null=True, help_text="Kept files.")
 
 
@@ -83,10 +84,11 @@ class TrialSerializer(serializers.Serializer[Any]):
     experiment = serializers.CharField()
     sequence_id = serializers.IntegerField()
     status = serializers.ChoiceField(choices=TRIAL_STATUSES)
-    target = serializers.ChoiceField(choices=TrialTarget.choices, help_text="What is wanted of it.")
+    target = serializers.ChoiceField(choices=TrialTarget.choices, help_text=(
+        "What people, the tuner or limits want the trial to do."))
     source = serializers.ChoiceField(  # type: ignore[assignment]  # taken from the class before DRF's own name counts
         choices=TrialSource.choices, help_text="Who chose its parameters.")
-    message = serializers.CharField(help_text="Why it waits, why it failed.")
+    message = serializers.CharField(help_text="Why the trial waits or why it failed.")
     reason = ReasonSerializer(allow_null=True)
     parameters = serializers.DictField(allow_null=True, help_text=(
         "Of a trial with several parameter sets those of the best one, whose result is the trial's."))
@@ -96,27 +98,27 @@ class TrialSerializer(serializers.Serializer[Any]):
     parameter_sets = ParameterSetSerializer(many=True, help_text=(
         f"Where there are several, the first {MOST_SETS_SHOWN} and the best one; parameters/ has all."))
     final_value = serializers.CharField(allow_null=True, help_text="JSON text, as the trial reported it.")
-    final_number = serializers.FloatField(allow_null=True, help_text="The number in it that the tuner uses.")
+    final_number = serializers.FloatField(allow_null=True, help_text="The number in final_value that the tuner uses.")
     latest_number = serializers.FloatField(allow_null=True, help_text="The latest intermediate result.")
     metrics = serializers.DictField(child=MetricNumberSerializer(), help_text=(
-        "The other numbers in what it reported, by name: latency of {\"default\": 0.9, \"latency\": 12}."))
+        "The other numbers in its results, by name; for example latency in {\"default\": 0.9, \"latency\": 12}."))
     on_front = serializers.BooleanField(help_text=(
-        "Whether it is on the Pareto front, where the experiment has several objectives."))
+        "Whether the trial is on the Pareto front, if the experiment has several objectives."))
     intermediate_count = serializers.IntegerField()
     tags = serializers.ListField(child=serializers.CharField())
     machine = serializers.CharField()
     gpu_indices = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
     attempt = serializers.IntegerField(help_text="Number of the latest attempt, 0 before the first.")
-    url = serializers.CharField(help_text="Its page on the platform, where it has one.")
+    url = serializers.CharField(help_text="The trial's page on the platform, if there is one.")
     created_at = serializers.DateTimeField()
     submitted_at = serializers.DateTimeField(allow_null=True)
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
-    duration = serializers.FloatField(allow_null=True, help_text="Seconds; of a running trial so far.")
+    duration = serializers.FloatField(allow_null=True, help_text="In seconds; for a running trial, the time so far.")
     removed = RemovedSerializer()
     refresh = RefreshSerializer()
-    revision = serializers.IntegerField(help_text="Of the experiment, when the trial was last changed.")
+    revision = serializers.IntegerField(help_text="Revision of the experiment when the trial last changed.")
 
     def to_representation(self, trial: Trial) -> dict[str, Any]:
         """By hand: each list, page and frame is made of these, and field by field it takes four times as long."""
@@ -174,13 +176,13 @@ class NewTrialSerializer(StrictSerializer):
 
 
 class RerunSerializer(StrictSerializer):
-    parameters = serializers.DictField(required=False, help_text="Those of the trial if left out.")
+    parameters = serializers.DictField(required=False, help_text="The parameters of the trial if left out.")
 
 
 class ParameterNoteSerializer(serializers.Serializer[Any]):
     """Something about a parameter that a person should know."""
 
-    field = serializers.CharField(help_text="Path of the parameter, with points.")
+    field = serializers.CharField(help_text="Path of the parameter, with dots.")
     message = serializers.CharField()
 
 
@@ -193,12 +195,12 @@ class AdviceSerializer(serializers.Serializer[Any]):
 
     message = serializers.CharField()
     look_at = serializers.ChoiceField(choices=[(place, place) for place in PLACES], allow_blank=True, help_text=(
-        "Where to do it or to find out more: the page of the experiment, of its cluster, of a new experiment like it, "
-        "what the trial wrote; \"\" for nowhere."))
+        "Where to act or to find out more: the page of the experiment, the page of its cluster, the page for a clone "
+        "of the experiment, or the trial's output; \"\" for none."))
     code = serializers.CharField(allow_blank=True, help_text=(
-        "What programs tell it by, \"\" for advice to people alone. keeper_not_heard: the trial runs, and its keeper "
-        "has not called this server; arguments are addresses (a list) and last_lines (a text) of its log."))
-    arguments = serializers.DictField(help_text="What belongs to the code.")
+        "A code for programs; \"\" for advice that is only for people. keeper_not_heard: the trial runs, but its "
+        "keeper has not called this server; the arguments are addresses (a list) and last_lines (text from its log)."))
+    arguments = serializers.DictField(help_text="The arguments of the code.")
 
 
 class TrialDetailSerializer(TrialSerializer):
@@ -216,8 +218,8 @@ class MetricSerializer(serializers.ModelSerializer[Metric]):
     """One thing a trial reported."""
 
     attempt = serializers.IntegerField(source="attempt.number")
-    value = serializers.CharField(help_text="JSON text, as the trial gave it.")
-    number = serializers.FloatField(allow_null=True, help_text="The finite number in it, where there is one.")
+    value = serializers.CharField(help_text="JSON text, as the trial reported it.")
+    number = serializers.FloatField(allow_null=True, help_text="The finite number in it, if there is one.")
     parameter_id = serializers.SerializerMethodField()
 
     class Meta:

@@ -14,5 +14,6 @@ def data_folder_is_closed(**_: Any) -> list[CheckMessage]:
     others = who_else_may_look(settings.DATA_FOLDER) if settings.DATA_FOLDER.is_dir() else ""
     if not others:
         return []
-    return [Warning(f"The data folder {settings.DATA_FOLDER} is open to {others}; it holds the database and the keys.",
+    return [Warning(f"The data folder {settings.DATA_FOLDER} is accessible to {others}. It contains the database and "
+                    "the keys.",
                     hint=f"chmod 700 {settings.DATA_FOLDER}", id="nniweb.W002")]

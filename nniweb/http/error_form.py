@@ -26,17 +26,18 @@ from trialkeeper.shortage import is_shortage
 
 logger = logging.getLogger(__name__)
 
-DATABASE_AWAY = ("The database cannot be reached, or takes nothing, at the moment. What was stored is safe and running "
-                 "trials go on; try again in a few seconds.")
+DATABASE_AWAY = ("The database cannot be reached, or does not accept writes, at the moment. Stored data is safe, and "
+                 "running trials continue. Try again in a few seconds.")
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
     """One thing that is wrong."""
 
-    field = serializers.CharField(help_text="Path of the field at fault, as the caller spelt it; \"\" where none is.")
+    field = serializers.CharField(help_text="Path of the wrong field, in the spelling of the request; \"\" if the "
+                                            "error is not about a field.")
     message = serializers.CharField(help_text="A sentence for a person.")
-    reason = ReasonSerializer(required=False, help_text="The same for a program, where it has a code.")
-    line = serializers.IntegerField(required=False, allow_null=True, help_text="In the config's text, from 1.")
+    reason = ReasonSerializer(required=False, help_text="The same as a code with arguments, if there is one.")
+    line = serializers.IntegerField(required=False, allow_null=True, help_text="Line in the config's text, from 1.")
     column = serializers.IntegerField(required=False, allow_null=True)
 
 
@@ -66,7 +67,7 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response:
     if isinstance(error, ClusterBusy):
         return _answer(409, [_item("", error.reason)])
     if isinstance(error, Http404):
-        return _answer(404, [_item("", "There is no such thing, or it is not yours to see.")])
+        return _answer(404, [_item("", "There is no such object, or you may not see it.")])
     if isinstance(error, PermissionDenied):
         return _answer(403, [_item("", str(error) or "You may not do this.")])
     if isinstance(error, RequestDataTooBig):
@@ -79,7 +80,7 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response:
         response.data = {"errors": list(_items(error.detail, ""))}
         return response
     if is_database_away(error):
-        logger.warning("a request cannot be answered, the database says: %s", first_line(error))
+        logger.warning("a request cannot be answered; the database's error: %s", first_line(error))
         response = _answer(503, [_item("", DATABASE_AWAY)])
         response["Retry-After"] = "5"
         return response
@@ -89,8 +90,8 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response:
         response["Retry-After"] = str(RETRY_AFTER)
         return response
     logger.error("%s failed", context["request"].path if context.get("request") else "a request", exc_info=error)
-    return _answer(500, [_item("", "The server failed at this request. Its log has the reason; nothing you sent was "
-                                   "necessarily wrong.")])
+    return _answer(500, [_item("", "The server failed to process this request. Its log contains the error. The request "
+                                   "itself may be correct.")])
 
 
 def _answer(code: int, errors: list[dict[str, Any]]) -> Response:

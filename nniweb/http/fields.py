@@ -22,7 +22,7 @@ class StrictSerializer(serializers.Serializer[Any]):
             if unknown:
                 known = [name for name, field in self.fields.items() if not field.read_only]
                 raise serializers.ValidationError(
-                    {key: f"is not known here{nearest(key, known) or '; known are: ' + ', '.join(known)}."
+                    {key: f"is not a known field{nearest(key, known) or '; known fields: ' + ', '.join(known)}."
                      for key in unknown})
         return super().to_internal_value(data)
 
@@ -61,7 +61,7 @@ class CommaListField(serializers.ListField):
     def to_internal_value(self, data: Any) -> list[Any]:
         texts = [data] if isinstance(data, str) else data
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise serializers.ValidationError("must be words with commas between, or a list of them.")
+            raise serializers.ValidationError("must be words separated by commas, or a list of words.")
         try:
             return super().to_internal_value([part for text in texts for part in text.split(",") if part])
         except serializers.ValidationError as error:
@@ -105,5 +105,5 @@ class MetricField(serializers.CharField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_length=100, required=False, help_text=(
-            "A further metric that trials report, such as latency in {\"default\": 0.9, \"latency\": 12}; the main one "
-            "if left out."), **kwargs)
+            "A further metric that trials report, such as latency in {\"default\": 0.9, \"latency\": 12}; the main "
+            "metric if left out."), **kwargs)

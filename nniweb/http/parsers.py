@@ -27,7 +27,7 @@ class JSONParser(parsers.JSONParser):
         length = int(request.META.get("CONTENT_LENGTH") or 0)
         if length > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
             raise BodyTooLarge(f"The body has {length} bytes; at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} are "
-                               "taken. Upload code as a file of a multipart form.")
+                               "accepted. Upload code as a file of a multipart form.")
         try:
             data = super().parse(stream, media_type, parser_context)
             _check(data, "", 0)
@@ -53,4 +53,5 @@ def _check(value: Any, path: str, depth: int) -> None:
 def _check_text(text: str, path: str) -> None:
     if (bad := IN_NO_TEXT.search(text)) is not None:
         where = path.encode("ascii", "backslashreplace").decode() or "the body"
-        raise ParseError(f"The text of {where} holds the character U+{ord(bad[0]):04X}, which is no text.")
+        raise ParseError(f"The text of {where} contains the character U+{ord(bad[0]):04X}, which is not allowed in "
+                         "text.")

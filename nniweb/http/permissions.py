@@ -18,14 +18,14 @@ if TYPE_CHECKING:  # when running, views import the permissions
     from rest_framework.views import APIView
 
 
-NOT_BY_THIS_TOKEN = ("This token, or the role of its person, does not allow it: a token does at most what its scope "
-                     "says. Make one with a wider scope, or ask an administrator.")
+NOT_BY_THIS_TOKEN = ("The scope of this token, or the role of its person, does not allow this. Make a token with a "
+                     "wider scope, or ask an administrator.")
 
 
 class RolePermission(BasePermission):
     """Everybody who is signed in may look; viewers change nothing; members change what is theirs or their groups'."""
 
-    message = "Your role is viewer: you can look, not change anything. Ask an administrator."
+    message = "Your role is viewer, which cannot change anything. Ask an administrator for another role."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         user = request.user
@@ -53,7 +53,7 @@ class RolePermission(BasePermission):
 class AdminOnly(BasePermission):
     """Only administrators, with their session or with a token of the scope "admin"."""
 
-    message = "Only administrators may do this (with a token: one whose scope is admin)."
+    message = "Only administrators may do this. A token needs the scope admin."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         return bool(request.user.is_authenticated and request.user.is_admin)

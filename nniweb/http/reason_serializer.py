@@ -9,7 +9,7 @@ from rest_framework import serializers
 from trainingservice.reasons import CODES, OTHER, PLATFORM
 
 #: Of text that is not ours.
-_OTHERS = {PLATFORM: "The platform's own words.", OTHER: "Text of a person, or of an earlier version."}
+_OTHERS = {PLATFORM: "Text of the platform.", OTHER: "Text of a person, or of an earlier version."}
 MEANINGS = {**{code: kind.meaning for code, kind in CODES.items()}, **_OTHERS}
 
 

@@ -35,7 +35,7 @@ def counted(key: str) -> int:
                 is_news = time.monotonic() >= _away_until
                 _away_until = time.monotonic() + LEFT_ALONE
             if is_news:
-                logger.warning("Redis does not count requests (%s), so each process does for a while",
+                logger.warning("Redis cannot count requests (%s); each process counts its own requests for a while",
                                type(error).__name__)
     return _counted_here(key)
 

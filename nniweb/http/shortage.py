@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which who was turned away is to come again.
 RETRY_AFTER = 5
-SHORT = ("The server's machine has no thread, process or memory to spare at the moment. Running trials go on; try "
+SHORT = ("The server's machine has no thread, process or memory to spare at the moment. Running trials continue. Try "
          "again in a few seconds.")
 _BODY = orjson.dumps({"errors": [{"field": "", "message": SHORT}], "error": "busy", "message": SHORT})
 

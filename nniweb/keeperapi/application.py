@@ -58,7 +58,7 @@ class KeeperApplication:
                      None)
         if route is None or route[0] != scope["method"]:
             status = 404 if route is None else 405
-            await _send(send, status, _error("unknown", "There is no such address here."))
+            await _send(send, status, _error("unknown", "This server has no such address."))
             return
         _, match, name = route
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
@@ -70,8 +70,9 @@ class KeeperApplication:
             caller, address = (match[1], token_hash), str((scope.get("client") or [""])[0])
             if seconds := self.limits.seconds_to_wait(caller, address):
                 process_figures.reports.labels("429").inc()
-                raise RefusedReport(429, contract.ERROR_BUSY, "This keeper sends more than its share; it is to come "
-                                    f"again in {math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
+                raise RefusedReport(429, contract.ERROR_BUSY,
+                                    "This keeper sends too many requests. It can send the next one in "
+                                    f"{math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
             # what is sent in pieces waits for who reads slowly; said here, where the web server's own send is at hand
             counted = _Counting(receive, with_backpressure(send) if name == "code" else send)
             try:
@@ -85,11 +86,11 @@ class KeeperApplication:
         except RefusedReport as error:
             await _send(send, error.status, error.document(settings.INSTALLATION_ID), error.retry_after)
         except (OperationalError, InterfaceError) as error:
-            logger.warning("a keeper is asked to come again: the database says %s", error)
+            logger.warning("a keeper is asked to retry; the database's error: %s", error)
             await _send(send, 503, _error(contract.ERROR_BUSY, "The server's database cannot be used at the moment."),
                         retry_after=2)
         except _SenderGone:
-            logger.debug("a keeper hung up in the middle of %s", path)
+            logger.debug("a keeper closed the connection in the middle of %s", path)
 
     async def report(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                      receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
@@ -174,7 +175,7 @@ async def _body(receive: ASGIReceiveCallable, limit: int, length: int | None, ma
         piece = message.get("body", b"")
         size += len(piece)
         if size > limit:
-            raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"The body must not have more than {limit} bytes.")
+            raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"The body must have at most {limit} bytes.")
         pieces.append(piece)
         if not message.get("more_body"):
             return b"".join(pieces)

@@ -91,7 +91,8 @@ class GroupCommit:
         try:
             self.start()
         except (RuntimeError, MemoryError) as error:
-            logger.warning("%d reports are refused, they will come again: %s", len(read_on), in_short(error))
+            logger.warning("%d reports are refused, and their keepers will send them again: "
+                           "%s", len(read_on), in_short(error))
             self._answer(read_on, [self._come_again()] * len(read_on))
             return
         for waiting in read_on:
@@ -178,7 +179,8 @@ class GroupCommit:
         except MemoryError:
             raise
         except Exception:
-            logger.exception("a group of %d reports could not be stored; they will come again", len(group))
+            logger.exception("a group of %d reports could not be stored; their keepers will send them "
+                             "again", len(group))
             connection.close()
             body = {"installation": self._installation, "error": "internal", "message": "The server failed."}
             return [answer or Answer(500, body) for answer in answers]
@@ -208,7 +210,7 @@ class GroupCommit:
         except RefusedReport as error:  # somebody without the trial's token
             answer = error
         except DatabaseError as error:
-            logger.warning("that the keeper of job %s was refused is not noted: the database says %s",
+            logger.warning("the refusal of the keeper of job %s could not be stored; the database's error: %s",
                            waiting.job_name, first_line(error))
         return Answer(answer.status, answer.document(self._installation))
 
@@ -224,7 +226,7 @@ class GroupCommit:
             try:
                 loop.call_soon_threadsafe(_resolve, pairs)
             except RuntimeError:
-                logger.debug("a loop was closed before its %d answers", len(pairs))
+                logger.debug("an event loop was closed before it received %d answers", len(pairs))
 
 
 def _resolve(pairs: list[tuple[_Waiting, Answer]]) -> None:

@@ -59,7 +59,7 @@ def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
                 if archive is None:
                     raise RefusedReport(404, "unknown", "This experiment has no code archive.")
                 return code_archives.local_path(archive), archive.sha256
-        raise RefusedReport(401, contract.ERROR_TOKEN, "This token does not open this experiment's code.")
+        raise RefusedReport(401, contract.ERROR_TOKEN, "This token is not valid for this experiment's code.")
     finally:
         close_old_connections()
 
@@ -81,8 +81,8 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
             raise RefusedReport(400, contract.ERROR_UNREADABLE, "The name must be a path inside the folder.")
         others = TrialFile.objects.filter(attempt=attempt).exclude(name=name).aggregate(n=Count("pk"), size=Sum("size"))
         if others["n"] >= MOST_FILES or (others["size"] or 0) + len(body) > MOST_BYTES:
-            raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"Of one trial at most {MOST_FILES} files and "
-                                f"{MOST_BYTES // 2**20} MiB are kept.")
+            raise RefusedReport(413, contract.ERROR_TOO_LARGE,
+                                f"At most {MOST_FILES} files and {MOST_BYTES // 2**20} MiB are kept for one trial.")
         # the name never becomes a path of ours: the row holds it
         path = f"trials/{attempt.job_name}/{secrets.token_hex(8)}"
         try:
@@ -90,7 +90,7 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
         except OSError as error:
             with contextlib.suppress(OSError):
                 default_storage.delete(path)
-            logger.warning("a file of job %s cannot be kept now: %s", job_name, error)
+            logger.warning("a file of job %s cannot be stored at the moment: %s", job_name, error)
             raise RefusedReport(503, contract.ERROR_BUSY, "The server cannot store files at the moment.") from None
         old = TrialFile.objects.filter(attempt=attempt, name=name).first()
         TrialFile.objects.update_or_create(attempt=attempt, name=name,

@@ -70,7 +70,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
             message = json.loads(text_data or "")
             topic, since = str(message["watch"]), int(message.get("since", 0))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            await self.say({"error": "a message must be a JSON object with watch and since"})
+            await self.say({"error": "a message must be a JSON object with the members watch and since"})
             return
         if topic in self._watches or len(self._watches) >= MOST_WATCHES:
             return
@@ -89,7 +89,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         elif kind == "trial":
             await self._watch_trial(topic, public_id, since)
         else:
-            await self.say({"topic": topic, "error": "there is nothing of this name to watch"})
+            await self.say({"topic": topic, "error": "there is no object of this name, or you may not watch it"})
 
     async def _watch_experiment(self, topic: str, public_id: str, since: int, read: Any) -> None:
         found = await database_sync_to_async(frames.may_watch_experiment)(self.scope["user"], public_id)
@@ -134,7 +134,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
                     if frame["experiments"] or frame["gone"]:
                         await self.say({"topic": "experiments", **frame})
                 except Exception:
-                    logger.exception("a frame about the list of experiments could not be read; it is tried again")
+                    logger.exception("a frame about the list of experiments could not be read; it is read again")
                 await asyncio.sleep(LIST_PAUSE)
         finally:
             hub().unwatch_list(changes)

@@ -135,7 +135,7 @@ class Hub:
             try:
                 await self._tell_all(watched)
             except Exception:
-                logger.exception("a frame about experiment %d could not be read; it is tried again", experiment_pk)
+                logger.exception("a frame about experiment %d could not be read; it is read again", experiment_pk)
                 watched.rung.set()
                 await asyncio.sleep(LOOK_SECONDS)
             await asyncio.sleep(max(0.0, FRAME_PAUSE - (time.monotonic() - began)))
@@ -187,7 +187,7 @@ class Hub:
         try:
             self._loop.call_soon_threadsafe(self._wake, experiment_pk)
         except RuntimeError:
-            logger.debug("the loop is closed; nobody watches any more")
+            logger.debug("the event loop is closed; no page watches any more")
 
     def _wake(self, experiment_pk: int) -> None:
         if (watched := self._watched.get(experiment_pk)) is not None:
@@ -217,7 +217,7 @@ class Hub:
                 clusters = await self._look_at_clusters(clusters, always=all_changed)
                 await self._look_at_trials()
             except Exception:
-                logger.exception("revisions could not be compared; they will be two seconds later")
+                logger.exception("revisions could not be compared; they are compared again in two seconds")
                 _seen_log.clear()
                 continue
             if all_changed:  # why experiments are as they are may read differently now

@@ -69,7 +69,8 @@ class OpenSockets:
             try:
                 await self._end_what_does_not_hold()
             except Exception:
-                logger.exception("whether open websockets still may be could not be asked; it is asked again")
+                logger.exception("the permissions of open websockets could not be checked; they are checked again "
+                                 "later")
 
     async def _end_what_does_not_hold(self) -> None:
         sockets = list(self._sockets)

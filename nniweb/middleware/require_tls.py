@@ -13,8 +13,8 @@ from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, ASGISendCall
 from nniweb.http.proxies import Address
 
 WHAT_TO_DO = ("Put a proxy with TLS in front, let this server listen on 127.0.0.1 or name the proxy in "
-              "NNIWEB_TRUSTED_PROXIES, and set NNIWEB_PUBLIC_URL=https://... (docs/deploy shows how). In a network "
-              "that you trust with passwords and tokens in the clear, set NNIWEB_PLAIN_HTTP=1.")
+              "NNIWEB_TRUSTED_PROXIES, and set NNIWEB_PUBLIC_URL=https://... (docs/deploy shows how). If you trust the "
+              "network with unencrypted passwords and tokens, set NNIWEB_PLAIN_HTTP=1.")
 
 
 def is_loopback(host: str) -> bool:
@@ -34,8 +34,8 @@ def why_not_listen(host: str, *, allowed: bool) -> str:
     """Why the server must not listen there, "" where it may. ``allowed``: settings.MAY_BE_REACHED."""
     if allowed or is_loopback(host):
         return ""
-    return (f"The server would listen on {host}, where others can reach it, and nothing says that there is TLS: "
-            f"passwords and tokens would cross the network in the clear. {WHAT_TO_DO}")
+    return (f"The server would listen on {host}, which other machines can reach, and TLS is not configured. Passwords "
+            f"and tokens would cross the network unencrypted. {WHAT_TO_DO}")
 
 
 def not_in_the_clear(application: ASGI3Application, *, allowed: bool) -> ASGI3Application:
@@ -54,7 +54,7 @@ def not_in_the_clear(application: ASGI3Application, *, allowed: bool) -> ASGI3Ap
             await send({"type": "http.response.start", "status": 403, "headers": [
                 (b"content-type", b"text/plain; charset=utf-8")]})
             await send({"type": "http.response.body",
-                        "body": f"Nothing says that there is TLS. {WHAT_TO_DO}\n".encode()})
+                        "body": f"TLS is not configured. {WHAT_TO_DO}\n".encode()})
             return
         await application(scope, receive, send)
 

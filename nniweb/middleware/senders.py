@@ -35,7 +35,8 @@ def may_send(scope: Scope) -> int:
             return ANYBODYS_BYTES
         return CODE_BYTES if person.may_change and _takes_code(scope) else PERSONS_BYTES
     except DatabaseError as error:
-        logger.warning("who sends a large request cannot be asked: the database says %s", first_line(error))
+        logger.warning("the sender of a large request cannot be identified; the database's error: "
+                       "%s", first_line(error))
         return ANYBODYS_BYTES
     finally:
         connection.close()

@@ -28,7 +28,7 @@ def change_registry(experiment_id: str, entry: dict[str, Any] | None) -> None:
             draft.write_text(json.dumps(entries, indent=4))
             put_in_place(str(draft), str(file))
     except OSError as error:
-        logger.warning("NNI's registry in %s cannot be kept (%s): nnictl does not find the experiment, "
+        logger.warning("NNI's registry in %s cannot be written (%s); nnictl does not find the experiment, but "
                        "Experiment.connect does", folder, error)
 
 
@@ -38,7 +38,7 @@ def _entries(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise OSError("it is no JSON") from None
+        raise OSError("it is not JSON") from None
     if not isinstance(found, dict):
-        raise OSError("it is no object")
+        raise OSError("it is not an object")
     return found

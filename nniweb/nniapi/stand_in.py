@@ -87,7 +87,7 @@ class StandIn:
                 self.look()
                 give_connection_back()
             except Exception:
-                logger.exception("the process that stands for experiment %s cannot be kept in line with it",
+                logger.exception("the process that represents experiment %s cannot be synchronized with it",
                                  self._experiment_id)
                 connection.close()
         connection.close()

@@ -103,8 +103,8 @@ class ExperimentView(NniView):
         return Response(documents.profile(self.experiment(), timezone.now()))
 
     def post(self, request: Request, experiment_id: str) -> Response:
-        raise NotFound("This experiment was started already. Launch another one on the page of experiments, or with "
-                       f"{COMMAND} launch.")
+        raise NotFound("This experiment was already started. Launch another experiment on the experiments page, or "
+                       f"with {COMMAND} launch.")
 
     def put(self, request: Request, experiment_id: str) -> HttpResponse:
         experiment = self.experiment()
@@ -162,7 +162,7 @@ class NotHereView(NniView):
 
 
 class ClusterMetadataView(NotHereView):
-    sentence = "The platform of an experiment is set when it is launched, and on the pages of its cluster."
+    sentence = "The platform of an experiment is set at the launch, and on the page of its cluster."
 
 
 class ImportDataView(NniView):
@@ -172,7 +172,7 @@ class ImportDataView(NniView):
 
 
 class TensorboardView(NotHereView):
-    sentence = "TensorBoard is started on the pages of the experiment and of the trial, not from here."
+    sentence = "TensorBoard cannot be started here. Start it on the page of the experiment or of the trial."
 
 
 class ImportedDataView(NniView):
@@ -200,7 +200,7 @@ class TrialJobsView(NniView):
     def post(self, request: Request, experiment_id: str) -> Response:
         experiment = self.experiment()
         if not isinstance(request.data, dict):
-            raise ParseError("The body must be an object: the parameters of the trial.")
+            raise ParseError("The body must be an object with the parameters of the trial.")
         trial = intents.submit_trial(experiment, request.data, signed_in_user(request))
         return Response({"sequenceId": trial.sequence_id})
 
@@ -244,8 +244,8 @@ class TrialFileView(NniView):
     def get(self, request: Request, experiment_id: str, trial_id: str, name: str) -> HttpResponse:
         trial, stream = self.trial(), STREAMS.get(name)
         if stream is None:
-            raise NotFound(f"Of the trial's files only {', '.join(STREAMS)} can be read here; others are kept with "
-                           "keepFiles and found on the trial's page.")
+            raise NotFound(f"Only the files {', '.join(STREAMS)} of a trial can be read here. The trial's page has the "
+                           "files that keepFiles names.")
         pieces = TrialOutput.objects.filter(attempt__trial=trial, stream=stream).order_by("attempt__number", "offset")
         text = b"".join(bytes(data) for data in pieces.values_list("data", flat=True))
         return HttpResponse(text or f"{name} is empty.".encode(), content_type="text/plain; charset=utf-8",
@@ -255,7 +255,7 @@ class TrialFileView(NniView):
 class NothingHereView(NniView):
     def get(self, request: Request, experiment_id: str, path: str) -> Response:
         self.experiment()
-        raise NotFound(f"NNI's interface has nothing at {path}.")
+        raise NotFound(f"NNI's REST interface has nothing at {path}.")
 
     post = put = delete = get
 

@@ -42,7 +42,7 @@ class DatabaseFigures(Collector):
         yield from self._ages(cluster_of, now)
         yield from self._leases(clusters.values(), database_now())
         yield from self._notifications(now)
-        alive = GaugeMetricFamily("nniweb_workers", "Workers heard of lately.")
+        alive = GaugeMetricFamily("nniweb_workers", "Workers that have reported recently.")
         alive.add_metric([], alive_workers().count())
         yield alive
 
@@ -76,7 +76,7 @@ class DatabaseFigures(Collector):
         for experiment, reason, count in waiting.order_by().values_list("experiment", "reason").annotate(Count("pk")):
             if experiment in cluster_of:
                 counts[cluster_of[experiment], reason] += count
-        family = GaugeMetricFamily("nniweb_trials_waiting", "Trials that wait, by the code of their reason.",
+        family = GaugeMetricFamily("nniweb_trials_waiting", "Waiting trials, by the code of their reason.",
                                    labels=["cluster", "reason"])
         for (cluster, reason), count in sorted(counts.items()):
             family.add_metric([cluster, reason], count)
@@ -84,13 +84,13 @@ class DatabaseFigures(Collector):
 
     def _ages(self, cluster_of: dict[int, str], now: datetime) -> Iterator[Metric]:
         waiting = Trial.objects.unfinished().filter(status=TrialJobStatus.WAITING.value)
-        yield self._oldest("nniweb_oldest_waiting_trial_seconds", "Age of the oldest trial that waits.",
+        yield self._oldest("nniweb_oldest_waiting_trial_seconds", "Age of the oldest waiting trial.",
                            cluster_of, now, waiting.order_by().values_list("experiment").annotate(Min("created_at")))
         # the first condition is that of the index of unfinished attempts, which is used where it stands word for word
         under_way = Attempt.objects.filter(stage__in=[Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED],
                                            stage=Attempt.Stage.SUBMITTING)
         yield self._oldest("nniweb_oldest_submission_seconds",
-                           "Age of the oldest attempt that its platform has not taken yet.", cluster_of, now,
+                           "Age of the oldest attempt that its platform has not accepted yet.", cluster_of, now,
                            under_way.order_by().values_list("trial__experiment").annotate(Min("created_at")))
 
     @staticmethod
@@ -114,14 +114,17 @@ class DatabaseFigures(Collector):
         waiting = GaugeMetricFamily("nniweb_notifications_due", "Notifications that are due and not sent.")
         waiting.add_metric([], late["count"])
         oldest = GaugeMetricFamily("nniweb_oldest_due_notification_seconds",
-                                   "Since when the oldest of them is due; 0 where none is.")
+                                   "When the oldest of them became due; 0 if none is due.")
         oldest.add_metric([], (now - late["first"]).total_seconds() if late["first"] else 0.0)
         yield from (waiting, oldest)
 
     def _leases(self, clusters: Iterable[Cluster], now: datetime) -> Iterator[Metric]:
-        held = GaugeMetricFamily("nniweb_lease_held", "1 while a worker holds the cluster.", labels=["cluster"])
-        epoch = GaugeMetricFamily("nniweb_lease_epoch", "How often the cluster has changed hands.", labels=["cluster"])
-        age = GaugeMetricFamily("nniweb_lease_renewed_seconds", "Time since the lease was renewed, while one is held.",
+        held = GaugeMetricFamily("nniweb_lease_held", "1 while a worker holds the lease of the "
+                                                      "cluster.", labels=["cluster"])
+        epoch = GaugeMetricFamily("nniweb_lease_epoch",
+                                  "How often another worker took the lease of the cluster.", labels=["cluster"])
+        age = GaugeMetricFamily("nniweb_lease_renewed_seconds",
+                                "Time since the lease was last renewed, while it is held.",
                                 labels=["cluster"])
         for cluster in clusters:
             expires = cluster.lease_expires_at

@@ -28,14 +28,15 @@ def is_metrics_token(authorization: str) -> bool:
 def _of_the_database() -> bytes:
     """Figures of the rows, and whether they could be asked for: an outage is when figures are wanted most."""
     found = CollectorRegistry()
-    answers = Gauge("nniweb_database_answers", "1 where the database could be asked for this answer's figures, else 0.",
+    answers = Gauge("nniweb_database_answers", "1 if the metrics of the database could be read for this answer, else "
+                                               "0.",
                     registry=found)
     figures = CollectorRegistry()
     figures.register(DatabaseFigures())
     try:
         of_rows = generate_latest(figures)
     except DatabaseError as error:
-        logger.warning("figures of the database are left out, it says: %s", error)
+        logger.warning("the metrics of the database are left out; its error: %s", error)
         answers.set(0)
         return generate_latest(found)
     answers.set(1)

@@ -26,8 +26,8 @@ async def probe_application(scope: Scope, _receive: ASGIReceiveCallable, send: A
         except (RuntimeError, MemoryError) as error:
             if not is_shortage(error):
                 raise
-            check = Check("threads", False, "The machine has no thread to spare for the question. Raise its limit on "
-                                            "processes and threads, or end what takes so many.")
+            check = Check("threads", False, "The machine has no thread to spare for this request. Raise its limit on "
+                                            "processes and threads, or end programs that use too many.")
             ready, document = False, {"ready": False, "checks": [asdict(check)], "warnings": []}
         status = 200 if ready else 503
     body = orjson.dumps(document)

@@ -38,14 +38,16 @@ def readiness() -> tuple[bool, dict[str, Any]]:
         checks = _checks()
         no_worker = missing_worker() if all(check.ok for check in checks) else ""
     except DatabaseError as error:
-        logger.warning("not ready, the database says: %s", error)
-        checks, no_worker = [Check("database", False, "The database cannot be reached; the log has what it says. "
-                                   "Running trials go on, and their reports wait with their keepers.")], ""
+        logger.warning("not ready; the database's error: %s", error)
+        checks, no_worker = [Check("database", False, "The database cannot be reached. The log contains its error. "
+                                                      "Running trials continue, and their reports wait on the trial "
+                                                      "machines.")], ""
     finally:
         connection.close()
-    warnings = {"refused": "The database takes nothing at the moment: reports wait on the trial machines and nothing "
-                           "new is started. It goes on by itself; every page says more.",
-                "little room": "The data folder's disk is nearly full. Make room; every page says more."}
+    warnings = {"refused": "The database does not accept writes at the moment. Reports wait on the trial machines, and "
+                           "no new trial is started. Work continues automatically when it accepts writes again. Every "
+                           "page shows details.",
+                "little room": "The data folder's disk is nearly full. Free disk space. Every page shows details."}
     found = [warnings.get(database_health.kind_of_trouble(), ""), no_worker]
     for part in parts_in_trouble():
         if part.is_vital:
@@ -83,4 +85,4 @@ def missing_worker() -> str:
     if worker_is_alive() or not Experiment.objects.unfinished().filter(
             deleted_at=None, cluster__enabled=True).exists():
         return ""
-    return f"Experiments are under way and no worker is alive. {HOW_TO_START}"
+    return f"Experiments have not ended, but no worker is alive. {HOW_TO_START}"

@@ -11,8 +11,8 @@ from nniweb.experiments.models import User
 from nniweb.http.authentication import TokenAuthentication
 from nniweb.observability.figures import all_figures, is_metrics_token
 
-WHO_MAY_READ = ("The figures are for administrators (a session, or Authorization: Token ...) and for whoever has "
-                "NNIWEB_METRICS_TOKEN (Authorization: Bearer ...).\n")
+WHO_MAY_READ = ("Only administrators (with a session, or Authorization: Token ...) and clients with "
+                "NNIWEB_METRICS_TOKEN (Authorization: Bearer ...) can read the metrics.\n")
 
 
 @require_GET

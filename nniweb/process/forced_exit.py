@@ -22,7 +22,8 @@ def leave_within(seconds: float = SECONDS) -> None:
 def _leave(seconds: float) -> None:
     time.sleep(seconds)
     still = sorted(thread.name for thread in threading.enumerate() if thread is not threading.current_thread())
-    logger.warning("told to end %.0f s ago, and something is still waited for: the process ends without it. Nothing is "
-                   "lost; leases that were not given back run out. Its threads: %s", seconds, ", ".join(still))
+    logger.warning("the process was told to end %.0f s ago, but some work has not finished; it ends now without "
+                   "waiting for that work. Nothing is lost, and leases that were not released expire. Its threads: "
+                   "%s", seconds, ", ".join(still))
     logging.shutdown()
     os._exit(1)

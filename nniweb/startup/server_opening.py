@@ -89,8 +89,8 @@ class Opening:
             if is_database_away(error) or isinstance(error, OSError) or is_shortage(error):
                 raise  # it passes, or somebody makes room: the thread begins again
             logger.exception("the server cannot be started")
-            self._fail(f"The server cannot be started: {type(error).__name__}: {error}. This is a defect; please "
-                       "report it, with what was logged above.")
+            self._fail(f"The server cannot be started: {type(error).__name__}: {error}. This is a defect. Please "
+                       "report it with the log lines above.")
         finally:
             connection.close()
 
@@ -116,8 +116,8 @@ class Opening:
         for port, name in self._wanted.items():
             experiment = Experiment.objects.filter(public_id=name, deleted_at=None).first()
             if experiment is None:
-                raise CommandError(f"--nni-port {name}={port}: there is no experiment {name}; {COMMAND} experiments "
-                                   "list shows them.")
+                raise CommandError(f"--nni-port {name}={port}: there is no experiment {name}. {COMMAND} experiments "
+                                   "list shows all experiments.")
             found.append(NniPort(experiment, port))
         self._nni_ports = self._nni_ports or found
 
@@ -147,12 +147,12 @@ class Opening:
         if self._has_told:
             return
         address = sign_in_address(self._url, first_user())
-        self._say(f"\nNNI Web is running at {self._url}\n"
-                  f"Sign in with this link (once, within an hour):\n\n    {address}\n\n"
-                  f"Data folder: {settings.DATA_FOLDER}\nCtrl-C ends the server; running trials go on.\n")
+        self._say(f"\nNNI Web is running at {self._url}\nSign in with this link (once, within an hour):\n\n    "
+                  f"{address}\n\nData folder: {settings.DATA_FOLDER}\nCtrl-C stops the server. Running trials "
+                  "continue.\n")
         for opened in self._nni_ports:
             self._say(f"NNI's clients find experiment {opened.experiment_id} at port {opened.port} of this machine, "
-                      "without a token: every local user may steer this experiment.")
+                      "without a token. Every local user can control this experiment.")
         self._has_told = True
 
     def _launch_demo(self) -> None:
@@ -160,7 +160,7 @@ class Opening:
 
         experiment = launch_demo(first_user())
         if experiment is not None:
-            self._say(f"The demo \"{experiment.name}\" is running: watch it at the address above.")
+            self._say(f"The demo \"{experiment.name}\" is running. Open the address above to see it.")
 
     # --- the worker's thread ---------------------------------------------------------------
 

@@ -17,8 +17,8 @@ class DataFolderLocked(Exception):
     def __init__(self, folder: Path, holder: dict[str, Any]) -> None:
         where = f" at {holder['urls'][0]}" if holder.get("urls") else ""
         who = f" (process {holder['pid']})" if holder.get("pid") else ""
-        super().__init__(f"The data folder {folder} is in use by another server{where}{who}. "
-                         f"Use that one, stop it, or choose another folder with NNIWEB_DATA.")
+        super().__init__(f"The data folder {folder} is in use by another server{where}{who}. Use that server, stop it, "
+                         "or choose another folder with NNIWEB_DATA.")
 
 
 _only_look = False

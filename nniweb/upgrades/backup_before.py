@@ -20,7 +20,7 @@ KEPT = 3
 #: as multiples of the database's size.
 ROOM = 3.0
 _PATTERN = "before-*.tar.gz"
-_OWN_CHOICE = "or, if you have a backup of your own, set NNIWEB_UPGRADE_BACKUP=0 for this start"
+_OWN_CHOICE = "or, if you have your own backup, set NNIWEB_UPGRADE_BACKUP=0 for this start"
 
 
 class NoBackup(Exception):
@@ -45,14 +45,14 @@ def make(now: datetime, say: Callable[[str], None]) -> Path | None:
         prepare(folder())
         _need_room()
         path = folder() / f"before-{__version__}-{now:%Y%m%d-%H%M%S}.tar.gz"
-        say(f"The database is of an older version. It is backed up to {path} first.")
+        say(f"The database has an older version. It is backed up to {path} before the upgrade.")
         take(path, now, [DATABASE])
     except database.CannotCopy as error:
-        raise NoBackup(f"The database is to be changed, and cannot be backed up before that: {error} Put that right, "
-                       f"{_OWN_CHOICE}. Nothing was changed.") from None
+        raise NoBackup(f"The database must be upgraded, but the backup before the upgrade failed: {error} Correct "
+                       f"that, {_OWN_CHOICE}. Nothing was changed.") from None
     except OSError as error:
-        raise NoBackup(f"The database is to be changed, and its backup cannot be written to {folder()}: "
-                       f"{error.strerror or error}. Put that right, {_OWN_CHOICE}. Nothing was changed.") from None
+        raise NoBackup(f"The database must be upgraded, but its backup cannot be written to {folder()}: "
+                       f"{error.strerror or error}. Correct that, {_OWN_CHOICE}. Nothing was changed.") from None
     return path
 
 
@@ -69,8 +69,9 @@ def _all() -> list[Path]:
 def _need_room() -> None:
     need, have = ROOM * database.size(), shutil.disk_usage(folder()).free
     if have < need:
-        raise NoBackup(f"The database is to be changed and backed up before that, which takes {_megabytes(need)} at "
-                       f"{folder()}; {_megabytes(have)} are free there. Make room, {_OWN_CHOICE}. Nothing was changed.")
+        raise NoBackup(f"The database must be upgraded. The backup before the upgrade needs {_megabytes(need)} in "
+                       f"{folder()}, where {_megabytes(have)} are free. Free disk space, {_OWN_CHOICE}. Nothing was "
+                       "changed.")
 
 
 def _megabytes(count: float) -> str:

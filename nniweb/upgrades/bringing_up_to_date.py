@@ -52,12 +52,12 @@ def bring_up_to_date(say: Callable[[str], None], *, is_server: bool, verbosity: 
             if is_database_away(error):  # locked, full or not there: that passes
                 raise
             raise CannotUpgrade(
-                f"The database could not be brought to NNI Web {__version__} and is as it was: "
-                f"{type(error).__name__}: {first_line(error)}. Install the version that you had, which goes on with "
-                f"it, and report this as a defect.") from error
+                f"The database could not be upgraded to NNI Web {__version__} and was not changed: "
+                f"{type(error).__name__}: {first_line(error)}. Install the previous version, which can still use the "
+                "database, and report this as a defect.") from error
         backup_before.remove_old_ones()
         if backup is not None:
-            say(f"The database is of NNI Web {__version__} now.")
+            say(f"The database now has the version of NNI Web {__version__}.")
 
 
 def _change(verbosity: int) -> None:
@@ -82,5 +82,6 @@ def _no_server_may_run() -> None:
     lock = ServerLock(Path(settings.DATA_FOLDER))
     if lock.is_held():
         holder = read_address_file(lock.address_file).get("pid")
-        raise CannotUpgrade(f"A server of another version runs on {settings.DATA_FOLDER}"
-                            f"{f' (process {holder})' if holder else ''}. Stop it first; its trials go on.")
+        raise CannotUpgrade("A server of another version runs on "
+                            f"{settings.DATA_FOLDER}{f' (process {holder})' if holder else ''}. Stop it first. Its "
+                            "trials continue.")

@@ -14,7 +14,7 @@ from nniweb.storage.data_folder import prepare
 
 #: PostgreSQL's advisory locks are numbers; this one is ours in its database.
 _NUMBER = 4_711_002_026
-_WAITING = "Another process is bringing the database to its version; waiting for it."
+_WAITING = "Another process is upgrading the database. Waiting for it."
 
 
 @contextmanager

@@ -15,8 +15,9 @@ def too_new() -> str:
         return ""
     made = backup_before.newest()
     backup = str(made) if made else "FILE"
-    return (f"{why} Install {wording(last_version())} again; or go back to what there was before the upgrade, without "
-            f"what happened since: stop all servers and workers, then {COMMAND} restore {backup} --force.")
+    return (f"{why} Install {wording(last_version())} again. Or return to the state before the upgrade, which discards "
+            f"everything that happened since: stop all servers and workers, then run {COMMAND} restore {backup} "
+            "--force.")
 
 
 def too_new_or_unknown() -> str:

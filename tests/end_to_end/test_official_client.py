@@ -92,7 +92,7 @@ def served(make_server: Any, client: Client, tmp_path: Path) -> tuple[RunningSer
     server.stop()
     port = free_port()
     server.start("--nni-port", f"{experiment}={port}")
-    server.wait_until(lambda: "every local user may steer" in server.log_tail(), what="the port is announced")
+    server.wait_until(lambda: "Every local user can control" in server.log_tail(), what="the port is announced")
     return server, experiment, port
 
 

@@ -132,7 +132,7 @@ def test_a_newer_database_is_refused_with_the_version_that_made_it_and_what_to_d
     (data / "backups" / "before-7.1.0-20270101-000000.tar.gz").touch()
     with pytest.raises(CommandError) as refused:
         call_command(*command)
-    for words in ("NNI Web 7.1.0", "9999_of_next_year", "Nothing was touched", "Install NNI Web 7.1.0 again",
+    for words in ("NNI Web 7.1.0", "9999_of_next_year", "Nothing was changed", "Install NNI Web 7.1.0 again",
                   "before-7.1.0-20270101-000000.tar.gz --force"):
         assert words in str(refused.value)
     assert too_new_or_unknown() == str(refused.value), "what a web process ends with"
@@ -141,7 +141,7 @@ def test_a_newer_database_is_refused_with_the_version_that_made_it_and_what_to_d
 @pytest.mark.usefixtures("older")
 def test_a_change_that_fails_leaves_the_database_as_it_was(data: Path, said: list[str]) -> None:
     before = changes()
-    with pytest.raises(CannotUpgrade, match="is as it was"):
+    with pytest.raises(CannotUpgrade, match="was not changed"):
         bring_up_to_date(said.append, is_server=False)
     assert changes() == before
     assert "backed up" in said[0]
@@ -152,7 +152,7 @@ def test_a_change_that_fails_leaves_the_database_as_it_was(data: Path, said: lis
 def test_the_backup_before_an_upgrade_holds_the_database_alone(data: Path, said: list[str], tmp_path: Path) -> None:
     path = backup_before.make(timezone.now(), said.append)
     assert path is not None
-    assert [str(path)] == re.findall(r"to (\S+) first", said[0])
+    assert [str(path)] == re.findall(r"to (\S+) before", said[0])
     assert path.name.startswith(f"before-{__version__}-")
     (tmp_path / "unpacked").mkdir()
     manifest = unpack(path, tmp_path / "unpacked")
@@ -169,7 +169,7 @@ def no_program(path: Path) -> None:
 
 @pytest.mark.usefixtures("older")
 @pytest.mark.parametrize(("planted", "why"), [
-    (("shutil.disk_usage", no_room), "Make room"),
+    (("shutil.disk_usage", no_room), "Free disk space"),
     (("nniweb.backups.database.copy_to", no_program), "pg_dump is needed"),
 ])
 def test_without_a_backup_nothing_is_changed_and_the_choice_is_named(
@@ -185,7 +185,7 @@ def test_without_a_backup_nothing_is_changed_and_the_choice_is_named(
 @pytest.mark.usefixtures("older")
 def test_whoever_has_a_backup_of_his_own_says_so(data: Path, said: list[str], settings: LazySettings) -> None:
     settings.UPGRADE_BACKUP = False
-    with pytest.raises(CannotUpgrade, match="is as it was"):
+    with pytest.raises(CannotUpgrade, match="was not changed"):
         bring_up_to_date(said.append, is_server=False)
     assert not (data / "backups").exists()
 

@@ -35,11 +35,11 @@ def serve(data_folder: Path, **variables: str) -> str:
     ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is no address of a mail server; write smtp+starttls://"),
     pytest.param("NNIWEB_OIDC_ISSUER", "http://sso.example", "NNIWEB_OIDC_ISSUER must begin with https://",
                  marks=pytest.mark.slow),
-    pytest.param("NNIWEB_OIDC_ISSUER", "https://sso.example", "NNIWEB_OIDC_ISSUER is set, but not",
+    pytest.param("NNIWEB_OIDC_ISSUER", "https://sso.example", "is set, but NNIWEB_OIDC_CLIENT_ID is not",
                  marks=pytest.mark.slow),
     pytest.param("NNIWEB_OIDC_ROLE", "king", "NNIWEB_OIDC_ROLE must be viewer, member or admin, not 'king'",
                  marks=pytest.mark.slow),
-    ("NNIWEB_HOST", "0.0.0.0", "passwords and tokens would cross the network in the clear. Put a proxy with TLS in"),
+    ("NNIWEB_HOST", "0.0.0.0", "Passwords and tokens would cross the network unencrypted. Put a proxy with TLS in"),
     pytest.param("NNIWEB_CA_FILE", "/no/such.pem", "NNIWEB_CA_FILE names /no/such.pem, which cannot be read",
                  marks=pytest.mark.slow),
     ("NNIWEB_SECRET_KEY_FILE", "/no/such/file", "NNIWEB_SECRET_KEY_FILE names /no/such/file, which cannot be read"),
@@ -109,7 +109,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 def test_a_disk_without_room_for_the_keys_of_a_new_installation_is_a_sentence(small_disk) -> None:
     disk = small_disk("size=64k,nr_inodes=3")  # the folder and its keys' folder, and no file
     said = serve(disk / "data")
-    assert f"The keys in {disk}/data/keys cannot be read or made: No space left on device. Make room" in said
+    assert f"The keys in {disk}/data/keys cannot be read or created: No space left on device. Free disk space" in said
 
 
 def test_a_data_folder_that_has_become_read_only_is_a_sentence(small_disk) -> None:

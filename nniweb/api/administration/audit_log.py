@@ -18,19 +18,20 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
         model = AuditEntry
         fields = ["id", "at", "who", "who_id", "via", "address", "action", "kind", "target", "name", "details"]
         extra_kwargs = {
-            "who": {"help_text": "Name of the person as it was then; \"\" where nobody was signed in."},
-            "via": {"help_text": "How they were known: their session (page, admin), a token, a command."},
+            "who": {"help_text": "Name of the person at that time; \"\" if nobody was signed in."},
+            "via": {"help_text": "How the person was identified: by a session (page, admin), a token or a command."},
             "address": {"help_text": "The network address that the request came from."},
-            "action": {"help_text": "Such as sign-in, experiment.launch, token.create."},
-            "target": {"help_text": "Id of what it was done to, as REST has it."},
-            "details": {"help_text": "What belongs to the action; never the value of a secret."},
+            "action": {"help_text": "For example sign-in, experiment.launch, token.create."},
+            "target": {"help_text": "Id in REST of the object of the action."},
+            "details": {"help_text": "Details of the action; never the value of a secret."},
         }
 
 
 class AuditQuery(Query):
     who = serializers.CharField(required=False, help_text="User name.")
-    action = serializers.CharField(required=False, help_text="The whole action, or its beginning up to a dot.")
-    target = serializers.CharField(required=False, help_text="Id of what it was done to.")
+    action = serializers.CharField(required=False, help_text=(
+        "The whole action, or its beginning up to a dot (experiment)."))
+    target = serializers.CharField(required=False, help_text="Id of the object of the action.")
     address = serializers.CharField(required=False)
     since = serializers.DateTimeField(required=False)
     before = serializers.DateTimeField(required=False)

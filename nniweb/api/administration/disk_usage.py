@@ -32,8 +32,9 @@ class DiskUsageSerializer(serializers.Serializer[Any]):
     owner = serializers.CharField(source="experiment.owner.username", allow_null=True, default=None)
     status = serializers.CharField(source="experiment.status")
     deleted_at = serializers.DateTimeField(source="experiment.deleted_at", allow_null=True, help_text=(
-        "It is being removed since."))
-    message = serializers.CharField(source="experiment.message", help_text="Of a deleted one: what keeps it.")
+        "When its removal began."))
+    message = serializers.CharField(source="experiment.message", help_text=(
+        "Of a deleted experiment: why it still exists."))
     measured_at = serializers.DateTimeField()
     trials = serializers.IntegerField()
     rows = serializers.IntegerField(help_text="Of all tables.")
@@ -41,7 +42,7 @@ class DiskUsageSerializer(serializers.Serializer[Any]):
     output_bytes = serializers.IntegerField(help_text="Estimated.")
     files_bytes = serializers.IntegerField()
     checkpoints_bytes = serializers.IntegerField()
-    code_bytes = serializers.IntegerField(help_text="Counted at each experiment that has the same.")
+    code_bytes = serializers.IntegerField(help_text="Counted for each experiment that uses the same code.")
     total_bytes = serializers.IntegerField()
     days_kept = serializers.SerializerMethodField()
 
@@ -58,7 +59,7 @@ class PartSerializer(serializers.Serializer[Any]):
 class HostUsageSerializer(serializers.Serializer[Any]):
     host = serializers.CharField()
     measured_at = serializers.DateTimeField()
-    bytes = serializers.IntegerField(help_text="As they lie on the disk.")
+    bytes = serializers.IntegerField(help_text="The size of the files on the disk.")
     parts = PartSerializer(many=True)
 
 
@@ -70,7 +71,7 @@ class InstallationUsageSerializer(serializers.Serializer[Any]):
     disk_size = serializers.IntegerField(allow_null=True)
     database = serializers.IntegerField()
     database_unused = serializers.IntegerField(allow_null=True, help_text=(
-        "Free inside the file, and used again; null where the database does not say."))
+        "Free space inside the file, which the database reuses; null if the database does not report it."))
     hosts = HostUsageSerializer(many=True)
 
 

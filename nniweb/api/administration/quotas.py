@@ -26,7 +26,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
     user = serializers.CharField(source="user.username", allow_null=True, default=None)
     group = serializers.CharField(source="group.name", allow_null=True, default=None)
     max_trials = serializers.IntegerField(allow_null=True, help_text="Trials at a time, over all experiments.")
-    max_gpus = serializers.IntegerField(allow_null=True, help_text="GPUs that these trials ask for.")
+    max_gpus = serializers.IntegerField(allow_null=True, help_text="GPUs that these trials ask for in total.")
     max_experiments = serializers.IntegerField(allow_null=True, help_text="Experiments at a time.")
 
 

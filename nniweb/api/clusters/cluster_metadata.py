@@ -76,4 +76,5 @@ class ClusterMetadataView(ClusterView):
             if document["key"] == key:
                 return document
         known = ", ".join(str(document["key"]) for document in documents)
-        raise NotFound(f"The {cluster.platform} platform has no metadata of this name; it knows: {known or 'none'}.")
+        raise NotFound(f"The {cluster.platform} platform has no metadata of this name. Its metadata: "
+                       f"{known or 'none'}.")

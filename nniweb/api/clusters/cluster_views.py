@@ -105,7 +105,8 @@ class ClusterDetailView(ClusterView):
         changes = dict(form.validated_data)
         if not user.is_admin and editing.is_made_by_a_launch(changes.get("name", "")):
             # taken or not: it would tell who has one
-            raise ValidationError({"name": "Names that end like this are given by the server. Choose another one."})
+            raise ValidationError({"name": "The server uses names with this ending for its own clusters. Choose "
+                                           "another name."})
         with transaction.atomic():  # all of it or nothing
             if "settings" in changes:
                 editing.change_settings(cluster, changes.pop("settings"))

@@ -24,33 +24,39 @@ class MetadataKeySerializer(serializers.Serializer[Any]):
 class PlatformFieldSerializer(serializers.Serializer[Any]):
     """A field of a platform's section in experiment files, for forms."""
 
-    name = serializers.CharField(help_text="As files have it; loginNode.host and machineList[].host lie in others.")
-    of_cluster = serializers.BooleanField(help_text="It says which cluster; else what one experiment asks of it.")
+    name = serializers.CharField(help_text="The name in config files; loginNode.host and machineList[].host are inside "
+                                           "other fields.")
+    of_cluster = serializers.BooleanField(help_text="true: the field identifies or configures the cluster; false: it "
+                                                    "is an option of one experiment.")
     type = serializers.CharField(help_text="In words.")
     kind = serializers.ChoiceField(["boolean", "integer", "number", "choice", "secret", "text", "json"],
-                                   help_text="What a form has for it; json for all that is not plain.")
+                                   help_text="The kind of form control; json for values without a control of their "
+                                             "own.")
     is_required = serializers.BooleanField()
     default = serializers.JSONField(allow_null=True)
     choices = serializers.ListField(child=serializers.CharField())
     description = serializers.CharField(allow_blank=True)
     is_secret = serializers.BooleanField()
-    is_inner = serializers.BooleanField(help_text="It lies in a group or a list that has a field of its own.")
+    is_inner = serializers.BooleanField(help_text="The field is inside a group or a list that has an entry of its own.")
 
 
 class PlatformSerializer(serializers.Serializer[Any]):
     """A platform."""
 
     name = serializers.CharField()
-    aliases = serializers.ListField(child=serializers.CharField(), help_text="Other names in experiment files.")
+    aliases = serializers.ListField(child=serializers.CharField(), help_text=(
+        "Other names of the platform in config files."))
     settings_schema = serializers.DictField(help_text="JSON Schema of a cluster's settings; secrets are writeOnly.")
     options_schema = serializers.DictField(help_text="JSON Schema of an experiment's options for its trials.")
-    fields_of_section = PlatformFieldSerializer(many=True, help_text="Both of these, as a form needs them.")
+    fields_of_section = PlatformFieldSerializer(many=True, help_text="The fields of both, as a form needs them.")
     metadata = MetadataKeySerializer(many=True)
-    shares_code_folder = serializers.BooleanField(help_text="Trials run in the user's own folder.")
-    ships_code = serializers.BooleanField(help_text="Code is packed and sent, so its size is limited.")
+    shares_code_folder = serializers.BooleanField(help_text="Trials run in the code folder itself.")
+    ships_code = serializers.BooleanField(help_text="Code is packed and sent to the platform, so its size is limited.")
     needs_public_url = serializers.BooleanField(help_text="Trials must be able to call this server.")
-    suspends_jobs = serializers.BooleanField(help_text="A running trial may be suspended there, and run anew later.")
-    pinned_to_host = serializers.BooleanField(help_text="It is the server's own machine; for those with that right.")
+    suspends_jobs = serializers.BooleanField(help_text="The platform may suspend a running trial and run it again "
+                                                       "later.")
+    pinned_to_host = serializers.BooleanField(help_text=(
+        "The platform is the server's own machine; only people with the permission may use it."))
     multi_phase = serializers.BooleanField(
         allow_null=True, help_text="A running trial can be given further parameters; null where that depends on the "
                                    "cluster.")

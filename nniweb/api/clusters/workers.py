@@ -12,7 +12,7 @@ from nniweb.experiments.models import Worker
 class WorkerSerializer(serializers.ModelSerializer[Worker]):
     """A worker process."""
 
-    alive = serializers.SerializerMethodField(help_text="Heard of in the last 15 seconds.")
+    alive = serializers.SerializerMethodField(help_text="The worker has reported in the last 15 seconds.")
 
     class Meta:
         model = Worker

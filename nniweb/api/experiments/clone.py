@@ -17,19 +17,19 @@ class CloneSerializer(serializers.Serializer[Any]):
     """What a launch takes, to have the experiment again: config, and one of base_directory, code_of and git."""
 
     name = serializers.CharField()
-    config = serializers.CharField(help_text="YAML, without secrets: the experiment's own text where that still says "
-                                   "what it is, else what it was resolved to, with what was changed since.")
-    base_directory = serializers.CharField(help_text="Folder on the server; \"\" where the code is elsewhere.")
-    code_of = serializers.CharField(help_text="Id of the experiment, where its code is kept here; \"\" where not.")
-    file_count = serializers.IntegerField(allow_null=True, help_text="Of the code that is kept.")
-    git = CodeFromGitSerializer(allow_null=True, help_text="Where the code was to be fetched from, if it never was.")
-    notes = serializers.ListField(child=serializers.CharField(), help_text="What has to be added.")
+    config = serializers.CharField(help_text="YAML, without secrets: the experiment's own config text if it still "
+                                             "describes the experiment, else the resolved config with later changes.")
+    base_directory = serializers.CharField(help_text="Folder on the server; \"\" if the code is elsewhere.")
+    code_of = serializers.CharField(help_text="Id of the experiment if the server has a copy of its code, else \"\".")
+    file_count = serializers.IntegerField(allow_null=True, help_text="Of the copy of the code.")
+    git = CodeFromGitSerializer(allow_null=True, help_text="The Git repository of code that was never fetched.")
+    notes = serializers.ListField(child=serializers.CharField(), help_text="What has to be added before the launch.")
 
 
 class MayLaunch(RolePermission):
     """Also for looking: viewers have no use for it."""
 
-    message = "Your role is viewer: you can look, not launch. Ask an administrator."
+    message = "Your role is viewer, which cannot launch experiments. Ask an administrator for another role."
 
     def has_permission(self, request: Request, view: Any) -> bool:
         return request.user.is_authenticated and request.user.may_change

@@ -18,8 +18,9 @@ from nniweb.http.permissions import signed_in_user
 
 
 class ChangedValueSerializer(serializers.Serializer[Any]):
-    what = serializers.CharField(help_text="As config files spell it; of a search space or a tuner the part.")
-    before = serializers.CharField(help_text="In words; long values are cut.")
+    what = serializers.CharField(help_text="The name in config files; for a search space or a tuner, the path of the "
+                                           "part that changed.")
+    before = serializers.CharField(help_text="As text; long values are truncated.")
     after = serializers.CharField()
 
 
@@ -27,9 +28,9 @@ class ExperimentChangeSerializer(serializers.ModelSerializer[ExperimentChange]):
     """A change of limits, search space, tuner or words."""
 
     who = serializers.CharField(source="actor.username", allow_null=True, default=None,
-                                help_text="null for a command, and where the account is gone.")
-    via = serializers.CharField(help_text="How it was asked for: page, token NAME, command NAME.")
-    undoes = serializers.IntegerField(allow_null=True, help_text="The number of the change that this one took back.")
+                                help_text="null for a command, and if the account was deleted.")
+    via = serializers.CharField(help_text="How the change was requested: page, token NAME, command NAME.")
+    undoes = serializers.IntegerField(allow_null=True, help_text="The number of the change that this change undid.")
     values = serializers.SerializerMethodField()
 
     class Meta:

@@ -26,7 +26,7 @@ class ChartQuery(Query):
 
 
 class DurationsSerializer(serializers.Serializer[Any]):
-    bar_width = serializers.FloatField(help_text="Seconds; bar i counts the trials that took from i times this.")
+    bar_width = serializers.FloatField(help_text="Width of a bar in seconds; bar i begins at i times this.")
     counts = serializers.ListField(child=serializers.IntegerField())
     until = serializers.FloatField(allow_null=True, help_text=(
         "When the last trial ended, in seconds since the epoch."))
@@ -35,23 +35,25 @@ class DurationsSerializer(serializers.Serializer[Any]):
 class ExperimentChartSerializer(serializers.Serializer[Any]):
     """One column per subject, all of the same length, in order of sequence."""
 
-    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
+    revision = serializers.IntegerField(help_text="Revision of the experiment when this was read, or slightly earlier.")
     statuses = serializers.ListField(child=serializers.ChoiceField(choices=TRIAL_STATUSES),
-                                     help_text="What the numbers in `status` stand for.")
+                                     help_text="The statuses that the numbers in `status` refer to.")
     sequence_id = serializers.ListField(child=serializers.IntegerField())
     id = serializers.ListField(child=serializers.CharField())
     status = serializers.ListField(child=serializers.IntegerField())
     value = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
-        "The final result, else the latest intermediate one; null for a trial that failed or ended without any."))
+        "The final result, else the latest intermediate result; null for a trial that failed or ended without a "
+        "result."))
     at = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
         "When it ended (or began), in seconds since the epoch."))
     final = serializers.ListField(child=serializers.IntegerField(), help_text=(
         "1 where the value is a final result that counts for the best."))
     optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, allow_null=True, help_text=(
-        "null for a further metric that is no objective: there is no best."))
-    durations = DurationsSerializer(help_text="How long trials took, of all attempts that have run.")
+        "null for a further metric that is not an objective, because it has no best value."))
+    durations = DurationsSerializer(help_text="Durations of all attempts that have run.")
     left_out = serializers.IntegerField(help_text=(
-        f"Trials that are not here: at most about {MOST_POINTS} are. None of them was the best of its time."))
+        f"How many trials are left out. At most about {MOST_POINTS} are listed. No trial that is left out was the best "
+        "when it ended."))
 
 
 class ExperimentChartView(generics.GenericAPIView[Experiment]):

@@ -16,7 +16,7 @@ class EventQuery(Query):
     trials = serializers.BooleanField(default=False, help_text="Also the events of its trials.")
     kind = serializers.CharField(required=False, max_length=30)
     by = serializers.CharField(required=False, max_length=150, help_text=(
-        f"User name; {NOBODY} for what the worker or the platform brought about."))
+        f"User name; {NOBODY} for events that the worker or the platform caused."))
     order = serializers.ChoiceField(choices=["at", "-at"], default="at")
 
 

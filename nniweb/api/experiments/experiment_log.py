@@ -25,10 +25,10 @@ MOST_LINES = 1000
 class LogQuery(Query):
     """Which lines of a log."""
 
-    level = serializers.ChoiceField(choices=list(LEVELS), default="DEBUG", help_text="This one and worse ones.")
+    level = serializers.ChoiceField(choices=list(LEVELS), default="DEBUG", help_text="This level and more severe ones.")
     source = CommaListField(  # type: ignore[assignment]  # fields are taken from the class before DRF's own name counts
         child=serializers.ChoiceField(choices=LogSource.choices), required=False, help_text="One or several.")
-    q = serializers.CharField(required=False, max_length=200, help_text="Text in the message.")
+    q = serializers.CharField(required=False, max_length=200, help_text="Text that the message contains.")
 
 
 class LogPartQuery(LogQuery):
@@ -47,8 +47,8 @@ class LogLineSerializer(serializers.Serializer[Any]):
     level = serializers.SerializerMethodField()
     source = serializers.ChoiceField(  # type: ignore[assignment]  # taken from the class before DRF's own name counts
         choices=LogSource.choices, help_text="Who said it.")
-    trial = serializers.CharField(help_text="Id of the trial it is about, \"\" for none.")
-    message = serializers.CharField(help_text="Has several lines where it holds a traceback.")
+    trial = serializers.CharField(help_text="Id of the trial that the line is about, \"\" for none.")
+    message = serializers.CharField(help_text="Has several lines if it contains a traceback.")
 
     def get_level(self, line: LogLine) -> str:
         return logging.getLevelName(line.level)
@@ -58,10 +58,10 @@ class LogPartSerializer(serializers.Serializer[Any]):
     """Lines in their order."""
 
     lines = LogLineSerializer(many=True)
-    first = serializers.IntegerField(help_text="Number of the first line that is kept; those before it were removed.")
-    last = serializers.IntegerField(help_text="Number of the last line there is.")
-    has_earlier = serializers.BooleanField(help_text="Whether lines that fit are before these.")
-    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
+    first = serializers.IntegerField(help_text="Number of the first stored line; earlier lines were removed.")
+    last = serializers.IntegerField(help_text="Number of the last stored line.")
+    has_earlier = serializers.BooleanField(help_text="Whether there are matching lines before these.")
+    revision = serializers.IntegerField(help_text="Revision of the experiment when this was read, or slightly earlier.")
 
 
 class ExperimentLogView(generics.GenericAPIView[LogLine]):

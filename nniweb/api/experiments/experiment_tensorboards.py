@@ -30,7 +30,7 @@ class TensorBoardSerializer(serializers.ModelSerializer[TensorBoard]):
     trials = serializers.ListField(child=serializers.CharField(), help_text="Ids, in order of sequence.")
     url = serializers.SerializerMethodField(help_text="Its page, for people who are signed in.")
     created_by = serializers.CharField(source="created_by.username", allow_null=True, default=None)
-    message = serializers.CharField(help_text="What is wrong with it or with some of its trials; mostly \"\".")
+    message = serializers.CharField(help_text="A problem of the TensorBoard or of some of its trials; usually \"\".")
 
     class Meta:
         model = TensorBoard

@@ -21,7 +21,7 @@ class TimelineQuery(Query):
     begin = serializers.DateTimeField(required=False, default_timezone=UTC, help_text="Of the window; else of all.")
     end = serializers.DateTimeField(required=False, default_timezone=UTC, help_text="Of the window; else of all.")
     width = serializers.IntegerField(min_value=100, max_value=10_000, default=1200, help_text=(
-        "Pixels for the window: what is narrower than the eye sees is merged."))
+        "Width of the window in pixels; bars that are too narrow to see are merged."))
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "begin" in attrs and "end" in attrs and attrs["begin"] >= attrs["end"]:
@@ -32,11 +32,11 @@ class TimelineQuery(Query):
 class TimelineRowSerializer(serializers.Serializer[Any]):
     """A GPU, or a slot of a machine whose GPUs are not known."""
 
-    machine = serializers.CharField(help_text="\"\" where it is not known.")
+    machine = serializers.CharField(help_text="\"\" if it is not known.")
     gpu = serializers.IntegerField(allow_null=True)
-    lane = serializers.IntegerField(help_text="From 0, where several trials share one at the same time.")
+    lane = serializers.IntegerField(help_text="From 0; for several trials that share a GPU at the same time.")
     runs = serializers.IntegerField(help_text="Attempts in the window.")
-    busy = serializers.FloatField(help_text="Part of the window in which one ran, 0 to 1.")
+    busy = serializers.FloatField(help_text="Part of the window in which an attempt ran, 0 to 1.")
 
 
 class TimelineRunsSerializer(serializers.Serializer[Any]):
@@ -44,13 +44,15 @@ class TimelineRunsSerializer(serializers.Serializer[Any]):
 
     row = serializers.ListField(child=serializers.IntegerField(), help_text="Place in `rows`.")
     begin = serializers.ListField(child=serializers.FloatField())
-    end = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text="null: it goes on.")
-    status = serializers.ListField(child=serializers.IntegerField(), help_text="Place in `statuses`; that of most.")
+    end = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text="null: it has not ended.")
+    status = serializers.ListField(child=serializers.IntegerField(), help_text=(
+        "Index in `statuses`; of a merged bar, the most frequent status."))
     sequence_id = serializers.ListField(child=serializers.IntegerField())
-    id = serializers.ListField(child=serializers.CharField(), help_text="Of the trial; the first one of several.")
+    id = serializers.ListField(child=serializers.CharField(), help_text=(
+        "Of the trial; of a merged bar, of the first one."))
     attempt = serializers.ListField(child=serializers.IntegerField())
     merged = serializers.DictField(child=serializers.DictField(child=serializers.IntegerField()), help_text=(
-        "Place of a bar that stands for several attempts -> status -> how many."))
+        "Index of a merged bar -> status -> number of attempts."))
 
 
 class TimelineWaitsSerializer(serializers.Serializer[Any]):
@@ -63,24 +65,24 @@ class TimelineWaitsSerializer(serializers.Serializer[Any]):
     id = serializers.ListField(child=serializers.CharField())
     attempt = serializers.ListField(child=serializers.IntegerField())
     reason = serializers.ListField(child=serializers.CharField(), help_text=(
-        "Why it waits, or for how long it waited for what."))
+        "Why it waits; of an ended wait, for how long it waited and for what."))
     jobs = serializers.ListField(child=serializers.ListField(child=serializers.CharField()), help_text=(
-        "Names of jobs in the reason of what waits."))
+        "Names of the jobs in the reasons of waiting trials."))
 
 
 class TimelineSerializer(serializers.Serializer[Any]):
     """A window of an experiment's timeline."""
 
-    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
+    revision = serializers.IntegerField(help_text="Revision of the experiment when this was read, or slightly earlier.")
     now = serializers.FloatField(help_text="By the server's clock.")
-    extent = serializers.ListField(child=serializers.FloatField(), help_text="Begin and end of all there is.")
-    window = serializers.ListField(child=serializers.FloatField(), help_text="Begin and end of this part.")
+    extent = serializers.ListField(child=serializers.FloatField(), help_text="Begin and end of the whole timeline.")
+    window = serializers.ListField(child=serializers.FloatField(), help_text="Begin and end of the window.")
     statuses = serializers.ListField(child=serializers.ChoiceField(choices=TRIAL_STATUSES))
     rows = TimelineRowSerializer(many=True)
     runs = TimelineRunsSerializer()
     waits = TimelineWaitsSerializer()
-    merged = serializers.IntegerField(help_text="Attempts that are not drawn alone.")
-    waits_left_out = serializers.IntegerField(help_text="Waits that are too short to be seen.")
+    merged = serializers.IntegerField(help_text="Attempts that are part of merged bars.")
+    waits_left_out = serializers.IntegerField(help_text="Waits that are too short to be drawn.")
 
 
 class ExperimentTimelineView(generics.GenericAPIView[Experiment]):

@@ -92,8 +92,9 @@ class ExperimentsView(generics.GenericAPIView[Experiment]):
                    parameters=[OpenApiParameter(
                        LAUNCH_KEY, {"type": "string", "maxLength": LONGEST_KEY, "pattern": "^[ -~]*$"},
                        OpenApiParameter.HEADER, description=(
-                           "A text that you make up for this launch. Where no answer came, send the same request "
-                           "with the same text again: it is launched once, and 200 says that it was there."))],
+                           "A text of your choice that identifies this launch. If no answer arrives, send the same "
+                           "request with the same text again. The experiment is launched only once; status 200 means "
+                           "that it was launched before."))],
                    request={"application/json": LaunchRequestSerializer, "multipart/form-data": UploadSerializer},
                    responses={200: ExperimentSerializer, 201: ExperimentSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
@@ -194,11 +195,13 @@ class ExperimentDetailView(ExperimentView):
 def heir(user: User, experiment: Experiment, name: str) -> User:
     """Whom an experiment is handed over to. Raises ValidationError where this person may not, or not to that one."""
     if not may_hand_over(user, experiment):
-        raise serializers.ValidationError({"owner": "Only its owner and administrators hand an experiment over."})
+        raise serializers.ValidationError({"owner": "Only the owner of an experiment and administrators can hand it "
+                                                    "over."})
     found = people_to_hand_to(user).filter(username=name).first()
     if found is None:
-        raise serializers.ValidationError({"owner": f"There is nobody named {name!r} whom you may hand it to: that are "
-                                                    "the members of your groups (for administrators, everybody)."})
+        raise serializers.ValidationError({"owner": f"You cannot hand the experiment over to {name!r}. You can hand it "
+                                                    "over to members of your groups; administrators can hand it over "
+                                                    "to everybody."})
     return found
 
 
@@ -244,11 +247,12 @@ class ExperimentRerunFailedView(ExperimentActionView):
 
 
 class ImportedResultsSerializer(serializers.Serializer[Any]):
-    results = serializers.JSONField(help_text='As nnictl exports them: [{"parameter": {...}, "value": 0.5}, ...]')
+    results = serializers.JSONField(help_text='In the format that nnictl exports: [{"parameter": {...}, "value": 0.5}, '
+                                              '...]')
 
 
 class ImportedSerializer(serializers.Serializer[Any]):
-    imported = serializers.IntegerField(help_text="Results that the tuner is told of.")
+    imported = serializers.IntegerField(help_text="Number of results that were imported for the tuner.")
 
 
 class ExperimentImportDataView(ExperimentView):

@@ -30,14 +30,14 @@ MOST_POINTS, USUAL_POINTS = 2000, 200
 
 class SeriesQuery(Query):
     trials = CommaListField(child=serializers.CharField(max_length=12), required=False,
-                            help_text=f"Ids of trials or their numbers, with commas between, at most {MOST_TRIALS}.")
+                            help_text=f"Ids or numbers of trials, separated by commas, at most {MOST_TRIALS}.")
     which = OneOfField(choices=[which.value for which in Which], required=False, help_text=(
-        "In place of ids: the best (`top`), those that run now, the newest that reported something (`latest`), "
-        "those that the assessor stopped."))
+        "Instead of ids: the best trials (`top`), those that are running, the newest that reported a result "
+        "(`latest`), or those that the assessor stopped."))
     count = serializers.IntegerField(min_value=1, max_value=MOST_TRIALS, default=USUAL_TRIALS,
-                                     help_text="With `which`: most trials.")
+                                     help_text="With `which`: maximum number of trials.")
     points = serializers.IntegerField(min_value=4, max_value=MOST_POINTS, default=USUAL_POINTS,
-                                      help_text="Most points of each trial.")
+                                      help_text="Maximum number of points of each trial.")
     metric = MetricField()
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -56,19 +56,20 @@ class SeriesSerializer(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=TRIAL_STATUSES)
     final = serializers.FloatField(allow_null=True, help_text="Its final result.")
     steps = serializers.ListField(child=serializers.IntegerField(), help_text="Rising.")
-    values = serializers.ListField(child=serializers.FloatField(), help_text="One for each step.")
+    values = serializers.ListField(child=serializers.FloatField(), help_text="One value for each step.")
     seconds = serializers.ListField(child=serializers.FloatField(), help_text=(
-        "When each was reported, since its attempt began."))
+        "When each value was reported, in seconds since its attempt began."))
     left_out = serializers.IntegerField(help_text=(
-        "Points that are not here. Both ends are, and of each stretch the least and the greatest."))
+        "Number of points that are left out. The first and the last point are always included, and the least and the "
+        "greatest point of each section."))
     removed_at = serializers.DateTimeField(allow_null=True, help_text="When retention removed them.")
 
 
 class SeriesOfTrialsSerializer(serializers.Serializer[Any]):
     """Curves to be laid over each other."""
 
-    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
-    total = serializers.IntegerField(help_text="Trials that were asked for and exist, also those beyond `count`.")
+    revision = serializers.IntegerField(help_text="Revision of the experiment when this was read, or slightly earlier.")
+    total = serializers.IntegerField(help_text="Number of requested trials that exist, including those beyond `count`.")
     trials = SeriesSerializer(many=True)
 
 

@@ -45,11 +45,11 @@ class CodeFields:
         ways = [name for name, value in (("code", archive), *taken.items())
                 if name in ("code", "code_of", "git_url") and value is not None]
         if len(ways) > 1:
-            raise ConfigInvalid([ConfigError(ways[-1], f"cannot stand beside {ways[0]}: the code comes from one place; "
-                                             "leave one of them out.")])
+            raise ConfigInvalid([ConfigError(ways[-1], f"cannot be given together with {ways[0]}, because the code "
+                                                       "comes from one place. Leave one of them out.")])
         alone = [name for name in taken if name.startswith("git_")] if "git_url" not in taken else []
         if alone:
-            raise ConfigInvalid([ConfigError(alone[0], "belongs to git_url, which is missing.")])
+            raise ConfigInvalid([ConfigError(alone[0], "is only valid together with git_url, which is missing.")])
         git = tuple(taken.get(name) for name in CODE_FIELDS[1:]) if "git_url" in taken else None
         return cls(archive, taken.get("code_of"), git)  # type: ignore[arg-type]  # four of them
 
@@ -133,15 +133,15 @@ class _BroughtLater(Brought):
 def _later(git: tuple[Any, Any, Any, Any], folder: Path) -> Iterator[Brought]:
     *address, token = git
     if token is not None and (not isinstance(token, str) or len(token) > _LONGEST_TOKEN or not token.isprintable()):
-        raise ConfigInvalid([ConfigError("git_token", f"must be a text of at most {_LONGEST_TOKEN} characters, without "
-                                         "line ends.")])
+        raise ConfigInvalid([ConfigError("git_token", f"must be a text of at most {_LONGEST_TOKEN} characters without "
+                                                      "line breaks.")])
     try:
         source = read_git_source(*address)
     except Refused as refused:
         raise ConfigInvalid([ConfigError(field, message) for field, message in refused.errors]) from None
     if token and source.is_ssh:
-        raise ConfigInvalid([ConfigError("git_token", "is only for https; over ssh the keys of the server's own user "
-                                         "are used.")])
+        raise ConfigInvalid([ConfigError("git_token", "is only for https. With ssh, the keys of the server's own user "
+                                                      "are used.")])
     try:
         yield _BroughtLater(source, token or "", folder)
     except ConfigInvalid as invalid:
@@ -155,11 +155,11 @@ def _experiment(public_id: Any, owner: User) -> Experiment:
     found = visible_experiments(owner).select_related("code").filter(public_id=public_id).first() \
         if isinstance(public_id, str) and len(public_id) < 100 else None
     if found is None:
-        raise ConfigInvalid([ConfigError("code_of", "There is no such experiment that you may see.")])
+        raise ConfigInvalid([ConfigError("code_of", "There is no such experiment, or you may not see it.")])
     if found.code is None:
-        raise ConfigInvalid([ConfigError("code_of", f"No code of {found.name} is kept here: "
-                                         + ("its trials run in a folder on the server, which base_directory can name."
-                                            if found.code_folder else "it was never fetched, or it has none."))])
+        why = "its trials run in a folder on the server, which you can give as base_directory." \
+            if found.code_folder else "the code was never fetched, or the experiment has none."
+        raise ConfigInvalid([ConfigError("code_of", f"The server has no copy of the code of {found.name}: {why}")])
     return found
 
 
@@ -168,8 +168,8 @@ def _unpack_kept(experiment: Experiment, folder: Path) -> None:
     try:
         extract_archive(str(code_archives.local_path(experiment.code)), str(folder))
     except (CannotStart, OSError) as error:
-        raise ConfigInvalid([ConfigError("code_of", f"The code of {experiment.name} cannot be read any more: {error}. "
-                                         "Bring it anew.")]) from None
+        raise ConfigInvalid([ConfigError("code_of", f"The code of {experiment.name} cannot be read: {error}. Provide "
+                                                    "the code again.")]) from None
 
 
 def _unpack_upload(archive: Any, folder: Path) -> None:
@@ -197,10 +197,12 @@ def _folder_of(parsed: ParsedConfig, folder: Path) -> Path:
     settings = parsed.settings
     code = settings.trial_code_directory or folder
     if not code.is_relative_to(folder):
-        raise ConfigInvalid([parsed.error_at("trialCodeDirectory", "names a folder on the server, but the code comes "
-                                             "from elsewhere; leave one of them out.")])
+        raise ConfigInvalid([parsed.error_at("trialCodeDirectory",
+                                             "names a folder on the server, but the code comes from another place. "
+                                             "Leave one of them out.")])
     for name, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
         if algorithm and algorithm.code_directory and algorithm.code_directory.is_relative_to(folder):
-            raise ConfigInvalid([parsed.error_at(f"{name}.codeDirectory", f"is in the code of the trials, which the "
-                                                 f"{name} cannot reach; it must be a folder on the server.")])
+            raise ConfigInvalid([parsed.error_at(f"{name}.codeDirectory",
+                                                 f"is in the code of the trials, which the {name} cannot access; it "
+                                                 "must be a folder on the server.")])
     return code

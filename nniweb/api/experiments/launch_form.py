@@ -61,8 +61,8 @@ class SampledPointsView(APIView):
         wanted = form.validated_data
         size = int(request.META.get("CONTENT_LENGTH") or 0)
         if size > LONGEST_SPACE or size * wanted["count"] > MOST_WORK:
-            raise SpaceTooLarge(f"The search space has {size} characters: too many for {wanted['count']} points. "
-                                "Ask for fewer.")
+            raise SpaceTooLarge(f"The search space has {size} characters, which is too many for {wanted['count']} "
+                                "points. Request fewer points.")
         try:
             space = parse_search_space(wanted["search_space"])
         except InvalidInput as invalid:
@@ -81,15 +81,15 @@ class ConfigFieldsQuery(StrictSerializer):
     config = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=LONGEST_CONFIG)
     changes = ObjectField(required=False, help_text="Name of a field -> its new value; null takes it out. Fields: "
                           f"{', '.join(EDITABLE)}.")
-    convert = serializers.BooleanField(default=False, help_text="Turn NNI's v1 form into v2 first.")
+    convert = serializers.BooleanField(default=False, help_text="Convert NNI's v1 form into v2 first.")
 
 
 class ConfigFieldsSerializer(serializers.Serializer[Any]):
     """The text, and the fields that a form can hold."""
 
     config = serializers.CharField()
-    values = serializers.DictField(help_text="Of the fields that the text has.")
-    notes = serializers.ListField(child=serializers.CharField(), help_text="What converting left out.")
+    values = serializers.DictField(help_text="The values of the fields in the text.")
+    notes = serializers.ListField(child=serializers.CharField(), help_text="Fields that the conversion left out.")
 
 
 class ConfigFieldsView(APIView):

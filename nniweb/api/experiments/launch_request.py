@@ -53,22 +53,23 @@ class ObjectField(serializers.JSONField):
 class CodeElsewhereSerializer(serializers.Serializer[Any]):
     """Code that neither lies in a folder on the server nor comes with the request. One of code_of and git_url."""
 
-    code_of = serializers.CharField(required=False, help_text="Id of an experiment that you may see: its code as it "
-                                    "was kept; relative paths start from its top.")
+    code_of = serializers.CharField(required=False, help_text=(
+        "Id of an experiment that you may see. The server's copy of its code is used. Relative paths start from the "
+        "top folder of the code."))
     git_url = serializers.CharField(required=False, help_text="Address of a Git repository (https or ssh, ssh for "
                                     "administrators). The worker fetches it after the launch, so the config must hold "
                                     "the search space itself; a relative trialCodeDirectory is a folder of it.")
     git_ref = serializers.CharField(required=False, help_text="Branch, tag or commit; else the default branch.")
     git_folder = serializers.CharField(required=False, help_text="Folder of the repository that is the code.")
-    git_token = serializers.CharField(required=False, write_only=True, help_text="Password or token where the "
-                                      "repository is not public (https). Kept sealed until the code is there, never "
-                                      "shown.")
+    git_token = serializers.CharField(required=False, write_only=True, help_text=(
+        "Password or token for a repository that is not public (https). It is stored encrypted until the code is "
+        "fetched, and never shown."))
 
 
 class LaunchRequestSerializer(CodeElsewhereSerializer):
     """Either ``config``, or the fields of a config file in snake_case (all of them; the usual ones are listed)."""
 
-    config = ConfigField(required=False, help_text="An experiment file (YAML or JSON, NNI's v1 or v2 form).")
+    config = ConfigField(required=False, help_text="A config file (YAML or JSON, in NNI's v1 or v2 form).")
     base_directory = serializers.CharField(
         required=False, help_text="Folder on the server that relative paths start from; for administrators.")
     experiment_name = serializers.CharField(required=False)
@@ -83,8 +84,9 @@ class LaunchRequestSerializer(CodeElsewhereSerializer):
     tuner = ObjectField(required=False)
     assessor = ObjectField(required=False)
     training_service = ObjectField(required=False)
-    cluster = serializers.CharField(required=False, help_text="A cluster of this server, instead of training_service; "
-                                    "beside config it takes the place of what that says.")
+    cluster = serializers.CharField(required=False, help_text=(
+        "Name of a cluster of this server, instead of training_service. Together with config it replaces the platform "
+        "or cluster in the config."))
 
 
 class UploadSerializer(CodeElsewhereSerializer):
@@ -93,9 +95,8 @@ class UploadSerializer(CodeElsewhereSerializer):
     config = serializers.CharField()
     code = serializers.FileField(required=False)
     base_directory = serializers.CharField(
-        required=False, help_text="Instead of code: a folder on the server; for those who have "
-                                  "the right.")
-    cluster = serializers.CharField(required=False, help_text="Takes the place of what the config says.")
+        required=False, help_text="Instead of code: a folder on the server; for people with the permission.")
+    cluster = serializers.CharField(required=False, help_text="Replaces the value in the config.")
 
 
 def launch_from(request: Request, owner: User) -> tuple[Experiment, bool]:
@@ -136,10 +137,11 @@ def checked_form(parsed: ParsedConfig, owner: User, code: BroughtCode | None) ->
 def _from_request(request: Request, owner: User, act: Act[T]) -> T:
     data = request.data
     if not data and "chunked" in request.META.get("HTTP_TRANSFER_ENCODING", ""):
-        raise ConfigInvalid([ConfigError("", "The body came in chunks of unknown length and was not read. Send a file "
-                                         "from the disk, so that Content-Length is known.")])
+        raise ConfigInvalid([ConfigError("", "The body was sent in chunks of unknown length and was not read. Send a "
+                                             "file from the disk, so that the request has a Content-Length.")])
     if not isinstance(data, dict):
-        raise ConfigInvalid([ConfigError("", "The body must be an object with a config, or with the fields of one.")])
+        raise ConfigInvalid([ConfigError("", "The body must be an object with a field config, or with the fields of a "
+                                             "config.")])
     if request.content_type.startswith("multipart/"):
         return from_form(dict(data.items()), owner, act)
     return _from_json(data, owner, act)
@@ -159,11 +161,10 @@ def _from_json(data: dict[str, Any], owner: User, act: Act[T]) -> T:
                                  for error in invalid.errors]) from None
     config, cluster = fields.pop("config"), _cluster(fields.pop("cluster", None))
     if fields:
-        raise ConfigInvalid([ConfigError(key, "cannot stand beside config; write it into the config.")
+        raise ConfigInvalid([ConfigError(key, "cannot be given together with config. Write it into the config.")
                              for key in fields])
     if not isinstance(config, str | dict):
-        raise ConfigInvalid([ConfigError("config", "must be the text of an experiment file, or its content as an "
-                                         "object.")])
+        raise ConfigInvalid([ConfigError("config", "must be the text of a config file, or its content as an object.")])
     return _act(config, base, owner, cluster, code, act)
 
 
@@ -204,11 +205,11 @@ def _base_directory(written: Any, owner: User, code: CodeFields) -> Path | None:
         return None
     problem = ""
     if code.are_given:
-        problem = "cannot stand beside code that comes from elsewhere; leave one of them out."
+        problem = "cannot be given together with code from another place. Leave one of them out."
     elif not isinstance(written, str) or not Path(written).is_absolute():
         problem = "must be the absolute path of a folder on the server."
     elif not owner.may_name_folders:
-        problem = "To name folders on the server is a right that you do not have. Upload the code with the request " \
+        problem = "You do not have the permission to name folders on the server. Upload the code with the request " \
                   "instead (a multipart form with the file code), or ask an administrator."
     else:
         # resolved once: what is checked is what is read, also where somebody changes a link in it meanwhile
@@ -231,12 +232,13 @@ def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
     if isinstance(config, UploadedFile):
         config = config.read().decode("utf-8", "replace")
     if not isinstance(config, str) or "\x00" in config:
-        raise ConfigInvalid([ConfigError("config", "is required: the text of an experiment file.")])
+        raise ConfigInvalid([ConfigError("config", "is required. Give the text of a config file.")])
     code = CodeFields.taken_from(fields, archive=fields.pop("code", None))
     written_base, cluster = fields.pop("base_directory", None), _cluster(fields.pop("cluster", None))
     if fields:
         known = f"config, cluster, base_directory, code, {', '.join(CODE_FIELDS)}"
-        raise ConfigInvalid([ConfigError(key, f"is not known here; a form has {known}.") for key in sorted(fields)])
+        raise ConfigInvalid([ConfigError(key, "is not a known field. Known fields: "
+                                              f"{known}.") for key in sorted(fields)])
     return _act(config, _base_directory(written_base, owner, code), owner, cluster, code, act)
 
 

@@ -24,7 +24,7 @@ class MetricQuery(Query):
     metric = MetricField()
     optimize_mode = serializers.ChoiceField(
         choices=Experiment.OptimizeMode.choices, default=Experiment.OptimizeMode.MINIMIZE, help_text=(
-            "Which of its numbers are better, for a further metric that is no objective."))
+            "Whether smaller or greater numbers are better, for a further metric that is not an objective."))
 
 
 class AnyJSONField(serializers.JSONField):
@@ -32,18 +32,21 @@ class AnyJSONField(serializers.JSONField):
 
 
 class ParameterColumnSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(help_text="Such as `lr`, or `layer.Conv.kernel` inside a nested choice.")
+    name = serializers.CharField(help_text="For example `lr`, or `layer.Conv.kernel` inside a nested choice.")
     kind = serializers.ChoiceField(choices=["number", "category"])
-    logarithmic = serializers.BooleanField(help_text="The search space draws it by its logarithm.")
+    logarithmic = serializers.BooleanField(help_text="The search space samples it on a logarithmic scale.")
     whole = serializers.BooleanField(help_text="Whole numbers only.")
-    low = serializers.FloatField(allow_null=True, help_text="Range of a number: of the search space and of the trials.")
+    low = serializers.FloatField(allow_null=True, help_text=(
+        "Range of a numeric parameter, from the search space and the trials."))
     high = serializers.FloatField(allow_null=True)
-    options = serializers.ListField(child=AnyJSONField(), help_text="What the values of a category stand for.")
+    options = serializers.ListField(child=AnyJSONField(), help_text=(
+        "The options that the values of a categorical parameter refer to."))
     choice = serializers.CharField(allow_null=True, help_text=(
-        "The nested choice that it belongs to: it is used where that one takes `option`."))
+        "The nested choice that it belongs to. The parameter is used if that choice has the value `option`."))
     option = serializers.IntegerField(allow_null=True)
     values = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
-        "One a trial: the number, or the index in `options`; null where the trial does not use it. Six digits."))
+        "One value for each trial: the number, or the index in `options`; null if the trial does not use the "
+        "parameter. Rounded to six digits."))
 
 
 class ParameterColumnsSerializer(serializers.Serializer[Any]):
@@ -51,36 +54,38 @@ class ParameterColumnsSerializer(serializers.Serializer[Any]):
     experiment is there once for each parameter set with a result.
     """
 
-    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
+    revision = serializers.IntegerField(help_text="Revision of the experiment when this was read, or slightly earlier.")
     id = serializers.ListField(child=serializers.CharField())
     sequence_id = serializers.ListField(child=serializers.IntegerField())
     value = serializers.ListField(child=serializers.FloatField(), help_text=(
-        "The final result, or its number of the metric that was asked for."))
+        "The final result, or the number of the requested metric."))
     optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, help_text=(
-        "Which of them are better: of the experiment, or as it was asked for."))
+        "Whether smaller or greater values are better: as in the experiment, or as requested."))
     rank = serializers.ListField(child=serializers.IntegerField(), help_text=(
-        "Its place among all trials with a result, those that are left out here too: 0 is the best."))
+        "Its rank among all trials with a result, including those that are left out here; 0 is the best."))
     columns = ParameterColumnSerializer(many=True)
     trials = serializers.IntegerField(help_text="Trials with a final result.")
     left_out = serializers.IntegerField(help_text=(
-        f"Of them not here: of more than {MOST_DRAWN} the {BEST_DRAWN} best and an even choice of the others are."))
+        f"How many of them are left out. Of more than {MOST_DRAWN} trials, the {BEST_DRAWN} best and an even selection "
+        "of the others are listed."))
 
 
 class ImportantParameterSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     importance = serializers.FloatField(allow_null=True, help_text=(
-        "Its share, 0 to 1, in what tells the best trials from the others (PED-ANOVA); null where nothing varies."))
+        "Its importance (PED-ANOVA), 0 to 1: its share in the difference between the best trials and the others; null "
+        "if nothing varies."))
     correlation = serializers.FloatField(allow_null=True, help_text=(
-        "Spearman's rank correlation with the result, -1 to 1; null where its options have no order or do not vary."))
-    count = serializers.IntegerField(help_text="Trials looked at that have this parameter.")
+        "Spearman's rank correlation with the result, -1 to 1; null if its options have no order or do not vary."))
+    count = serializers.IntegerField(help_text="Number of evaluated trials that have this parameter.")
 
 
 class ParameterImportanceSerializer(serializers.Serializer[Any]):
-    revision = serializers.IntegerField(help_text="Of the experiment when the results were read.")
+    revision = serializers.IntegerField(help_text="Revision of the experiment when the results were read.")
     trials = serializers.IntegerField(help_text="Trials with a final result.")
     looked_at = serializers.IntegerField(help_text=(
-        f"How many of them it was worked out from: at most {MOST_TRIALS}, spread evenly; 0 where there are too few."))
-    needed = serializers.IntegerField(help_text="Fewer trials say nothing.")
+        f"Number of trials that were evaluated: at most {MOST_TRIALS}, spread evenly; 0 if there are too few trials."))
+    needed = serializers.IntegerField(help_text="The smallest number of trials that is evaluated.")
     parameters = ImportantParameterSerializer(many=True)
 
 

@@ -16,15 +16,16 @@ from nniweb.experiments.models import Experiment
 class ExperimentFrontSerializer(serializers.Serializer[Any]):
     """Columns of the same length, in order of sequence; only trials with a number for every objective."""
 
-    revision = serializers.IntegerField(help_text="Of the experiment when this was read, or a little earlier.")
-    objectives = ObjectiveSerializer(many=True, help_text="Empty where the config names none: then there is no front.")
+    revision = serializers.IntegerField(help_text="Revision of the experiment when this was read, or slightly earlier.")
+    objectives = ObjectiveSerializer(many=True, help_text="Empty if the config names none; then there is no front.")
     sequence_id = serializers.ListField(child=serializers.IntegerField())
     id = serializers.ListField(child=serializers.CharField())
     on_front = serializers.ListField(child=serializers.IntegerField(), help_text="1 or 0.")
     values = serializers.ListField(child=serializers.ListField(child=serializers.FloatField()), help_text=(
-        "Of each trial one for each objective, in their order."))
+        "For each trial, one value for each objective, in the order of the objectives."))
     left_out = serializers.IntegerField(help_text=(
-        f"Results that are not here: at most {MOST_ON_FRONT} of the front and {MOST_OTHERS} others are."))
+        f"Number of results that are left out. At most {MOST_ON_FRONT} of the front and {MOST_OTHERS} others are "
+        "listed."))
 
 
 class ExperimentFrontView(generics.GenericAPIView[Experiment]):

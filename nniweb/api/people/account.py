@@ -20,11 +20,11 @@ class AccountSerializer(serializers.Serializer[Any]):
     email = serializers.CharField()
     role = serializers.ChoiceField(choices=Role.choices)
     scope = serializers.ChoiceField(choices=Scope.choices, allow_null=True, help_text=(
-        "Of the token that asks; null for a session, which may do all that its person may."))
-    may_change = serializers.BooleanField(help_text="Launch and steer experiments.")
+        "Scope of the token of this request; null for a session, which has all permissions of its person."))
+    may_change = serializers.BooleanField(help_text="Launch and change experiments.")
     is_admin = serializers.BooleanField()
     may_name_folders = serializers.BooleanField(
-        help_text="Name code folders on the server, below the configured ones, in what they launch.")
+        help_text="Name code folders on the server in experiments, below the configured folders.")
     groups = serializers.SerializerMethodField(help_text="Their names.")
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))

@@ -41,7 +41,7 @@ class GroupChangesSerializer(StrictSerializer):
 
     name = serializers.CharField(max_length=150, required=False)
     members = serializers.SlugRelatedField("username", many=True, queryset=User.objects.all(), required=False,
-                                           help_text="User names; all of them.")
+                                           help_text="User names of all members.")
 
 
 class GroupsBaseView(generics.GenericAPIView[Group]):

@@ -24,11 +24,13 @@ class NotificationSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
     channel = serializers.ChoiceField(choices=Channel.choices)
-    address = serializers.SerializerMethodField(help_text="The account's mail address; of a webhook scheme and host.")
+    address = serializers.SerializerMethodField(help_text=(
+        "The mail address of the account, or the scheme and host of a webhook."))
     experiment = serializers.CharField(source="experiment.public_id", allow_null=True, default=None, help_text=(
-        "Of this one alone. Neither an experiment nor a group: of your own experiments."))
+        "Notify only about this experiment. If neither an experiment nor a group is given, the rule applies to your "
+        "own experiments."))
     group = serializers.CharField(source="group.name", allow_null=True, default=None, help_text=(
-        "Of this group's experiments."))
+        "Notify only about this group's experiments."))
     on_done = serializers.BooleanField()
     on_failed = serializers.BooleanField()
     on_best = serializers.BooleanField()
@@ -43,21 +45,22 @@ class NotificationSerializer(serializers.Serializer[Any]):
 class MadeNotificationSerializer(NotificationSerializer):
     """A new rule, with the secret that signs its messages."""
 
-    secret = serializers.CharField(help_text="Shown this once; \"\" for mail.")
+    secret = serializers.CharField(help_text="Shown only in this answer; \"\" for mail.")
 
 
 class NotificationChangesSerializer(StrictSerializer):
     """What can be changed."""
 
     name = serializers.CharField(max_length=100, allow_blank=True, required=False)
-    url = serializers.CharField(max_length=2000, required=False, write_only=True, help_text="Of a webhook.")
+    url = serializers.CharField(max_length=2000, required=False, write_only=True, help_text="Address of a webhook.")
     secret = serializers.CharField(
         min_length=notification_rules.SHORTEST_SECRET, max_length=notification_rules.LONGEST_SECRET, required=False,
         write_only=True, trim_whitespace=False, help_text="Signs the messages of a webhook.")
-    on_done = serializers.BooleanField(required=False, help_text="When an experiment is DONE.")
-    on_failed = serializers.BooleanField(required=False, help_text="When an experiment ends with ERROR.")
+    on_done = serializers.BooleanField(required=False, help_text="Notify when an experiment is DONE.")
+    on_failed = serializers.BooleanField(required=False, help_text="Notify when an experiment ends with ERROR.")
     on_best = serializers.BooleanField(required=False, help_text=(
-        "When a trial's result is better than all before it; at most one message in ten minutes per experiment."))
+        "Notify when a trial's result is better than all earlier ones. At most one message is sent every ten minutes "
+        "per experiment."))
     enabled = serializers.BooleanField(required=False)
 
 
@@ -79,20 +82,20 @@ class TrySerializer(serializers.Serializer[Any]):
 
     at = serializers.DateTimeField()
     seconds = serializers.FloatField()
-    status = serializers.IntegerField(allow_null=True, help_text="Of HTTP; null where there was no answer.")
-    answer = serializers.CharField(help_text="The beginning of what was answered, or why it could not be sent.")
+    status = serializers.IntegerField(allow_null=True, help_text="HTTP status; null if there was no answer.")
+    answer = serializers.CharField(help_text="The beginning of the answer, or why the message could not be sent.")
 
 
 class DeliverySerializer(serializers.Serializer[Any]):
     """A message and what became of it."""
 
-    id = serializers.UUIDField(source="public_id", help_text="The receiver is told it, too.")
+    id = serializers.UUIDField(source="public_id", help_text="The message contains this id, too.")
     event = serializers.ChoiceField(source="occasion", choices=Occasion.choices)
     experiment = serializers.CharField(source="experiment.public_id", allow_null=True, default=None)
     state = serializers.ChoiceField(choices=DeliveryState.choices)
-    message = serializers.CharField(help_text="Why it was given up or withdrawn.")
+    message = serializers.CharField(help_text="Why the message was given up or withdrawn.")
     created_at = serializers.DateTimeField()
-    due_at = serializers.DateTimeField(help_text="Not sent before; of one that waits.")
+    due_at = serializers.DateTimeField(help_text="Earliest time at which a waiting message is sent.")
     ended_at = serializers.DateTimeField(allow_null=True)
     try_count = serializers.IntegerField()
     tries = TrySerializer(many=True, help_text="The last ten.")

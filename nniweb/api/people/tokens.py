@@ -21,7 +21,7 @@ from nniweb.http.permissions import signed_in_user
 class TokenPermission(BasePermission):
     """Everybody has tokens of their own, viewers too; a token that only reads makes and removes none."""
 
-    message = "This token only reads: it makes and removes no tokens."
+    message = "This token can only read. It cannot make or remove tokens."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         user = request.user
@@ -49,15 +49,16 @@ class MadeTokenSerializer(TokenSerializer):
 class NewTokenSerializer(StrictSerializer):
     """A token to be."""
 
-    name = serializers.CharField(max_length=100, help_text="What it is for.")
+    name = serializers.CharField(max_length=100, help_text="The purpose of the token.")
     scope = serializers.ChoiceField(choices=Scope.choices, default=Scope.READ)
     expires_at = serializers.DateTimeField(allow_null=True, default=None, help_text="null: never.")
     user = serializers.CharField(max_length=150, required=False,
-                                 help_text="User name: whose it is; yours where it is left out. For administrators.")
+                                 help_text="User name of the token's owner; your own if left out. Only for "
+                                           "administrators.")
 
 
 class TokenQuery(Query):
-    user = serializers.CharField(required=False, help_text="User name; \"*\" for everybody. For administrators.")
+    user = serializers.CharField(required=False, help_text="User name; \"*\" for everybody. Only for administrators.")
 
 
 class TokensBaseView(generics.GenericAPIView[ApiToken]):
@@ -103,7 +104,7 @@ def _of_whom(name: str, by: User) -> User:
     if not by.is_admin:
         raise serializers.ValidationError({"user": "Only administrators make tokens for others."})
     if (found := User.objects.filter(username=name, is_active=True).first()) is None:
-        raise serializers.ValidationError({"user": f"There is nobody named {name!r} who may sign in."})
+        raise serializers.ValidationError({"user": f"There is no active user named {name!r}."})
     return found
 
 

@@ -28,11 +28,11 @@ class UserSerializer(serializers.Serializer[Any]):
     email = serializers.CharField()
     role = serializers.ChoiceField(choices=Role.choices)
     local_users = serializers.CharField(
-        help_text="Users of the server's own machine as whom their trials may run there, with commas between them; * "
-                  "for all, the server's own user included; empty for none.")
+        help_text="Users of the server's machine as whom this person's trials may run there, separated by commas; * "
+                  "for all, including the server's own user; empty for none.")
     names_folders = serializers.BooleanField(
-        help_text="Whether they may name code folders on the server, below NNIWEB_CODE_ROOTS, in what they launch.")
-    is_active = serializers.BooleanField(help_text="Whether they can sign in, and their tokens work.")
+        help_text="Whether this person may name code folders on the server, below NNIWEB_CODE_ROOTS, in experiments.")
+    is_active = serializers.BooleanField(help_text="Whether this person can sign in and the person's tokens work.")
     has_password = serializers.BooleanField(source="has_usable_password")
     groups = serializers.SerializerMethodField(help_text="Their names.")
     last_login = serializers.DateTimeField(allow_null=True)
@@ -47,16 +47,16 @@ class _UserFields(StrictSerializer):
     role = serializers.ChoiceField(choices=Role.choices, required=False)
     local_users = serializers.CharField(
         allow_blank=True, max_length=300, required=False, validators=[OS_USERS],
-        help_text="Users of the server's own machine as whom their trials may run there, with commas between them; * "
-                  "for all, the server's own user included.")
+        help_text="Users of the server's machine as whom this person's trials may run there, separated by commas; * "
+                  "for all, including the server's own user.")
     names_folders = serializers.BooleanField(
         required=False,
-        help_text="Whether they may name code folders on the server, below NNIWEB_CODE_ROOTS, in what they launch.")
+        help_text="Whether this person may name code folders on the server, below NNIWEB_CODE_ROOTS, in experiments.")
     email = serializers.EmailField(allow_blank=True, max_length=254, required=False)
     first_name = serializers.CharField(allow_blank=True, max_length=150, required=False)
     last_name = serializers.CharField(allow_blank=True, max_length=150, required=False)
     groups = serializers.SlugRelatedField("name", many=True, queryset=Group.objects.all(), required=False,
-                                          help_text="Names; all of them.")
+                                          help_text="Names of all groups of the person.")
 
 
 class NewUserSerializer(_UserFields):
@@ -73,14 +73,14 @@ class UserChangesSerializer(_UserFields):
 
 
 class UserQuery(Query):
-    q = serializers.CharField(required=False, help_text="Text in the user name.")
+    q = serializers.CharField(required=False, help_text="Text that the user name contains.")
     group = serializers.CharField(required=False, help_text="Name of a group.")
 
 
 class SignInLinkSerializer(serializers.Serializer[Any]):
     """A link that signs in once."""
 
-    url = serializers.CharField(help_text="Seen this once; it works once, within an hour.")
+    url = serializers.CharField(help_text="Shown only in this answer; the link works once, within an hour.")
 
 
 class UsersBaseView(generics.GenericAPIView[User]):

@@ -32,7 +32,7 @@ class SelectionSerializer(StrictSerializer):
     trials = serializers.ListField(child=serializers.CharField(max_length=12), required=False, max_length=MOST,
                                    help_text="Ids.")
     fitting = TrialFilters(required=False, help_text=(
-        "All that fit these filters, the same as of the list of trials; {} are all there are."))
+        "All trials that match these filters, which are those of the list of trials; {} selects all trials."))
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("trials" in attrs) == ("fitting" in attrs):
@@ -48,7 +48,7 @@ class TagSelectionSerializer(SelectionSerializer):
         if not attrs["add"] and not attrs["remove"]:
             raise serializers.ValidationError({"add": "Give tags to `add` or to `remove`."})
         if both := set(attrs["add"]) & set(attrs["remove"]):
-            raise serializers.ValidationError({"add": f"{sorted(both)[0]!r} cannot be added and removed."})
+            raise serializers.ValidationError({"add": f"{sorted(both)[0]!r} cannot be both added and removed."})
         return super().validate(attrs)
 
 
@@ -61,9 +61,9 @@ class NotDoneSerializer(serializers.Serializer[Any]):
 class OutcomeSerializer(serializers.Serializer[Any]):
     """What was done, and what was not and why."""
 
-    done = serializers.IntegerField(help_text="How many trials it was done to.")
+    done = serializers.IntegerField(help_text="Number of trials that were changed.")
     trials = serializers.ListField(child=serializers.CharField(), help_text=(
-        f"Their ids, the first {_MOST_NAMED}; of trials that run again: those of the new trials."))
+        f"The ids of the first {_MOST_NAMED} of them; for a rerun, the ids of the new trials."))
     not_done = NotDoneSerializer(many=True)
 
 
@@ -91,7 +91,8 @@ class _Chosen:
              "count": len(self.not_done.get(reason, [])) + self.more_not_done.get(reason, 0)} for reason in reasons]}
 
 
-ENDED = "It had ended."
+ENDED = "The trial had already ended."
+ENDING = "The trial was already being ended."
 
 
 def _choose(experiment: Experiment, wanted: dict[str, Any], *, unfinished: bool = False) -> _Chosen:
@@ -110,8 +111,8 @@ def _choose(experiment: Experiment, wanted: dict[str, Any], *, unfinished: bool 
     meant = fitting.filter(pk__in=going_on) if unfinished else fitting
     rows = list(meant.order_by("sequence_id").values_list(*columns)[:MOST + 1])
     if len(rows) > MOST:
-        raise Conflict(f"More than {MOST:,} trials fit, and one call changes at most so many. Narrow the filter, for "
-                       f"example by number < {MOST}.")
+        raise Conflict(f"More than {MOST:,} trials match, and one request changes at most that many. Narrow the "
+                       f"filter, for example with number < {MOST}.")
     chosen = _Chosen({pk: (public_id, status) for pk, public_id, status in rows})
     if unfinished and (ended := fitting.count() - len(rows)) > 0:
         chosen.more_not_done[ENDED] = ended
@@ -146,7 +147,7 @@ class StopManyView(ManyTrialsView):
                 if key in stopped:
                     done.append(trial_id)
                 else:
-                    chosen.not_to(trial_id, ENDED if TrialJobStatus(status).is_end else "It was being ended already.")
+                    chosen.not_to(trial_id, ENDED if TrialJobStatus(status).is_end else ENDING)
         return Response(chosen.outcome(done))
 
 
@@ -162,9 +163,9 @@ class RerunManyView(ManyTrialsView):
         chosen = _choose(experiment, wanted)
         outcome = intents.rerun_trials(experiment, list(chosen.trials), signed_in_user(request))
         for trial in outcome.unfinished:
-            chosen.not_to(trial.public_id, "It has not ended.")
+            chosen.not_to(trial.public_id, "The trial has not ended.")
         for trial in outcome.runs_again:
-            chosen.not_to(trial.public_id, "It is being run again already.")
+            chosen.not_to(trial.public_id, "The trial is already being run again.")
         return Response(chosen.outcome([trial.public_id for trial in outcome.again]))
 
 
@@ -185,5 +186,5 @@ class TagManyView(ManyTrialsView):
                 if key in tagged:
                     done.append(trial_id)
                 else:
-                    chosen.not_to(trial_id, "Its tags were so already.")
+                    chosen.not_to(trial_id, "The trial already had these tags.")
         return Response(chosen.outcome(done))

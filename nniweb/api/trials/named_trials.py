@@ -14,7 +14,7 @@ from nniweb.http.permissions import signed_in_user
 
 
 class NamedTrialSerializer(serializers.Serializer[Any]):
-    job = serializers.CharField(help_text="The name that was asked for.")
+    job = serializers.CharField(help_text="The requested name.")
     id = serializers.CharField(help_text="Of the trial.")
     sequence_id = serializers.IntegerField()
     experiment = serializers.CharField(help_text="Id of its experiment.")
@@ -23,7 +23,7 @@ class NamedTrialSerializer(serializers.Serializer[Any]):
 
 class NamedTrialsQuery(Query):
     jobs = CommaListField(child=serializers.CharField(max_length=100), max_length=MOST_JOBS, help_text=(
-        f"Names of jobs as messages have them, with commas between; at most {MOST_JOBS}."))
+        f"Names of jobs as they appear in messages, separated by commas; at most {MOST_JOBS}."))
 
 
 class NamedTrialsView(generics.GenericAPIView[Trial]):

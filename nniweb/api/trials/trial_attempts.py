@@ -58,7 +58,7 @@ class ReadingsSerializer(serializers.Serializer[Any]):
     """One attempt's readings, in order of time."""
 
     attempt = serializers.IntegerField(help_text="0 before the first attempt.")
-    readings = ReadingSerializer(many=True, help_text=f"At most {MAX_READINGS}, spread over the attempt's time.")
+    readings = ReadingSerializer(many=True, help_text=f"At most {MAX_READINGS}, spread evenly over the attempt's time.")
 
 
 class ReadingsQuery(Query):

@@ -57,7 +57,7 @@ class TrialFileView(generics.GenericAPIView[TrialFile]):
         try:
             content = content_of(kept)
         except FileNotFoundError:
-            raise NotFound("The file is not in the server's data folder any more.") from None
+            raise NotFound("The file is no longer in the server's data folder.") from None
         except KeptFileDamaged as damage:
             raise Damaged(str(damage)) from None
         return HttpResponse(content, content_type="application/octet-stream",

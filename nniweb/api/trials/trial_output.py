@@ -28,7 +28,7 @@ class OutputQuery(Query):
     stream = serializers.ChoiceField(choices=["stdout", "stderr"], default="stdout")
     offset = serializers.IntegerField(min_value=0, max_value=LARGEST_REVISION, default=0, help_text="Bytes.")
     limit = serializers.IntegerField(min_value=4, max_value=LARGEST_LIMIT, default=DEFAULT_LIMIT,
-                                     help_text="Bytes; 4 hold any one character.")
+                                     help_text="Bytes; at least 4, so that any character fits.")
     attempt = serializers.IntegerField(min_value=1, max_value=10**9, required=False,
                                        help_text="The latest one if left out.")
 
@@ -36,9 +36,9 @@ class OutputQuery(Query):
 class GapSerializer(serializers.Serializer[Any]):
     """Bytes that are not here: they stayed on the trial machine."""
 
-    offset = serializers.IntegerField(help_text="Where in the stream they begin.")
+    offset = serializers.IntegerField(help_text="Position in the stream where the missing bytes begin.")
     skipped = serializers.IntegerField(help_text="How many.")
-    position = serializers.IntegerField(help_text="Where in `text` they are missing, in characters.")
+    position = serializers.IntegerField(help_text="Position in `text` where they are missing, in characters.")
 
 
 class OutputSerializer(serializers.Serializer[Any]):
@@ -47,10 +47,10 @@ class OutputSerializer(serializers.Serializer[Any]):
     attempt = serializers.IntegerField()
     stream = serializers.CharField()
     offset = serializers.IntegerField()
-    next_offset = serializers.IntegerField(help_text="Where to go on.")
-    text = serializers.CharField(help_text="UTF-8; what is none is shown as U+FFFD.")
+    next_offset = serializers.IntegerField(help_text="The offset for the next request.")
+    text = serializers.CharField(help_text="UTF-8; invalid bytes are shown as U+FFFD.")
     gaps = GapSerializer(many=True)
-    size = serializers.IntegerField(help_text="End of what has arrived, in bytes.")
+    size = serializers.IntegerField(help_text="End of the output that has arrived, in bytes.")
 
 
 class TrialOutputView(generics.GenericAPIView[TrialOutput]):

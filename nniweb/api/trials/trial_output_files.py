@@ -45,7 +45,7 @@ class OutputFilesQuery(Query):
 
 class OutputFileQuery(OutputFilesQuery):
     name = serializers.CharField(max_length=4096, trim_whitespace=False,
-                                 help_text="As the list has it: the path below the output folder.")
+                                 help_text="The path below the output folder, as in the list.")
 
 
 class OutputFileSerializer(serializers.Serializer[Any]):
@@ -62,8 +62,8 @@ class OutputFilesSerializer(serializers.Serializer[Any]):
     attempt = serializers.IntegerField()
     files = OutputFileSerializer(many=True, help_text="By name.")
     cut = serializers.BooleanField(help_text="There are more files than these.")
-    left_out = serializers.IntegerField(help_text="How many links, devices, pipes and unreadable folders are there: "
-                                                  "they are not followed or opened.")
+    left_out = serializers.IntegerField(help_text="Number of links, devices, pipes and unreadable folders, which are "
+                                                  "not followed or opened.")
 
 
 @contextmanager
@@ -90,7 +90,7 @@ class OutputFolderView(generics.GenericAPIView[Trial]):
         wanted = self.query.of(request)
         attempt = attempt_of(trial, wanted.get("attempt"))
         if attempt is None:
-            raise NotFound("The trial has not been given to a machine yet, so there are no files.")
+            raise NotFound("The trial has no machine yet, so there are no files.")
         return wanted, attempt
 
 

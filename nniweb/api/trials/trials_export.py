@@ -28,11 +28,12 @@ _TYPES = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 class ExportQuery(TrialFilters):
     format = serializers.ChoiceField(choices=list(_TYPES), default="json")
     trials = CommaListField(child=serializers.CharField(max_length=12), required=False, max_length=MOST_IDS,
-                            help_text=f"Ids with commas between, at most {MOST_IDS}: only these.")
-    intermediate = serializers.BooleanField(default=False, help_text="With the intermediate results of each trial.")
+                            help_text=f"Only the trials with these ids, separated by commas, at most {MOST_IDS}.")
+    intermediate = serializers.BooleanField(default=False, help_text="Include the intermediate results of each trial.")
     raw = serializers.BooleanField(default=False, help_text=(
-        "CSV: cells exactly as they are, also texts that a spreadsheet would run as a formula. Else a text that begins "
-        "with = + - @ and is no number has ' before it. Not for files that are opened in a spreadsheet."))
+        "CSV: write cells unchanged, including texts that a spreadsheet would run as a formula. Without this option, a "
+        "text that begins with = + - @ and is not a number gets a leading '. Do not open files with unchanged cells in "
+        "a spreadsheet."))
 
 
 class ExperimentExportView(generics.GenericAPIView[Experiment]):

@@ -69,8 +69,9 @@ def delete_user(user: User) -> None:
         if _is_administrator(user):
             _another_administrator(user)
         if going_on := Experiment.objects.filter(owner=user, deleted_at=None).unfinished().count():
-            raise Refused(f"{going_on} experiment{'s' * (going_on > 1)} of {user.username} still go on. Stop them, or "
-                          "hand them over; or set is_active to false: then the person cannot sign in any more.")
+            raise Refused(f"{going_on} experiment{'s' * (going_on > 1)} of {user.username} have not ended. Stop them "
+                          "or hand them over. To prevent the person from signing in, set is_active to false instead of "
+                          "deleting the account.")
         audit.record("user.delete", user)
         user.delete()
 
@@ -90,14 +91,13 @@ def _another_administrator(user: User) -> None:
     """Raises Refused unless somebody else is an administrator who can sign in."""
     others = User.objects.filter(is_active=True).exclude(pk=user.pk)
     if not any(other.is_admin for other in others.only("role", "is_superuser")):
-        raise Refused("Nobody would be left to administer this installation: make somebody else an administrator "
-                      "first.")
+        raise Refused("This is the installation's only administrator. Make another person an administrator first.")
 
 
 def make_sign_in_link(user: User) -> str:
     """The secret of a link that signs the person in, once, within an hour. Raises Refused where they may not."""
     if not user.is_active:
-        raise Refused(f"{user.username} is not active, so nothing signs them in.")
+        raise Refused(f"{user.username} is not active, so a sign-in link would not work. Set is_active to true first.")
     secret = SignInLink.make(user)
     audit.record("user.sign-in-link", user)
     return secret
@@ -138,8 +138,8 @@ def delete_group(group: Group) -> None:
     with transaction.atomic():
         clusters = ", ".join(Cluster.objects.filter(group=group).values_list("name", flat=True)[:5])
         if clusters:
-            raise Refused(f"The group has clusters ({clusters}), which would be everybody's without it. Give them to "
-                          "another group, or remove them, first.")
+            raise Refused(f"The group has clusters ({clusters}). Without the group, everybody could use them. Move "
+                          "them to another group, or delete them, first.")
         audit.record("group.delete", group)
         group.delete()
 
@@ -156,12 +156,14 @@ def make_token(user: User, by: User, *, name: str, scope: Scope, expires_at: dat
         raise Refused(f"A token of {user.username} made by you may have the scope {' or '.join(allowed)}, not {scope}.",
                       "scope")
     if expires_at is not None and expires_at <= timezone.now():
-        raise Refused("This has passed already: choose a time to come.", "expires_at")
+        raise Refused("This time is in the past. Choose a later time.", "expires_at")
     if until is not None and (expires_at is None or expires_at > until):
-        raise Refused(f"A token made by one that expires expires no later than that: {until.isoformat()}.",
+        raise Refused(f"The token of this request expires at {until.isoformat()}. A token that it makes cannot expire "
+                      "later.",
                       "expires_at")
     if ApiToken.objects.filter(user=user).count() >= MOST_TOKENS:
-        raise Refused(f"{user.username} has {MOST_TOKENS} tokens already; remove those that are not used any more.")
+        raise Refused(f"{user.username} has {MOST_TOKENS} tokens already, which is the maximum. Remove tokens that are "
+                      "no longer used.")
     with transaction.atomic():
         secret, token = ApiToken.make_with_row(user, name, scope, expires_at)
         audit.record("token.create", token, of=user.username, scope=scope,

@@ -76,8 +76,8 @@ def in_words(change: ExperimentChange) -> list[ChangedValue]:
 def check_new_tuner(experiment: Experiment, tuner: Mapping[str, Any], space: SearchSpace) -> None:
     """Whether this tuner can go on from what the present one was told. Raises InvalidInput (paths ``name``, ...)."""
     if experiment.has_own_tuner or not tuner.get("name"):
-        raise InvalidInput([Problem("", "a class of one's own is neither exchanged nor taken up while an experiment "
-                                        "goes on: clone the experiment")])
+        raise InvalidInput([Problem("", "a custom tuner (className) cannot be changed or introduced in an existing "
+                                        "experiment; clone the experiment instead")])
     old, new = (algorithms.find_tuner(str(one["name"])) for one in (experiment.tuner, tuner))
     args = algorithms.check_class_args(new, tuner.get("class_args"))
     problems = [*algorithms.check_types(new, space), *algorithms.check_objectives(new, len(experiment.objectives))]
@@ -85,11 +85,11 @@ def check_new_tuner(experiment: Experiment, tuner: Mapping[str, Any], space: Sea
         problems += algorithms.check_multi_phase(new)
     for one in (old, new):
         if not one.takes_results:
-            problems.append(Problem("name", f"{one.name} compares only trials that it proposed, so it is neither "
-                                            "exchanged nor taken up while an experiment goes on"))
+            problems.append(Problem("name", f"{one.name} compares only trials that it proposed, so it can neither "
+                                            "replace a tuner nor be replaced in an existing experiment"))
     if args.optimize_mode not in (None, experiment.optimize_mode):
-        problems.append(Problem("classArgs.optimize_mode", f"the experiment's is {experiment.optimize_mode}, which "
-                                                           "does not change"))
+        problems.append(Problem("classArgs.optimize_mode", f"must be {experiment.optimize_mode}, as in the experiment; "
+                                                           "it cannot be changed"))
     if problems:
         raise InvalidInput(problems)
 

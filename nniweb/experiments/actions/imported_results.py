@@ -47,7 +47,7 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
         now = timezone.now()
         append_events(experiment, events, now)
         ExperimentEvent.objects.create(experiment=experiment, at=now, kind="imported", actor=actor,
-                                       message=f"{len(events)} results from elsewhere, for the tuner.")
+                                       message=f"{len(events)} results were imported for the tuner.")
         audit.record("experiment.import-data", experiment, actor, count=len(events))
     return len(events)
 
@@ -57,13 +57,13 @@ def _results(data: Any, names: Sequence[str]) -> list[tuple[dict[str, Any], list
     if not isinstance(data, list) or not data:
         raise Refused('Give a list of results, each {"parameter": {...}, "value": number}.', "results")
     if len(data) > MOST_RESULTS:
-        raise Refused(f"{len(data)} results are too many: at most {MOST_RESULTS} in one call.", "results")
+        raise Refused(f"{len(data)} results are too many. One request can import at most {MOST_RESULTS}.", "results")
     found, wrong = [], []
     for index, entry in enumerate(data):
         given = entry if isinstance(entry, dict) else {}
         parameters, value = given.get("parameter"), given.get("value")
         if not isinstance(parameters, dict):
-            wrong.append((f"results[{index}].parameter", "Must be an object: the parameters by their names."))
+            wrong.append((f"results[{index}].parameter", "Must be an object with the parameters by name."))
         elif (numbers := _numbers(value if isinstance(value, str) else json.dumps(value), names)) is None:
             what = f"a finite number, or an object whose {names[0]} is one" if len(names) == 1 else \
                 f"an object with a finite number for each of {', '.join(names)}"

@@ -127,7 +127,7 @@ def share(experiment: Experiment, group: Group | None, actor: User | None = None
 def hand_over(experiment: Experiment, owner: User, actor: User | None = None) -> None:
     """Make it somebody else's. Raises Refused (field ``owner``) where that person may not launch experiments."""
     if not (owner.is_active and owner.may_change):
-        raise Refused(f"{owner.username} may not launch or steer experiments, so none can be theirs.", "owner")
+        raise Refused(f"{owner.username} may not launch or change experiments and can therefore not own one.", "owner")
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if experiment.owner_id != owner.pk:

@@ -28,8 +28,9 @@ class SettingsField(forms.JSONField):
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
     name = forms.RegexField(editing.NAME_PATTERN, max_length=100, error_messages={"invalid": editing.NAME_RULE})
     settings = SettingsField(required=False, initial=dict, help_text=(
-        "A JSON object with the fields of a trainingService section, without the platform. Secrets in it are sealed "
-        "and not shown again: a secret that is left out stays as it is, one given as null is removed."))
+        "A JSON object with the fields of a trainingService section, without the platform. Secrets in it are stored "
+        "encrypted and are not shown again. A secret that is left out stays unchanged. A secret given as null is "
+        "removed."))
 
     class Meta:
         model = Cluster
@@ -95,7 +96,7 @@ class MetadataForm(forms.ModelForm):  # type: ignore[type-arg]
             key.disabled = True
             key.help_text = dict(keys).get(self.instance.key, "")
             if self.instance.is_secret:
-                self.fields["value"].help_text = "It is set. Leave this empty to keep it as it is."
+                self.fields["value"].help_text = "A value is set. Leave this empty to keep it."
                 self.initial["value"] = ""
 
     def clean(self) -> dict[str, Any]:

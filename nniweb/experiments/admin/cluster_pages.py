@@ -82,7 +82,7 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
         secrets = sorted(row.key for row in cluster.metadata.all() if row.is_secret and row.key not in keys)
         return ", ".join(f"{key}: set" for key in secrets) or "none"
 
-    @admin.action(description="Rehearse: try everything a trial will need", permissions=["change"])
+    @admin.action(description="Rehearse: check everything that a trial needs", permissions=["change"])
     def rehearse(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
         user = request.user
         assert isinstance(user, User)
@@ -97,7 +97,8 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
                 level = messages.SUCCESS if finding.ok else messages.WARNING if finding.temporary else messages.ERROR
                 messages.add_message(request, level, f'"{cluster.name}": {finding.message}')
         if len(chosen) > MOST_REHEARSALS:
-            messages.warning(request, f"Only the first {MOST_REHEARSALS} were rehearsed; choose fewer at a time.")
+            messages.warning(request, f"Only the first {MOST_REHEARSALS} clusters were rehearsed. Choose fewer at a "
+                                      "time.")
 
     def save_model(self, request: HttpRequest, obj: Cluster, form: "ModelForm[Any]", change: bool) -> None:
         wish = form.cleaned_data

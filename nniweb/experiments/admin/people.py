@@ -84,7 +84,7 @@ class UserAdmin(OneByOne, ForAdministrators, DjangoUserAdmin):  # type: ignore[t
     def remove(self, obj: User) -> None:
         accounts.delete_user(obj)
 
-    @admin.action(description="Make sign-in links: each works once, within an hour", permissions=["change"])
+    @admin.action(description="Make sign-in links (each works once, within an hour)", permissions=["change"])
     def make_sign_in_links(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         for user in queryset[:MOST_LINKS]:
             try:
@@ -92,9 +92,10 @@ class UserAdmin(OneByOne, ForAdministrators, DjangoUserAdmin):  # type: ignore[t
             except Refused as refused:
                 messages.error(request, str(refused))
                 continue
-            messages.warning(request, f"{user.username} is signed in by {address} – copy it now, it is shown once.")
+            messages.warning(request, f"The sign-in link for {user.username} is {address}. Copy it now; it is shown "
+                                      "only once.")
         if queryset.count() > MOST_LINKS:
-            messages.warning(request, f"Only the first {MOST_LINKS} got one; choose fewer at a time.")
+            messages.warning(request, f"Links were made only for the first {MOST_LINKS} users. Choose fewer at a time.")
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
         if change and "role" in form.changed_data and obj.role != Role.ADMIN:
@@ -153,4 +154,4 @@ class ApiTokenAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-a
             return
         secret, made = ApiToken.make_with_row(obj.user, obj.name, Scope(obj.scope), obj.expires_at)
         obj.pk, obj.hash = made.pk, made.hash
-        messages.warning(request, f"The token is {secret} – copy it now, it is not shown again.")
+        messages.warning(request, f"The token is {secret}. Copy it now; it is not shown again.")

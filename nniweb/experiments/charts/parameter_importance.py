@@ -94,10 +94,10 @@ def _worked_out(results: Results) -> Importance:
                               timeout=PATIENCE)
         parameters = json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
-        raise NotWorkedOut(f"The importance of the parameters was not worked out within {PATIENCE:.0f} seconds: "
-                           "the server is busy. It is tried again when you open the page again.") from error
+        raise NotWorkedOut(f"The importance of the parameters was not computed within {PATIENCE:.0f} seconds, because "
+                           "the server is busy. Open the page again to retry.") from error
     except (subprocess.CalledProcessError, ValueError, OSError) as error:
         logger.exception("the importance of parameters was not worked out: %s", getattr(error, "stderr", ""))
-        raise NotWorkedOut("The importance of the parameters could not be worked out; the server's log says "
-                           "why.") from error
+        raise NotWorkedOut("The importance of the parameters could not be computed. The server's log contains the "
+                           "error.") from error
     return Importance(parameters, len(places), len(results.values), results.revision)

@@ -25,7 +25,7 @@ from trainingservice.reasons import Reason
 
 #: What a cluster may be named: experiment files name it by this.
 NAME_PATTERN = r"^[^\s/]([^/\r\n\t]*[^\s/])?\Z"
-NAME_RULE = "must not hold a slash, a tab or a line break, nor begin or end with a space."
+NAME_RULE = "must not contain a slash, a tab or a line break, and must not begin or end with a space."
 #: How many names a sentence lists.
 _NAMES = 5
 
@@ -69,7 +69,7 @@ def create_cluster(name: str, platform: str, settings: dict[str, Any], *, owner:
 def read_settings(platform: str, settings: dict[str, Any], secrets: Mapping[str, str] | None = None) -> PlatformSection:
     """Check a cluster's settings (camelCase, or any spelling config files may use). Raises ConfigInvalid."""
     if any(fold(key) == "platform" for key in settings):
-        raise ConfigInvalid([ConfigError("settings.platform", "stands beside the settings, not in them.")])
+        raise ConfigInvalid([ConfigError("settings.platform", "belongs beside the settings, not in them.")])
     try:
         section = parse_stored_section({"platform": platform, **settings}, dict(secrets or {}))
     except ConfigInvalid as invalid:
@@ -78,8 +78,8 @@ def read_settings(platform: str, settings: dict[str, Any], secrets: Mapping[str,
     options = [field.alias or name for name, field in type(section.options).model_fields.items()
                if name in section.options.model_fields_set and name not in own]
     if options:
-        raise ConfigInvalid([ConfigError(f"settings.{name}", "is an option of an experiment's trials, not of the "
-                                         "cluster; give it in the experiment's own file.") for name in options])
+        message = "is an option of an experiment's trials, not of the cluster. Give it in the experiment's config file."
+        raise ConfigInvalid([ConfigError(f"settings.{name}", message) for name in options])
     return section
 
 
@@ -180,8 +180,8 @@ def delete_cluster(cluster: Cluster) -> None:
             visible = experiments.filter(deleted_at=None)
             raise ClusterBusy(cluster, f"Ended experiments belong to the cluster {cluster.name}: {named(visible)}. "
                               "Delete them first, or disable the cluster." if visible else
-                              f"What deleted experiments left on {cluster.name} is still being removed. Try again "
-                              "in a minute, with a worker running.")
+                              f"The server is still removing the data of deleted experiments from {cluster.name}. Make "
+                              "sure that a worker is running, and try again in a minute.")
         audit.record("cluster.delete", cluster)
         cluster.delete()
 
@@ -230,7 +230,7 @@ def remove_metadata(cluster: Cluster, key: str) -> None:
 
 def _may_be_set(cluster: Cluster, platform: type[TrainingService], key: str) -> None:
     if key not in platform.metadata_keys:
-        raise Refused(f"The {platform.platform} platform has no metadata named {key!r}; it knows: "
+        raise Refused(f"The {platform.platform} platform has no metadata named {key!r}. Its metadata: "
                       f"{', '.join(sorted(platform.metadata_keys)) or 'none'}.", "key")
     running = Experiment.objects.filter(cluster=cluster, deleted_at=None).unfinished()
     if key not in platform.metadata_changeable_while_running and running:

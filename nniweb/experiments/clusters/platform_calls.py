@@ -23,8 +23,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds for what is done before a launch, and for a full rehearsal; more than REHEARSAL_SECONDS of platforms.
 BRIEF, PATIENT = 30.0, 300.0
-NO_ROOM = ("the server's machine has no thread, process or memory to spare at the moment. Try again later; if it "
-           "happens each time, raise its limits (ulimit -u, TasksMax=) or end what takes so many.")
+NO_ROOM = ("the server's machine has no thread, process or memory to spare at the moment. Try again later. If this "
+           "happens each time, raise the machine's limits (ulimit -u, TasksMax=) or end programs that use too many "
+           "threads.")
 #: So many calls of one platform may hang at a time in this process, and so many of one person.
 MOST_HANGING, MOST_HANGING_OF_PERSON = 16, 2
 #: So many calls one person may have under way at a time in this process, those that hang apart.
@@ -94,18 +95,19 @@ def ask_platform(platform: str, call: Callable[[], _Result], seconds: float, *, 
                 is_given_up.set()
                 _less(_under_way, person)
                 _hanging[platform, person] += 1
-                logger.error("a call of the platform %s has not come back within %.0f s and is left to itself",
+                logger.error("a call of the platform %s has not returned within %.0f s; it continues in its thread, "
+                             "and its result is not used",
                              platform, seconds)
-                raise TemporaryError(f"The platform {platform} has not answered within {seconds:.0f} s. Try again; if "
-                                     "it happens each time, see whether its cluster can be reached from the server.")
+                raise TemporaryError(f"The platform {platform} has not answered within {seconds:.0f} s. Try again. If "
+                                     "this happens each time, check that its cluster can be reached from the server.")
     for error in errors:
         if isinstance(error, TrainingServiceError):
             raise error
         if is_shortage(error):
             raise TemporaryError(f"The platform {platform} cannot be asked: {NO_ROOM}") from error
         logger.error("the platform %s failed", platform, exc_info=error)
-        raise TemporaryError(f"The platform {platform} failed: {type(error).__name__}: {error}. It is the platform's "
-                             "defect; the server's log has more.") from error
+        raise TemporaryError(f"The platform {platform} failed: {type(error).__name__}: {error}. This is a defect in "
+                             "the code of the platform. The server's log has the traceback.") from error
     return results[0]
 
 
@@ -114,13 +116,13 @@ def _refuse_too_many(platform: str, person: int | None) -> None:
     of_platform = sum(count for (name, _), count in _hanging.items() if name == platform)
     of_person = sum(count for (_, who), count in _hanging.items() if who == person)
     if of_platform >= MOST_HANGING or (person is not None and of_person >= MOST_HANGING_OF_PERSON):
-        whose, count = ("calls", of_platform) if of_platform >= MOST_HANGING else ("calls of yours", of_person)
-        raise TemporaryError(f"{count} {whose} of the platform {platform} have not come back, so it is not called "
-                             "again before one does. Tell who looks after the server: it is the platform's "
-                             "defect, and a restart of the server ends these calls.")
+        whose, count = ("calls", of_platform) if of_platform >= MOST_HANGING else ("of your calls", of_person)
+        raise TemporaryError(f"{count} {whose} to the platform {platform} have not returned, so it is not called again "
+                             "until one returns. Tell an administrator: this is a defect in the code of the platform, "
+                             "and a restart of the server ends these calls.")
     if person is not None and _under_way[person] >= MOST_OF_PERSON:
-        raise TemporaryError(f"{MOST_OF_PERSON} calls of yours to platforms are under way, and nobody has more at a "
-                             "time. Try again when one has come back.")
+        raise TemporaryError(f"{MOST_OF_PERSON} of your calls to platforms are in progress, which is the maximum per "
+                             "person. Try again when one has returned.")
 
 
 def _less(counter: "Counter[_Key]", key: "_Key") -> None:

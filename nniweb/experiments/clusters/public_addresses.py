@@ -30,11 +30,11 @@ def addresses_of(host: str, port: int, *, also_private: bool, allowed_by: str) -
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise NotPublic(f"The host {host} cannot be found: {reason}.") from None
+        raise NotPublic(f"The address of the host {host} cannot be found: {reason}.") from None
     texts = list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
     for text in texts:
         if not also_private and not is_public(ipaddress.ip_address(text)):
-            raise NotPublic(f"{host} has the address {text}, which is not one of the public internet. An administrator "
+            raise NotPublic(f"{host} has the address {text}, which is not a public internet address. An administrator "
                             f"can allow such addresses with {allowed_by}=1.")
     return texts
 

@@ -33,7 +33,8 @@ def rehearse(cluster: Cluster, user: User) -> list[RehearsalFinding]:
     whoever looks at the cluster later. Raises OnAnotherHost.
     """
     if cluster.pinned_host not in ("", socket.gethostname()):
-        raise OnAnotherHost(f"This cluster is the machine {cluster.pinned_host}; ask the server that runs there.")
+        raise OnAnotherHost(f"This cluster is the machine {cluster.pinned_host}, and this server runs on another "
+                            f"machine. Rehearse it on the server that runs on {cluster.pinned_host}.")
     audit.record("cluster.rehearse", cluster, user)
     # a platform may answer a refused log-in with what it was sent
     findings = [replace(finding, message=printable(struck_out(finding.message)))

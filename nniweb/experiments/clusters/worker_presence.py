@@ -14,7 +14,7 @@ from trainingservice.reasons import Reason
 #: A worker heard within this time is alive; it reports every 5 s.
 ALIVE_FOR = timedelta(seconds=15)
 #: What to do where nobody does.
-HOW_TO_START = f"Start the server ({START}), or a worker alone ({COMMAND} worker)."
+HOW_TO_START = f"Start the server ({START}), or start only a worker ({COMMAND} worker)."
 
 
 def worker_is_alive() -> bool:

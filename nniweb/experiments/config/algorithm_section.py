@@ -34,7 +34,8 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
     section, written = "tuner", document.tuner
     if document.advisor is not None:
         if document.tuner is not None:
-            findings.add("advisor", f"excludes {findings.spelling('tuner')}: give one of them")
+            findings.add("advisor", f"cannot be given together with {findings.spelling('tuner')}; leave one of them "
+                                    "out")
             return None
         section, written = "advisor", document.advisor
     if written is None:
@@ -84,11 +85,12 @@ def _check_objectives(document: ExperimentDocument, section: str, tuner: Algorit
     given = tuner.class_args.get("optimize_mode") if tuner.name is not None else None
     if objectives and isinstance(given, str) and given != objectives[0].optimize_mode:
         findings.add((section, "classArgs"), f"says optimize_mode: {given}, and {findings.spelling('objectives')} says "
-                     f"{objectives[0].optimize_mode} of the main metric {objectives[0].metric}: leave one of them out")
+                                             f"{objectives[0].optimize_mode} for the main metric "
+                                             f"{objectives[0].metric}; leave one of them out")
     failed = document.failed_trials
     if len(objectives) > 1 and failed is not None and isinstance(failed.tell_tuner, float):
-        findings.add("failedTrials", f"has one number for tellTuner, and there are {len(objectives)} objectives: give "
-                     "worst, which is each objective's worst so far, or nothing")
+        findings.add("failedTrials", f"has one number for tellTuner, and there are {len(objectives)} objectives; give "
+                                     "worst (the worst result so far of each objective) or leave tellTuner out")
 
 
 def _optimize_mode(tuner: AlgorithmSettings, assessor: AlgorithmSettings | None) -> Literal["minimize", "maximize"]:
@@ -128,11 +130,11 @@ def _own_class(section: str, written: AlgorithmDocument, findings: Findings, pat
                ) -> AlgorithmSettings | None:
     """An algorithm that the user wrote. Its module is not imported here: that is for its own process."""
     if written.name:
-        findings.add((section, "name"), f"excludes {findings.spelling((section, 'className'))}: an algorithm is "
-                     "either a built-in or a class of your own")
+        findings.add((section, "name"), f"cannot be given together with {findings.spelling((section, 'className'))}: "
+                                        "an algorithm is either built in or a custom class")
     elif not written.class_name:
-        findings.add((section, "className"), "is required with "
-                     f"{findings.spelling((section, 'codeDirectory'))}: the class to load, as module.Class")
+        findings.add((section, "className"), f"is required with {findings.spelling((section, 'codeDirectory'))}; give "
+                                             "the class to load as module.Class")
     elif not all(part.isidentifier() for part in written.class_name.split(".")) or "." not in written.class_name:
         findings.add((section, "className"), "must be a module and a class in it, such as my_tuner.MyTuner, not "
                      f"{shown(written.class_name)}")

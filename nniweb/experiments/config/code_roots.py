@@ -39,21 +39,22 @@ class CodeRoots:
         if self.brought is not None and path.is_relative_to(self.brought):
             return ""
         if not self.roots:
-            return (f"{written} is on the server, where naming files and folders is a right that you do not have; "
-                    "upload what is needed together with the code, or ask an administrator")
+            return (f"{written} is a path on the server, and you do not have the permission to name files and folders "
+                    "there; upload the file together with the code, or ask an administrator")
         roots = [root.resolve() for root in self.roots]
         if not any(path.is_relative_to(root) for root in roots):
-            return (f"{written} is not below the folders of the server that may be named here "
-                    f"({', '.join(map(str, self.roots))}); whoever runs the server can add one with NNIWEB_CODE_ROOTS")
+            return (f"{written} is not below a folder of the server that may be named here "
+                    f"({', '.join(map(str, self.roots))}); an administrator of the server can add a folder with "
+                    "NNIWEB_CODE_ROOTS")
         for closed in self.closed:
             if path.is_relative_to(closed.path):
-                return f"{written} is in {closed.what}; name another one"
+                return f"{written} is in {closed.what}; name another path"
             if closed.path.is_relative_to(path):
                 return _contains(written, closed)
         for home in self.homes_near(path):
             if path.is_relative_to(home.path) and not _is_opened(path, home.path, roots):
-                return (f"{written} is in {home.what}; name another one, or have whoever runs the server add it with "
-                        "NNIWEB_CODE_ROOTS")
+                return (f"{written} is in {home.what}; name another path, or ask an administrator of the server to add "
+                        "it with NNIWEB_CODE_ROOTS")
             if home.path.is_relative_to(path) and home.path != path:
                 return _contains(written, home)
         return self._problem_with_hidden(path, written, roots)
@@ -63,14 +64,14 @@ class CodeRoots:
         if home is None:
             return ""
         if home.is_relative_to(path):
-            return _contains(written, Closed(home, "the home folder of the server's user, with keys of theirs"))
+            return _contains(written, Closed(home, "the home folder of the server's user, which contains keys"))
         if not path.is_relative_to(home) or not path.relative_to(home).parts[0].startswith("."):
             return ""
         hidden = home / path.relative_to(home).parts[0]
         if _is_opened(path, hidden, roots) or (self.hidden_files and not path.is_dir()):
             return ""
-        return (f"{written} is in {hidden}, where the server's user keeps keys and settings; name another one, or have "
-                "whoever runs the server add it with NNIWEB_CODE_ROOTS")
+        return (f"{written} is in {hidden}, which contains keys and settings of the server's user; name another path, "
+                "or ask an administrator of the server to add it with NNIWEB_CODE_ROOTS")
 
 
 def _is_opened(path: Path, closed: Path, roots: Sequence[Path]) -> bool:
@@ -79,7 +80,7 @@ def _is_opened(path: Path, closed: Path, roots: Sequence[Path]) -> bool:
 
 
 def _contains(written: str, closed: Closed) -> str:
-    return f"{written} contains {closed.what}; name a folder that holds the code and nothing else"
+    return f"{written} contains {closed.what}; name a folder that contains only the code"
 
 
 #: For whoever starts a command on the server and can read there what its user can.

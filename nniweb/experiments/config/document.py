@@ -131,8 +131,9 @@ class ExperimentDocument(SettingsModel):
         None, description="For how long output, readings, files and code are kept. Parameters, final results and "
                           "histories always are. (Not in NNI.)")
     multi_phase: bool = Field(
-        False, description="A running trial may ask for further parameter sets: each call of nni.get_next_parameter() "
-                           "gives one more, with a result of its own, None when the tuner has no more. (In NNI 1 only.)")
+        False, description="A running trial may ask for further parameter sets. Each call of nni.get_next_parameter() "
+                           "returns another set, which has its own result, and None when the tuner has no more. (Only "
+                           "in NNI 1.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. Left out: GPUs are not looked at; 0: it sees none.")

@@ -22,15 +22,15 @@ class LocalPaths:
     def absolute(self, written: str) -> Path:
         """The path with links resolved."""
         if not written.strip():
-            raise ValueError("is empty; it must be a path")
+            raise ValueError("must not be empty; give a path")
         try:
             path = Path(written).expanduser()
         except RuntimeError as error:
-            raise ValueError(f"{written} cannot be used: there is no such user here") from error
+            raise ValueError(f"{written} cannot be used: the server has no user of this name") from error
         if not path.is_absolute():
             if self.base_directory is None:
-                raise ValueError(f"{written} is a relative path, and there is no folder it could start from: "
-                                 "write an absolute path or give a base directory")
+                raise ValueError(f"{written} is a relative path, but there is no base directory; give an absolute path "
+                                 "or a base directory")
             path = self.base_directory / path
         try:
             path = path.resolve()

@@ -39,7 +39,7 @@ def validate(model: type[Model], document: dict[str, Any], path: Path, findings:
     except Exception:
         # a defect of a platform's validator shall cost its author a log line, not the reader a traceback
         logger.exception("a validator of %s failed", model.__qualname__)
-        findings.add(path, "holds a value of a kind that is not understood; compare it with the documentation")
+        findings.add(path, "has a value that cannot be checked; compare it with the documentation")
         return None
     _tell(errors, document, path, findings, secrets)
     return None

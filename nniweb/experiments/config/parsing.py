@@ -36,7 +36,8 @@ from trainingservice.platforms import is_multi_phase
 from trainingservice.reasons import Reason
 
 #: Words of the v1 form that people mix into the v2 form.
-_V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which begins with {v1_conversion.PLATFORM_KEY}; here it is {v2}"
+_V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which has the field {v1_conversion.PLATFORM_KEY}; in the v2 form "
+                         f"it is {v2}"
              for word, v2 in {"trial": "trialCommand, trialCodeDirectory and trialGpuNumber",
                               "localConfig": "part of trainingService",
                               "machineList": "part of trainingService",
@@ -180,8 +181,8 @@ class _Reading:
             self.findings.add_raw((key,), f"is the same field as {written}, which is already given", at_key=True)
         section = [self._data.pop(key) for key in keys][0]
         if isinstance(section, list):
-            self.findings.add(SECTION, "is a list, NNI's hybrid form; an experiment here runs on one platform: give "
-                              "one group of fields, or start one experiment for each platform")
+            self.findings.add(SECTION, "is a list (NNI's hybrid training service), but an experiment runs on one "
+                                       "platform; give one group of fields, or start one experiment for each platform")
         elif section is not None and not isinstance(section, dict):
             self.findings.add(SECTION, f"must be a group of fields such as platform: local, not {shown(section)}")
         return section if isinstance(section, dict) else None
@@ -208,13 +209,13 @@ class _Reading:
                           context: dict[str, Any]) -> PlatformSection | None:
         has_section = section is not None or self.findings.has_error(SECTION)
         if has_section and document.cluster is not None:
-            self.findings.add("cluster", f"excludes {self.findings.spelling(SECTION)}: name a cluster of this server "
-                              "or describe a platform, not both")
+            self.findings.add("cluster", f"cannot be given together with {self.findings.spelling(SECTION)}; name a "
+                                         "cluster of this server or describe a platform")
         if section is None:
             cluster = document.cluster or self._chosen_cluster
             if not has_section and cluster is None and not self.findings.has_error("cluster"):
-                self.findings.add(SECTION, "is required: where the trials run, such as trainingService: "
-                                  "{platform: local}, or cluster: the name of a cluster of this server")
+                self.findings.add(SECTION, "is required; give trainingService (such as {platform: local}) or cluster "
+                                           "(the name of a cluster of this server)")
             return None
         if self.version == "v1" and self.findings.has_error((*SECTION, "platform")):
             return None  # said while converting
@@ -232,8 +233,8 @@ class _Reading:
             given = result.settings.model_fields_set | result.options.model_fields_set
             if "useActiveGpu" in known and "use_active_gpu" not in given:
                 field = self.findings.spelling((*SECTION, "useActiveGpu"))
-                self.findings.note(f"{field}: not given, so GPUs that other programs use are left alone. "
-                                   "(NNI wants it given on the local platform.)")
+                self.findings.note(f"{field}: not given, so GPUs that other programs use get no trials. (NNI requires "
+                                   "this field on the local platform.)")
         return None if result is None else self._with_storage(result, document)
 
     def _may_use(self, platform: type[TrainingService], settings: ClusterSettings | None) -> bool:
@@ -283,8 +284,8 @@ class _Reading:
     def _trial_options(self, document: ExperimentDocument, context: dict[str, Any]) -> TrialOptions | None:
         if document.cluster is None:
             if document.trial_options is not None:
-                self.findings.add("trialOptions", "is only for experiments that name a cluster; else the options "
-                                  f"stand in {self.findings.spelling(SECTION)}")
+                self.findings.add("trialOptions", "is only for experiments that name a cluster; without a cluster, "
+                                                  f"give the options in {self.findings.spelling(SECTION)}")
             return None
         if self._cluster_platform is None:
             if document.trial_options is not None:
@@ -311,7 +312,7 @@ class _Reading:
             command = options.own_command()
         if not command.strip() and not self._command_is_unknown and not self.findings.has_error("trialCommand"):
             self.findings.add("trialCommand", ("is required" if document.trial_command is None else "is empty")
-                              + ": the shell command that runs one trial, such as python3 train.py")
+                              + "; give the shell command that runs one trial, such as python3 train.py")
         return command
 
     def _code_folder(self, document: ExperimentDocument) -> Path | None:
@@ -330,16 +331,16 @@ class _Reading:
         findings = self.findings
         if document.use_annotation:
             findings.add("useAnnotation", "must be false: annotations in trial code are not read. Write the search "
-                         "space into a file of its own and let the code call nni.get_next_parameter()")
+                                          "space into a file and call nni.get_next_parameter() in the trial code")
         if document.experiment_working_directory is not None:
-            findings.note(f"{findings.spelling('experimentWorkingDirectory')}: has no effect; everything is kept in "
+            findings.note(f"{findings.spelling('experimentWorkingDirectory')}: has no effect; all files are stored in "
                           "the server's data folder.")
         if document.advisor is not None:
-            findings.note(f"{findings.spelling('advisor')}: NNI 3 calls it tuner; it is read as one.")
+            findings.note(f"{findings.spelling('advisor')}: NNI 3 calls this field tuner; it is read as tuner.")
         storage = document.shared_storage
         if storage is not None:
             for key in storage.missing():
                 findings.add(("sharedStorage", key), f"is required for storageType {storage.storage_type}")
             if not self._mounts_storage:
-                findings.note(f"{findings.spelling('sharedStorage')}: nothing is mounted here. Where the trials run, "
-                              "the share must be mounted already; they read it by its path there.")
+                findings.note(f"{findings.spelling('sharedStorage')}: this platform mounts nothing. The share must "
+                              "already be mounted on the machines of the trials; trials use its path there.")

@@ -93,7 +93,7 @@ def _put(document: Any, path: str, secret: str) -> None:
 def load(name: object, path: Path, findings: Findings) -> type[TrainingService] | None:
     """The platform's class, or None after saying why there is none."""
     if not isinstance(name, str) or not name:
-        findings.add(path, "is required: the name of a platform, such as local" if name in (None, "")
+        findings.add(path, "is required; give the name of a platform, such as local" if name in (None, "")
                      else f"must be the name of a platform, not {shown(name)}")
         return None
     try:

@@ -28,7 +28,7 @@ def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[
     if document.search_space_file is not None:
         if document.search_space is not None:
             findings.note(f"{findings.spelling('searchSpace')}: not used, because "
-                          f"{findings.spelling('searchSpaceFile')} is given too and wins.")
+                          f"{findings.spelling('searchSpaceFile')} is also given and takes precedence.")
         return _from_file(document.search_space_file, findings, is_own)
     if document.search_space is None:
         if is_own:
@@ -36,7 +36,7 @@ def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[
         field = findings.spelling("searchSpaceFile")
         other = "" if field == "searchSpacePath" else " (or searchSpaceFile, the path of a file with it)"
         findings.add("searchSpaceFile" if field == "searchSpacePath" else "searchSpace",
-                     f"is required{other}: which parameters shall be tried")
+                     f"is required{other}; it describes the parameters to search")
         return {}
     try:
         read_space(document.search_space, is_uninterpreted=is_own)

@@ -18,7 +18,7 @@ def upgraded(text: str) -> tuple[dict[str, Any], list[str]]:
     """
     source = read_text(text)
     if not is_v1(source.data):
-        raise ConfigInvalid([ConfigError("", f"is in the v2 form already: it has no {PLATFORM_KEY}")])
+        raise ConfigInvalid([ConfigError("", f"is already in the v2 form, because it has no {PLATFORM_KEY}")])
     document, findings = convert(source)
     findings.raise_if_any()
     known = [*model_fields((ExperimentDocument,)), "trainingService"]

@@ -52,17 +52,17 @@ V1_FIELDS: dict[str, str] = {
 
 #: v1 fields without a counterpart -> what that means here.
 V1_DROPPED: dict[str, str] = {
-    "authorName": "not kept; an experiment belongs to the person who starts it",
+    "authorName": "is not stored; an experiment belongs to the person who starts it",
     "multiThread": "has no effect; the tuner always has a process of its own",
-    "versionCheck": "has no effect; trials always get the keeper that fits this server",
+    "versionCheck": "has no effect; trials always get the keeper of this server's version",
     "logCollection": "has no effect; the output of trials is always collected",
-    "tuner.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
-    "assessor.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
-    "advisor.includeIntermediateResults": "has no effect; a stopped trial gives the tuner no result",
+    "tuner.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
+    "assessor.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
+    "advisor.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
     "tuner.checkpointDir": "has no effect; the server chooses the folder",
     "assessor.checkpointDir": "has no effect; the server chooses the folder",
     "advisor.checkpointDir": "has no effect; the server chooses the folder",
-    "assessor.gpuIndices": "has no effect, as in NNI; the GPUs of the tuner count",
+    "assessor.gpuIndices": "has no effect, as in NNI; gpuIndices of the tuner applies",
     "trial.nasMode": "has no effect; it belongs to annotations, which are not read",
 }
 

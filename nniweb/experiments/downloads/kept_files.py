@@ -22,7 +22,7 @@ def content_of(kept: TrialFile) -> bytes:
         content: bytes = file.read()
     # files of before hashes were kept have none: their size is all that is known
     if len(content) != kept.size or kept.sha256 and hash_of_content(content) != kept.sha256:
-        raise KeptFileDamaged(f"The file {kept.name} was damaged on the server's disk: {kept.size} bytes were kept, "
-                              f"and the {len(content)} bytes that are there now are not the same. Bring it back from "
-                              "a backup (docs/backup.md), or run the trial again.")
+        raise KeptFileDamaged(f"The file {kept.name} was damaged on the server's disk: {kept.size} bytes were stored, "
+                              f"and the {len(content)} bytes that are there now differ from them. Restore it from a "
+                              "backup (docs/backup.md), or run the trial again.")
     return content

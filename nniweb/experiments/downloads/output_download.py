@@ -30,12 +30,12 @@ def rest_of_file(folder: TrialOutputFolder, name: str, first: Piece) -> Iterator
             return
         piece = folder.read(name, sent)
         if piece.number != first.number or not piece.content:
-            raise FileChanged(f"{name} was replaced or cut while it was sent")
+            raise FileChanged(f"{name} was replaced or truncated while it was being sent")
 
 
 def archive_pieces(folder: TrialOutputFolder, found: Found, top: str) -> Iterator[bytes]:
     """A tar archive of what was found, below a folder ``top``. What cannot be read any more is named in ``MISSING``."""
-    missing = ["There are more files than these; the server lists a part of them."] if found.cut else []
+    missing = ["There are more files. The server lists only a part of them."] if found.cut else []
     for file in found.files:
         yield from _archived(folder, file, top, missing)
     if missing:

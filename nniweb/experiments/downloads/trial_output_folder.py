@@ -40,15 +40,16 @@ class TrialOutputFolder:
         cluster = experiment.cluster
         if cluster.pinned_host not in ("", socket.gethostname()):
             raise Unsupported(f"The files are on the machine {cluster.pinned_host}, and this server runs on another "
-                              "one. Ask the server that runs there, or name the files in keepFiles.")
+                              "machine. Use the server that runs there, or name the files in keepFiles in further "
+                              "experiments.")
         self._platform = cluster.platform
         try:
             platform = load_platform(cluster.platform)
             self._job = job_detail(attempt, first_parameters([attempt.trial_id]).get(attempt.trial_id), platform)
             self._build: Callable[[], TrainingService] = service_builder(cluster)
         except (CannotOpen, ConfigInvalid, ValidationError, PermanentError) as error:
-            raise Unsupported(f"The settings of the cluster {cluster.name} or of the experiment's trials do not fit "
-                              f"this version of the server: {error}") from error
+            raise Unsupported(f"The settings of the cluster {cluster.name} or of the experiment's trials are not valid "
+                              f"in this version of the server: {error}") from error
         self._service: TrainingService | None = None
         self._folder: OutputFolder | None = None
 

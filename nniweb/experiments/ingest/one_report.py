@@ -46,7 +46,7 @@ def authenticate(attempt: Attempt | ReportingAttempt, token_hash: str | None, no
     """Raises RefusedReport (401) unless the token opens this attempt; ``token_hash`` None is trusted."""
     expired = attempt.end_received_at is not None and now - attempt.end_received_at > TOKEN_GRACE
     if token_hash is not None and (token_hash not in attempt.token_hashes or expired):
-        raise RefusedReport(401, contract.ERROR_TOKEN, "This token does not open this trial job.")
+        raise RefusedReport(401, contract.ERROR_TOKEN, "This token is not valid for this trial job.")
 
 
 def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, revisions: dict[int, int],
@@ -102,6 +102,6 @@ def _tell_of_limit(kept: KeptEntries, attempt: ReportingAttempt) -> None:
     """Once for each attempt: what is left out leaves ``stored_bytes`` over the limit."""
     if kept.rejected and attempt.stored_bytes <= settings.TRIAL_BYTES:
         trial = attempt.row().trial
-        logger.warning("job %s has sent more than %d MB of metrics and output; what comes now is not kept, its first "
-                       "final result excepted (NNIWEB_TRIAL_MB)", attempt.job_name, settings.TRIAL_BYTES // 1_000_000,
+        logger.warning("job %s has sent more than %d MB of metrics and output (NNIWEB_TRIAL_MB); further ones are not "
+                       "stored, except its first final result", attempt.job_name, settings.TRIAL_BYTES // 1_000_000,
                        extra={"experiment": trial.experiment.public_id, "trial": trial.public_id})

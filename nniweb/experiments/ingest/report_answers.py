@@ -61,7 +61,7 @@ def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, li
     if (attempt.target != TrialTarget.RUN or attempt.stage == Attempt.Stage.ENDED) and not report.tells_of_an_end:
         orders.append({"order": contract.ORDER_STOP, "reason": (
             stop_reason(attempt.target, attempt.message) if attempt.target != TrialTarget.RUN
-            else "the trial has ended, or is tried again elsewhere")})
+            else "the trial has ended, or runs again as another attempt")})
     later = phases.get(attempt.pk, ())
     orders += [order for order in later if order["index"] > holds]
     due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)

@@ -35,7 +35,8 @@ def within_limit(entries: Sequence[contract.Entry], attempt: ReportingAttempt, l
         if size and stored + size > limit and not is_first_final:
             stored = max(stored, limit + 1)
             rejected.append({"n": entry["n"], "field": "",
-                             "message": f"of one trial at most {limit // 1_000_000} MB of metrics and output are kept"})
+                             "message": f"at most {limit // 1_000_000} MB of metrics and output are stored for one "
+                                        "trial"})
             continue
         stored += size
         has_final = has_final or is_first_final

@@ -43,7 +43,7 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
     except DatabaseError as error:
         if takes_nothing(error):
             database_health.note_refused(error)
-            logger.warning("reports are refused for now: the database says %s", first_line(error))
+            logger.warning("reports are refused at the moment; the database's error: %s", first_line(error))
             if connection.vendor == "postgresql":
                 drop_connection()
             return [busy("The server's database cannot take reports at the moment.") for _ in deliveries]

@@ -24,14 +24,14 @@ def check_that_trials_share_a_folder(settings: ExperimentSettings, platform: typ
     name = settings.tuner.name
     if platform.pinned_to_host:
         if options.os_user() and not settings.tuner.class_args.get(ARGUMENT):  # ours is out of that user's reach
-            raise Refused(f"{name} needs a folder for checkpoints that {options.os_user()} can write: give it as "
+            raise Refused(f"{name} needs a folder for checkpoints that {options.os_user()} can write to. Give it as "
                           f"{ARGUMENT}.", "tuner.classArgs")
         return
     if len(cluster.settings.get("machineList", ())) != 1:
-        raise Refused(f"{name} lets trials go on from each other's checkpoints, so all of them must reach one folder: "
-                      "describe it under sharedStorage, or use a single machine.", "sharedStorage")
+        raise Refused(f"{name} lets trials continue from each other's checkpoints, so all trials must be able to "
+                      "access one folder. Describe it under sharedStorage, or use a single machine.", "sharedStorage")
     if not settings.tuner.class_args.get(ARGUMENT):
-        raise Refused(f"{name} needs a folder for checkpoints on the machine: give it as {ARGUMENT}.",
+        raise Refused(f"{name} needs a folder for checkpoints on the machine. Give it as {ARGUMENT}.",
                       "tuner.classArgs")
 
 

@@ -51,12 +51,12 @@ def clone_of(experiment: Experiment, user: User) -> Clone:
         base = experiment.code_folder if user.may_name_folders else ""
     _place(document, experiment, user, notes)
     if was_removed:
-        notes.append(f"The copy of its code was removed by retention on {experiment.code_removed_at:%Y-%m-%d}; bring "
-                     "the code with you.")
+        notes.append(f"The copy of its code was removed by retention on {experiment.code_removed_at:%Y-%m-%d}. Provide "
+                     "the code again.")
     text = _own_text(experiment, document, base) or document_text(document)
     if experiment.code is None and experiment.code_folder and not user.may_name_folders:
-        notes.append("Its code lies in a folder on the server, and to name it is a right that you do not have; bring "
-                     "the code yourself.")
+        notes.append("Its code is in a folder on the server, and you do not have the permission to name folders there. "
+                     "Provide the code yourself.")
     git = None
     if experiment.code is None and experiment.code_git is not None:
         git = GitSource(**{key: experiment.code_git[key] for key in ("url", "ref", "folder")})
@@ -100,8 +100,8 @@ def _place(document: dict[str, Any], experiment: Experiment, user: User, notes: 
         if experiment.trial_options:
             document["trialOptions"] = dict(experiment.trial_options)
     else:
-        notes.append(f"It ran on {cluster.name}, which you may not use. Its passwords and keys are not part of this: "
-                     "give your own, or choose a cluster.")
+        notes.append(f"It ran on {cluster.name}, which you may not use. The cluster's passwords and keys are not "
+                     "copied. Give your own, or choose a cluster.")
 
 
 def _own_text(experiment: Experiment, document: dict[str, Any], base: str) -> str:

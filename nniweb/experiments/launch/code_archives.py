@@ -47,7 +47,7 @@ def keep_archive(path: Path, sha256: str, file_count: int, now: datetime) -> Cod
         sha256=sha256, defaults={"size": path.stat().st_size, "file_count": file_count, "last_used": now,
                                  "storage_path": storage_path})
     if default_storage.exists(storage_path) and _hash_of(storage_path) != sha256:
-        logger.warning("the code archive %s was damaged on the disk and is made again", storage_path)
+        logger.warning("the code archive %s was damaged on the disk and is packed again", storage_path)
         default_storage.delete(storage_path)
     if not default_storage.exists(storage_path):
         with open(path, "rb") as file:
@@ -116,6 +116,6 @@ def _make_again(archive: CodeArchive) -> None:
             if packed.sha256 == archive.sha256:
                 keep_archive(packed.path, packed.sha256, packed.file_count, archive.last_used)
                 return
-    logger.error("the code archive %s is damaged or gone, and no folder has the same code any more: launch the "
+    logger.error("the code archive %s is damaged or missing, and no folder has the same code any more; launch the "
                  "experiments that need it again", archive.storage_path)
     _given_up.add(archive.sha256)

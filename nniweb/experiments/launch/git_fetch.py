@@ -75,26 +75,29 @@ def _count(listing: str, source: GitSource, limits: FetchLimits) -> None:
     """Refuse before it is written what would be too much."""
     entries = [entry for entry in listing.split("\0") if entry]
     if not entries:
-        raise FetchFailed(f"There is no folder {source.folder} in it." if source.folder else "It holds no files.")
+        raise FetchFailed(f"The repository has no folder {source.folder}." if source.folder
+                          else "The repository contains no files.")
     if len(entries) > MOST_ENTRIES:
-        raise FetchFailed(f"It holds {len(entries)} files; at most {MOST_ENTRIES} are fetched. Name a folder of it.")
+        raise FetchFailed(f"The repository contains {len(entries)} files; at most {MOST_ENTRIES} are fetched. Name a "
+                          "folder of it.")
     sizes = [entry.split("\t", 1)[0].split()[3] for entry in entries]
     total = sum(whole_number(size) or 0 for size in sizes)  # a submodule has "-"
     if total > limits.bytes:
-        raise FetchFailed(f"Its files have {total // 10**6} MB together; at most {limits.bytes // 10**6} MB are "
-                          "fetched. Name a folder of it, or keep data outside of the code.")
+        raise FetchFailed(f"The files of the repository have {total // 10**6} MB in total; at most "
+                          f"{limits.bytes // 10**6} MB are fetched. Name a folder of it, or store data outside of the "
+                          "code.")
 
 
 def _refuse_links_that_leave(folder: Path) -> None:
     root = Path(os.path.realpath(folder))
     if not root.is_dir() or folder.is_symlink():
-        raise FetchFailed(f"{folder.name} in it is not a folder.")
+        raise FetchFailed(f"{folder.name} in the repository is not a folder.")
     for path, folders, files in os.walk(root):
         for name in (*folders, *files):
             link = Path(path, name)
             if link.is_symlink() and not Path(os.path.realpath(link)).is_relative_to(root):
-                raise FetchFailed(f"The link {link.relative_to(root)} in it leads out of the folder that is fetched; "
-                                  "put the file itself in its place.")
+                raise FetchFailed(f"The link {link.relative_to(root)} in the repository points outside of the folder "
+                                  "that is fetched. Replace it with the file itself.")
 
 
 class _Git:
@@ -170,20 +173,22 @@ class _Git:
                     continue
                 os.killpg(process.pid, signal.SIGKILL)  # git has children: the one that talks over the network
                 process.communicate()
-                raise FetchFailed(f"It was not there after {self._limits.seconds:g} s (NNIWEB_GIT_SECONDS)." if late
-                                  else "The worker was told to end.") from None
+                raise FetchFailed(f"The fetch did not finish within {self._limits.seconds:g} s "
+                                  "(NNIWEB_GIT_SECONDS)." if late
+                                  else "The worker is shutting down.") from None
 
     def _words(self, complaint: str, status: int, arguments: Sequence[str]) -> str:
         if status == 127 and "not found" in complaint:
             return "git is not installed on the worker's host. Install it there (Debian: apt-get install git)."
         if any(path.stat().st_size >= self._limits.bytes for path in self.folder.rglob("*") if path.is_file()):
-            return (f"It is larger than {self._limits.bytes // 10**6} MB (NNIWEB_GIT_MAX_MB). Use a repository without "
-                    "large files, or upload the code.")
+            return (f"The repository is larger than {self._limits.bytes // 10**6} MB (NNIWEB_GIT_MAX_MB). Use a "
+                    "repository without large files, or upload the code.")
         for secret in self._secrets:
             complaint = complaint.replace(secret, "***")
         complaint = complaint.replace(f"{self.folder.parent}/", "")
         lines = [line.strip() for line in complaint.splitlines() if line.strip()]
         telling = [line for line in lines if _TELLING.match(line)] or lines
         text = " ".join(telling)[:_LONGEST_WORDS] or f"git {arguments[0]} ended with status {status}"
-        hint = " It leads to another address, which is not followed: give that one." if " error: 30" in text else ""
+        hint = " The address redirects to another one, which is not followed. Give the other address." \
+            if " error: 30" in text else ""
         return f"git says: {text}{hint}"

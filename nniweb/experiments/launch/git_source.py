@@ -81,18 +81,18 @@ def _url_problem(url: Any) -> str:
     except ValueError:
         return "cannot be read as an address. Write it as https://git.example/me/code.git."
     if parts.scheme.lower() not in ("https", "ssh"):
-        return "must begin with https:// or ssh:// (or be written as git@host:path); other ways are not fetched from."
+        return "must begin with https:// or ssh:// (or be written as git@host:path); other protocols are not supported."
     if parts.password is not None:
-        return ("must not hold a password or token: addresses are stored and shown. Write only the user name into it "
-                "and give the token in git_token, which is kept sealed until the code is there.")
+        return ("must not contain a password or token, because addresses are stored and shown. Write only the user "
+                "name into it. Give the token in git_token, which is stored encrypted until the code is fetched.")
     if parts.username is not None and not _USER.fullmatch(parts.username):
-        return "holds a user name that is none."
+        return "contains a user name that is not valid."
     if not parts.hostname or not _HOST.fullmatch(parts.hostname):
         return "has no host name. Write it as https://git.example/me/code.git."
     if not parts.path.strip("/"):
-        return "names no repository: something must stand behind the host."
-    return "must end with the repository's path; leave out what begins with ? or #." if parts.query or parts.fragment \
-        else ""
+        return "names no repository. Write the repository's path after the host."
+    return "must end with the repository's path; leave out the part that begins with ? or #." \
+        if parts.query or parts.fragment else ""
 
 
 def _ref_problem(ref: Any) -> str:
@@ -100,7 +100,7 @@ def _ref_problem(ref: Any) -> str:
         return ""
     if not isinstance(ref, str) or len(ref) > 250 or not _REF.fullmatch(ref.strip()) \
             or any(part in ref for part in _NOT_IN_REFS) or ref.strip().endswith(("/", ".", ".lock")):
-        return "must be a branch, a tag, or the full 40 digits of a commit."
+        return "must be a branch, a tag, or the full hash of a commit (40 digits)."
     return ""
 
 
@@ -110,5 +110,5 @@ def _folder_problem(folder: Any) -> str:
     if not isinstance(folder, str) or len(folder) > MOST_CHARACTERS or not folder.isprintable():
         return "must be a folder of the repository, such as src/training."
     path = PurePosixPath(folder)
-    return "must lie inside the repository: without / at its start and without .." \
+    return "must be inside the repository; write it without / at the start and without .." \
         if path.is_absolute() or ".." in path.parts or ".git" in (part.lower() for part in path.parts) else ""

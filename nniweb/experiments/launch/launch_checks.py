@@ -30,15 +30,16 @@ def why_not_here(owner: User, platform: type[TrainingService], settings: Cluster
     anything that a file names is read.
     """
     if not owner.may_change:
-        return [("", "Your role is viewer: you can look, not launch. Ask an administrator.")]
+        return [("", "Your role is viewer, which cannot launch experiments. Ask an administrator for another role.")]
     if platform.pinned_to_host and not owner.may_run_here:
         return [("trainingService.platform",
-                 f"Trials of the platform {platform.platform!r} run on this server's own machine, for which one needs "
-                 "a right that you do not have. Choose another platform, or ask an administrator for it.")]
+                 f"Trials of the platform {platform.platform!r} run on this server's own machine, and you do not have "
+                 "the permission to run trials there. Choose another platform, or ask an administrator for the "
+                 "permission.")]
     if settings is not None and not owner.is_admin and (borrowed := settings.borrowed_from_the_server()):
         return [("trainingService",
-                 f"These settings use what belongs to the server's own user ({borrowed}), which only administrators "
-                 "may do. Give a password for each machine, or use a cluster that an administrator has set up.")]
+                 f"These settings use a resource of the server's own user ({borrowed}), which only administrators may "
+                 "do. Give a password for each machine, or use a cluster that an administrator has set up.")]
     return []
 
 
@@ -51,22 +52,22 @@ def may_use(platform: type[TrainingService], options: TrialOptions, owner: User)
     mine = owner.own_local_users
     raise Refused((f"On this server's own machine you may not run trials as {options.os_user()!r}"
                    if options.os_user() else "On this server's own machine you may not run trials as the server's user")
-                  + f", only as {' or '.join(mine)}: write runAs: {mine[0]}.", "trainingService.runAs")
+                  + f", only as {' or '.join(mine)}. Write runAs: {mine[0]}.", "trainingService.runAs")
 
 
 def check_own_algorithms(settings: ExperimentSettings, owner: User) -> None:
     """Raises Refused for a tuner or assessor of one's own by who is no administrator."""
     for section, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
         if algorithm is not None and algorithm.class_name and not owner.is_admin:
-            raise Refused(f"A {section} of your own runs on this server as its user, so only administrators may use "
-                          "one; choose a built-in one by its name.", f"{section}.className")
+            raise Refused(f"A custom {section} runs on this server as the server's user, so only administrators may "
+                          f"use one. Choose a built-in {section} by its name.", f"{section}.className")
 
 
 def check_git_access(code: BroughtCode | None, owner: User) -> None:
     """Raises Refused for a repository over ssh by who is no administrator."""
     if isinstance(code, GitCode) and code.source.is_ssh and not owner.is_admin:
-        raise Refused("Over ssh the keys of the server's own user would be used, which only administrators may do. "
-                      "Give an https:// address (and a token, where the repository is not public), or upload the code.",
+        raise Refused("With ssh, git uses the keys of the server's own user, which only administrators may do. Give an "
+                      "https:// address (and a token if the repository is not public), or upload the code.",
                       "git_url")
 
 
@@ -74,8 +75,8 @@ def check_way_home(platform: type[TrainingService], settings: ExperimentSettings
     """Raises Refused where keepers on the platform could not call this server."""
     callback_url = settings.nni_manager_ip or ""
     if callback_url and not addresses.is_callback_url(callback_url):
-        raise Refused(f"{callback_url!r} is no address. Write the name or the address at which trial machines reach "
-                      "this server, with its port where that is another one than the server's own: nni.example.org, "
+        raise Refused(f"{callback_url!r} is not an address. Write the name or the address at which trial machines "
+                      "reach this server, with the port if it differs from the server's own: nni.example.org, "
                       "10.0.0.5:8080, https://nni.example.org.", "nniManagerIp")
     if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(callback_url):
         raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")

@@ -38,7 +38,7 @@ def cluster_named(settings: ExperimentSettings, owner: User) -> Cluster | None:
 def section_of(settings: ExperimentSettings) -> PlatformSection:
     """The platform section of the file. Raises Refused where it has none."""
     if settings.training_service is None:
-        raise Refused("A platform is needed: give trainingService, or cluster.", "trainingService")
+        raise Refused("A platform is required. Give trainingService or cluster.", "trainingService")
     return settings.training_service
 
 

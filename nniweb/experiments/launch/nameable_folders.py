@@ -31,7 +31,7 @@ def nameable_at_a_terminal() -> CodeRoots:
 
 def own_places() -> tuple[Closed, ...]:
     """What the server keeps for itself on this machine, wherever it is: data folder, keys, database, backups."""
-    closed = [Closed(Path(settings.DATA_FOLDER).resolve(), "the data folder of the server, which holds its keys")]
+    closed = [Closed(Path(settings.DATA_FOLDER).resolve(), "the data folder of the server, which contains its keys")]
     closed += [Closed(path.resolve(), "a file with a secret of the server") for path in settings.SECRET_FILES]
     database = settings.DATABASES["default"]
     if "sqlite" in database["ENGINE"]:

@@ -41,7 +41,7 @@ def unpack(archive: IO[bytes], folder: Path) -> None:
             raise UploadRefused("The file is neither a tar.gz nor a zip. "
                                 "Make one with: tar czf code.tar.gz -C FOLDER .")
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, gzip.BadGzipFile) as error:
-        raise UploadRefused(f"The archive is damaged: {error}. Make it anew.") from error
+        raise UploadRefused(f"The archive is damaged: {error}. Create it again.") from error
     except (OSError, ValueError, RuntimeError) as error:
         raise UploadRefused(f"The archive cannot be unpacked: {error}.") from error
 
@@ -79,7 +79,8 @@ def _unpack_zip(archive: IO[bytes], folder: Path) -> None:
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
                 raise UploadRefused(_odd(info.filename, "a link" if stat.S_ISLNK(mode) else "no ordinary file"))
             if info.flag_bits & 0x1:
-                raise UploadRefused(f"{info.filename} in the archive is encrypted. Make one without a password.")
+                raise UploadRefused(f"{info.filename} in the archive is encrypted. Create the archive without a "
+                                    "password.")
             budget.take(info.filename, info.file_size)
             with packed.open(info) as source:
                 _write(folder, info.filename, source, info.file_size, bool(mode & 0o111))
@@ -95,22 +96,22 @@ class _Budget:
         self.entries += 1
         self.bytes += size
         if self.entries > MAX_ENTRIES:
-            raise UploadRefused(f"The archive holds more than {MAX_ENTRIES} files and folders. Leave out what the "
-                                "trials do not need.")
+            raise UploadRefused(f"The archive contains more than {MAX_ENTRIES} files and folders. Leave out files that "
+                                "the trials do not need.")
         if self.bytes > MAX_BYTES or size < 0:
             raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MiB (at {name}). Leave out "
-                                "what the trials do not need, and keep data outside of the code.")
+                                "files that the trials do not need, and store data outside of the code.")
 
 
 def _odd(name: str, kind: str) -> str:
-    return f"{name} in the archive is {kind}. Only files and folders are taken: put the file itself in its place."
+    return f"{name} in the archive is {kind}. Only files and folders are accepted. Replace it with the file itself."
 
 
 def _parts(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\x00" in name:
-        raise UploadRefused(f"The archive holds the name {name!r}, which leads out of its folder. Make the archive "
-                            "with names that start from the code folder.")
+        raise UploadRefused(f"The archive contains the name {name!r}, which points outside of its folder. Create the "
+                            "archive with names relative to the code folder.")
     return path.parts
 
 
@@ -131,8 +132,8 @@ def _copy(source: IO[bytes], goal: IO[bytes], most: int) -> None:
     for block in _blocks(source):
         most -= len(block)
         if most < 0:
-            raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MiB or than it says of "
-                                "itself. Leave out what the trials do not need.")
+            raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MiB or larger than its "
+                                "header says. Leave out files that the trials do not need.")
         goal.write(block)
 
 

@@ -49,21 +49,22 @@ def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
         return []
     attempt = Attempt.objects.filter(trial=trial).order_by("-number").first()
     if trial.target != TrialTarget.RUN and not status.is_end:
-        return [Advice("It is being stopped: its processes have the grace period to end by themselves, then they are "
-                       "killed.")]
+        return [Advice("The trial is being stopped. Its processes have the grace period to end by themselves. After "
+                       "that they are killed.")]
     match status:
         case TrialJobStatus.WAITING:
             return _of_waiting(trial, attempt)
         case TrialJobStatus.RUNNING:
             return _of_running(attempt, now)
         case TrialJobStatus.UNKNOWN:
-            return [Advice("Nothing is lost yet: its keeper writes down what it reports and sends it when it can be "
-                           "reached again. If you know that its machine is gone for good, cancel it.", CLUSTER)]
+            return [Advice("No result is lost yet. The trial's keeper stores the reports and sends them when the "
+                           "machine can be reached again. If you know that the machine is permanently gone, cancel the "
+                           "trial.", CLUSTER)]
         case TrialJobStatus.EARLY_STOPPED:
             return _of_early_stopped(attempt)
         case TrialJobStatus.SYS_CANCELED:
-            return [Advice("It was not its code's doing. Run it again; with retry: {onPlatformFailure: 2} in the "
-                           "experiment's file that happens by itself.", CLUSTER)]
+            return [Advice("The trial's code did not cause this. Run the trial again. With retry: {onPlatformFailure: "
+                           "2} in the config file, such trials are run again automatically.", CLUSTER)]
     return _of_failed(trial.experiment, attempt)
 
 
@@ -73,24 +74,24 @@ def _of_waiting(trial: Trial, attempt: Attempt | None) -> list[Advice]:
     if absent := absence_of(cluster, alive_hosts()):
         return [Advice(absent, CLUSTER)]
     if experiment.target == ExperimentTarget.PAUSE or experiment.status == ExperimentStatus.PAUSED:
-        return [Advice("The experiment is paused and starts nothing. Resume it.", EXPERIMENT)]
+        return [Advice("The experiment is paused and starts no trials. Resume it.", EXPERIMENT)]
     if experiment.is_finished:
-        return [Advice(f"The experiment is {experiment.status}. Resume it, then this trial is started.", EXPERIMENT)]
+        return [Advice(f"The experiment is {experiment.status}. Resume it to start this trial.", EXPERIMENT)]
     if cluster.health in (Cluster.Health.AWAY, Cluster.Health.BAD):
-        said = f" It says: {cluster.message}" if cluster.message else ""
-        return [Advice(f"The cluster {cluster.name} {cluster.get_health_display()}.{said} A rehearsal on its page "
-                       "tries everything a trial needs.", CLUSTER)]
+        said = f" Its message: {cluster.message}" if cluster.message else ""
+        return [Advice(f"The cluster {cluster.name} {cluster.get_health_display()}.{said} A rehearsal on the cluster's "
+                       "page checks everything that a trial needs.", CLUSTER)]
     if attempt is None:
         running = Trial.objects.filter(experiment=experiment).unfinished().exclude(
             status=TrialJobStatus.WAITING.value).count()
         if running >= experiment.trial_concurrency:
-            slots = "its one slot is" if experiment.trial_concurrency == 1 else \
+            slots = "the one slot of the experiment is" if experiment.trial_concurrency == 1 else \
                 f"all {experiment.trial_concurrency} slots of the experiment are"
-            return [Advice(f"It starts when another trial ends: {slots} taken. With more trials at once it starts "
-                           "sooner.", EXPERIMENT)]
-        return [Advice("It is about to be started.")]
-    return [Advice("It starts by itself as soon as there is room. The cluster's page shows what holds its machines and "
-                   "GPUs.", CLUSTER)]
+            return [Advice(f"The trial starts when another trial ends, because {slots} taken. A higher "
+                           "trialConcurrency lets it start sooner.", EXPERIMENT)]
+        return [Advice("The trial is about to be started.")]
+    return [Advice("The trial starts automatically when machines and GPUs are free. The cluster's page shows which "
+                   "jobs use them.", CLUSTER)]
 
 
 def _of_running(attempt: Attempt | None, now: datetime) -> list[Advice]:
@@ -98,41 +99,43 @@ def _of_running(attempt: Attempt | None, now: datetime) -> list[Advice]:
         return [_of_remark(**attempt.remark)]
     if attempt is None or attempt.heard_at is None or now - attempt.heard_at < SILENT_AFTER:
         return []
-    return [Advice("Its keeper was not heard of for more than a minute. What it reports is kept on its machine and "
-                   "arrives when the way is open again.", CLUSTER)]
+    return [Advice("The trial's keeper has not called the server for more than a minute. Its reports are kept on its "
+                   "machine and arrive when it can reach the server again.", CLUSTER)]
 
 
 def _of_remark(code: str, arguments: dict[str, Any]) -> Advice:
     """The one place where remarks become sentences."""
-    message = (f"The platform says that it runs, but its keeper has not called this server. It was given the address "
-               f"{' and '.join(arguments['addresses'])}. Check that this is this server (NNIWEB_PUBLIC_URL, or "
-               "nniManagerIp in the experiment's file), that the trial's machine can reach it by this name, and that "
-               "no firewall or network policy stands between; a rehearsal on the cluster's page tries it. A running "
-               "trial keeps its address: after a correction cancel it and run it again.")
+    message = ("The platform reports that the trial runs, but the trial's keeper has not called this server. The "
+               f"keeper was given the address {' and '.join(arguments['addresses'])}. Check that this is the address "
+               "of this server (NNIWEB_PUBLIC_URL, or nniManagerIp in the config file), that the trial's machine can "
+               "reach it, and that no firewall or network policy blocks the connection. A rehearsal on the cluster's "
+               "page tests this. A running trial keeps its address: after a correction, cancel the trial and run it "
+               "again.")
     if arguments["last_lines"]:
-        message += f" The last lines of its log: {arguments['last_lines']}"
+        message += f" The last lines of the keeper's log: {arguments['last_lines']}"
     return Advice(message, CLUSTER, code, arguments)
 
 
 def _of_early_stopped(attempt: Attempt | None) -> list[Advice]:
     if attempt is not None and attempt.end_reason == contract.TIME_LIMIT:
-        return [Advice("Give its successors more time: raise maxTrialDuration of the experiment.", EXPERIMENT)]
-    return [Advice("The assessor expected no good result of it. What it reported last counts as its result.")]
+        return [Advice("To give further trials more time, raise maxTrialDuration of the experiment.", EXPERIMENT)]
+    return [Advice("The assessor expected no good result from the trial. The value that the trial reported last counts "
+                   "as its result.")]
 
 
 def _of_failed(experiment: Experiment, attempt: Attempt | None) -> list[Advice]:
     if attempt is None or attempt.end_reason == REFUSED:
-        return [Advice("The platform did not take it. A rehearsal on the cluster's page tells what is missing. "
-                       "Settings of the experiment are changed in a new one like it.", CLUSTER)]
+        return [Advice("The platform did not accept the trial. A rehearsal on the cluster's page shows what is "
+                       "missing. To change settings of the experiment, launch a clone of it.", CLUSTER)]
     if attempt.end_reason in (contract.NOT_STARTED, contract.LOST):
-        return [Advice("It was not its code's doing: look at the machine, or rehearse the cluster. With retry: "
-                       "{onPlatformFailure: 2} in the experiment's file such trials are tried again by themselves.",
+        return [Advice("The trial's code did not cause this. Check the machine, or rehearse the cluster. With retry: "
+                       "{onPlatformFailure: 2} in the config file, such trials are run again automatically.",
                        CLUSTER)]
-    advice = [Advice("What it wrote last usually says why.", OUTPUT)]
+    advice = [Advice("The last lines of its output usually show the cause.", OUTPUT)]
     if experiment.code_id is None:
-        advice.append(Advice(f"Its code is in {experiment.code_folder or 'the code folder'}: mend it there, then run "
-                             "the trial again."))
+        advice.append(Advice(f"The trial's code is in {experiment.code_folder or 'the code folder'}. Correct it there, "
+                             "then run the trial again."))
     else:
-        advice.append(Advice("Trials of this experiment have the code as it was at the launch: mended code needs a new "
-                             "experiment.", NEW_EXPERIMENT))
+        advice.append(Advice("Trials of this experiment use the code as it was at the launch. To use corrected code, "
+                             "launch a new experiment.", NEW_EXPERIMENT))
     return advice

@@ -44,7 +44,7 @@ def write_trouble() -> str:
         return ""
     free = _free_bytes()
     room = "" if free is None or free >= settings.LOW_SPACE_BYTES else \
-        f" {_megabytes(free)} are free in {settings.DATA_FOLDER}; make room there."
+        f" {_megabytes(free)} are free in {settings.DATA_FOLDER}. Free disk space there."
     return Reason("database_refuses", refusal=refusal.said, room=room)
 
 
@@ -53,8 +53,8 @@ def little_room() -> str:
     free = _free_bytes()
     if free is None or free >= settings.LOW_SPACE_BYTES:
         return ""
-    return f"Only {_megabytes(free)} are free in the data folder {settings.DATA_FOLDER}. Make room: on a full disk " \
-           "reports are refused (they wait on the trial machines) and nothing new is started."
+    return f"Only {_megabytes(free)} are free in the data folder {settings.DATA_FOLDER}. Free disk space. When the " \
+           "disk is full, the server refuses reports, which then wait on the trial machines, and starts no new trials."
 
 
 def trouble() -> str:

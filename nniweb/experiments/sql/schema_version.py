@@ -74,8 +74,8 @@ def why_too_new() -> str:
     beyond = unknown_migrations()
     if not beyond:
         return ""
-    return (f"The database was brought to its present form by {wording(last_version())}, which made changes that this "
-            f"program, NNI Web {__version__}, does not know ({beyond[-1]}). Nothing was touched.")
+    return (f"The database was upgraded by {wording(last_version())}, which made changes that this program, NNI Web "
+            f"{__version__}, does not know ({beyond[-1]}). Nothing was changed.")
 
 
 def wording(version: str) -> str:

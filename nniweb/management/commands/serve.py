@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from nniweb.middleware.free_port import HOW_TO_CHOOSE, why_no_port
+from nniweb.doctor.free_port import HOW_TO_CHOOSE, why_no_port
 from nniweb.middleware.gate import Gate
 from nniweb.middleware.require_tls import why_not_listen
 from nniweb.process.descriptors import raise_limit

@@ -206,7 +206,7 @@ function showTrouble(message) {
 /** @param {number} status */
 function trouble(status) {
   if (status === 0) return "The server does not answer. Your input is kept. Try again.";
-  if (status === 413) return "The server, or a proxy in front of it, does not take so much at once. Leave out what the trials do not need.";
+  if (status === 413) return "The server, or a proxy in front of it, does not take so much at once. Leave out files that the trials do not need.";
   return `The server could not do this (${status}). Your input is kept. Reload the page if this continues.`;
 }
 

@@ -63,7 +63,7 @@ def test_a_token_for_a_program_is_shown_once(server, open_page) -> None:
     page.locator(".select2-results__option", has_text="admin").click()
     page.get_by_label("Name").fill("notebook")
     page.get_by_role("button", name="Save", exact=True).click()
-    shown = page.locator(".messagelist", has_text="copy it now")
+    shown = page.locator(".messagelist", has_text="Copy it now")
     expect(shown).to_be_visible()
     secret = re.search(r"nniweb_\S+", shown.inner_text())
     assert secret is not None

@@ -133,7 +133,7 @@ def test_the_timeline_shows_who_runs_where_and_who_waits(server: RunningServer, 
     page.evaluate(MARK)
     server.post(f"experiments/{trials.experiment}/trials/", {"parameters": {"x": 0.5}})
     waiting = page.locator("#timeline-waiting li")
-    expect(waiting).to_contain_text("It waits for a free slot.")
+    expect(waiting).to_contain_text("The trial waits for a free slot.")
     trials.tell(0, "final 0.5", "end")
     expect(page.locator("#timeline-none-waits")).to_be_visible()  # it has begun
     # the rows stand in the order in which their first trials began, which is anybody's guess

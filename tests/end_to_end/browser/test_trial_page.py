@@ -131,7 +131,7 @@ def test_a_failed_trial_says_what_to_do_and_is_run_with_changes(server: RunningS
     trials.tell(0, "fail no such data set")
     expect(page.get_by_role("link", name="Next")).to_be_visible()  # the next one was made after the page was opened
     advice = page.get_by_role("list", name="What to do")
-    expect(advice).to_contain_text("mend it there, then run the trial again")
+    expect(advice).to_contain_text("Correct it there, then run the trial again")
     advice.get_by_role("link", name="Go to stderr").click()
     page.wait_for_url("**/#stderr")
     page.get_by_role("button", name="Run with changes").click()

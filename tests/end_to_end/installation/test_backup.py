@@ -45,7 +45,7 @@ def test_what_cannot_be_restored_is_refused_with_a_sentence_and_changes_nothing(
     server.stop()
     before = sorted(str(path) for path in server.data_folder.rglob("*"))
     used = server.manage("restore", str(backup), check=False)
-    assert (used.returncode, "give --force" in used.stderr) == (1, True)
+    assert (used.returncode, "use --force" in used.stderr) == (1, True)
     (tmp_path / "part.tar.gz").write_bytes(backup.read_bytes()[:-100])
     part = server.manage("restore", "--force", str(tmp_path / "part.tar.gz"), check=False)
     assert (part.returncode, "only a part" in part.stderr) == (1, True)

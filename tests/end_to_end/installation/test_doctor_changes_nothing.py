@@ -48,7 +48,7 @@ def test_a_wrong_setting_is_the_only_finding_and_nothing_is_made(tmp_path: Path)
 def test_where_nothing_was_ever_started_it_says_so_and_makes_nothing(tmp_path: Path) -> None:
     status, found = doctor(own_environment(NNIWEB_DATA=str(tmp_path / "data")))
     assert status == 1
-    assert "no server was ever started" in found["data folder"]["message"]
+    assert "no server was started" in found["data folder"]["message"]
     assert found["secrets"]["verdict"] == found["workers"]["verdict"] == "unknown"
     assert list(tmp_path.iterdir()) == []
 
@@ -66,4 +66,4 @@ def test_it_works_with_the_server_and_without_and_changes_nothing(running_server
     assert content_of(running_server.data_folder) == before
     assert running_server.data_folder.stat().st_mode & 0o777 == 0o755
     assert (status, "chmod 600" in found["keys"]["remedy"]) == (3, True)
-    assert "None runs on this data folder" in found["server"]["message"]
+    assert "No server runs on this data folder" in found["server"]["message"]

@@ -53,14 +53,14 @@ def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
     held = lease(server)
 
     full = fill(small_disk)
-    server.wait_until(lambda: "The database takes nothing at the moment" in browser.get(server.url).text)
+    server.wait_until(lambda: "The database does not accept writes at the moment" in browser.get(server.url).text)
     page = browser.get(f"{server.url}/experiments/{experiment.id}/")
     assert page.status_code == 200, "looking still works"
     assert "is full" in page.text
     assert "No worker is alive" not in browser.get(server.url).text.split('id="no-worker"')[0]
     refused_wish = server.request("POST", f"experiments/{experiment.id}/actions/pause/")
     assert (refused_wish.status_code, refused_wish.headers["Retry-After"]) == (503, "5")
-    assert "takes nothing" in refused_wish.json()["errors"][0]["message"]
+    assert "does not accept writes" in refused_wish.json()["errors"][0]["message"]
     stored = steps()
 
     def log_says(text: str) -> int:
@@ -78,7 +78,7 @@ def test_a_disk_that_was_full_for_longer_than_a_lease_costs_nothing(
     full.unlink()
     experiment.nothing_is_lost()
     assert lease(server) == held, "the same holder in the same epoch"
-    server.wait_until(lambda: "The database takes nothing" not in browser.get(server.url).text)
+    server.wait_until(lambda: "The database does not accept writes" not in browser.get(server.url).text)
     server.stop()
     with closing(sqlite3.connect(server.data_folder / "nniweb.sqlite3")) as database:
         [(verdict,)] = database.execute("PRAGMA integrity_check")

@@ -111,7 +111,7 @@ def test_no_row_of_a_release_is_lost_or_altered(release: str, make_server: Calla
     assert before == rows(database, {name: of for name, (of, _) in before.items()})
     [backup] = (server.data_folder / "backups").iterdir()
     assert str(backup) in said
-    assert f"is of NNI Web {__version__} now" in said
+    assert f"The database now has the version of NNI Web {__version__}." in said
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_an_upgrade_that_fails_after_several_changes_leaves_every_table_as_it_wa
         failed = server.manage(*command, check=False)
         assert failed.returncode == 1, failed.stdout
         assert '"experiments_experimentchange" already exists' in failed.stderr
-        assert "is as it was" in failed.stderr
+        assert "was not changed" in failed.stderr
         assert "Traceback" not in failed.stderr
     assert schema(database) == before
     assert list((server.data_folder / "backups").iterdir()) == []
@@ -284,7 +284,7 @@ def test_a_keeper_that_ran_before_is_heard_by_the_next_protocol_and_waits_while_
     assert message() == ""
     server.stop()
     server.start(program=("-c", OF_ANOTHER_WIRE.format(version=3)))
-    server.wait_until(lambda: "this server understands 2 and 3" in message(), what="the trial's page says so")
+    server.wait_until(lambda: "This server understands version 2 and 3" in message(), what="the trial's page says so")
     (tmp_path / "many" / "orders" / "2-1").write_text("metric 0.5")
     [journal] = [path for path in server.data_folder.glob("clusters/*/trials/*/*/journal.jsonl")
                  if '"0.25"' in path.read_text()]

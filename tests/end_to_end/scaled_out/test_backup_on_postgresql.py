@@ -29,7 +29,7 @@ def test_what_was_backed_up_comes_back_and_what_was_there_is_put_aside(
     add_cluster(server, "after")
     server.stop()
     refused = server.manage("restore", str(backup), check=False)
-    assert (refused.returncode, "give --force" in refused.stderr) == (1, True)
+    assert (refused.returncode, "use --force" in refused.stderr) == (1, True)
     server.manage("restore", "--force", str(backup))
     [aside] = [path for path in tmp_path.iterdir() if "before-restore" in path.name]
     assert (aside / "database.dump").stat().st_size > 0

@@ -36,7 +36,7 @@ def test_local_trials_wait_for_the_worker_of_their_host_and_are_told_so(installa
     some = Random(seed).randint(1, 60)
     web.wait_until(lambda: experiment.reported() >= some, what="the first trial reports")
     here.kill()
-    sentence = f"The worker on host {socket.gethostname()} is away, and only it can run trials on local."
+    sentence = f"The worker on host {socket.gethostname()} is not running, and only it can run trials on local."
 
     def message() -> str:
         return str(web.get(f"experiments/{experiment.id}/")["message"])

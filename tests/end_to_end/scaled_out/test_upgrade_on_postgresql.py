@@ -39,7 +39,7 @@ def test_a_database_is_dumped_changed_refused_by_an_older_program_and_put_back(
     # a change that cannot be made: the column of a later migration is there already
     postgresql.execute("ALTER TABLE experiments_experiment ADD COLUMN launch_key text", "older")
     failed = older.manage("migrate", check=False)
-    assert (failed.returncode, "is as it was" in failed.stderr) == (1, True), failed.stderr
+    assert (failed.returncode, "was not changed" in failed.stderr) == (1, True), failed.stderr
     assert "names_folders" not in columns(older, "experiments_user"), "the changes before it were taken back"
     postgresql.execute("ALTER TABLE experiments_experiment DROP COLUMN launch_key", "older")
 

@@ -71,7 +71,7 @@ def test_no_page_shows_a_secret(browser, cluster) -> None:
         assert not any(secret in text for secret in ("sesame", "pw-a", "open please"))
     text = browser.get(page_of(cluster)).content.decode()
     assert "doors[0].password: set, token: set" in text
-    assert "It is set. Leave this empty to keep it" in text
+    assert "A value is set. Leave this empty to keep it" in text
 
 
 def test_secrets_left_out_stay_and_new_ones_take_their_place(browser, cluster) -> None:

@@ -129,7 +129,7 @@ def test_the_best_trial_and_a_trial_by_number_or_id(client: Client, mice: Experi
 def test_steering_and_deleting(client: Client, mice: Experiment) -> None:
     experiment = client.experiment(mice.public_id)
     assert experiment.change(max_trial_number=50).document["max_trial_number"] == 50
-    with pytest.raises(Refused, match="No trial has failed"):
+    with pytest.raises(Refused, match="There is no failed trial"):
         experiment.rerun_failed()
     Experiment.objects.update(status="RUNNING")
     with pytest.raises(Conflict):
@@ -161,7 +161,7 @@ def test_a_command_that_is_refused_says_why_and_ends_with_1(client: Client, toke
                                                             mice: Experiment) -> None:
     status, out, err = command(client, token, tmp_path, "experiments", "rerun-failed", "abc")
     assert (status, out) == (1, "")
-    assert "No trial has failed" in err
+    assert "There is no failed trial" in err
     status, _, err = command(client, token, tmp_path, "experiments", "show", "zzz")
     assert (status, err.startswith("There is no experiment whose id begins with 'zzz'")) == (1, True)
     status, _, err = command(client, "nniweb_wrong", tmp_path, "experiments", "list")

@@ -54,7 +54,7 @@ def test_check_prints_the_resolved_settings_without_secrets(db, file: Path) -> N
     assert document["trialCodeDirectory"] == str(file.parent)
     assert document["trainingService"]["machineList"][0]["host"] == "gpu1"
     assert "sesame" not in out + err
-    assert "Note: authorName: not kept" in err
+    assert "Note: authorName: is not stored" in err
 
 
 def test_check_names_everything_that_is_wrong_with_line_and_nearest_name(db, file: Path) -> None:
@@ -82,7 +82,7 @@ def test_upgrade_refuses_what_it_cannot_carry_over(db, file: Path) -> None:
     with pytest.raises(CommandError, match="line 20, column 15: versionCheck: must be true or false"):
         run("upgrade", file)
     file.write_text("trialCommand: x\n")
-    with pytest.raises(CommandError, match="in the v2 form already"):
+    with pytest.raises(CommandError, match="already in the v2 form"):
         run("upgrade", file)
     with pytest.raises(CommandError, match="cannot be read: No such file"):
         run("check", file.with_name("nowhere.yml"))

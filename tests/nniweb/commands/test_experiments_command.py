@@ -135,7 +135,7 @@ def test_an_export_of_many_trials_needs_few_queries(make_experiment, django_asse
 
 def test_failed_trials_are_run_again(experiment) -> None:
     assert run("rerun-failed", "abc") == "mice (abc123abc123) runs its failed trials again.\n"
-    with pytest.raises(CommandError, match="No trial has failed that was not run again already"):
+    with pytest.raises(CommandError, match="There is no failed trial that has not been run again"):
         run("rerun-failed", "abc")
 
 

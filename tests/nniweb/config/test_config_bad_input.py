@@ -44,7 +44,7 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("trialCodeDirectory", "nowhere", "there is no folder"),
     ("trialCodeDirectory", "space.json", "is not a folder"),
     ("trialCodeDirectory", "", "empty"),
-    ("trialCodeDirectory", "~no-such-user/x", "no such user"),
+    ("trialCodeDirectory", "~no-such-user/x", "no user of this name"),
     ("trialCodeDirectory", "x" * 5000, "cannot be used"),
     ("trialGpuNumber", -1, "at least 0"),
     ("maxExperimentDuration", "1 fortnight", "duration"),
@@ -71,7 +71,7 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("tuner.classArgs.optimize_mode", "max", "maximize"),
     ("tuner.classArgs.sead", 1, "seed"),
     ("tuner.classArgs", [], "group of fields"),
-    ("advisor", {"name": "TPE"}, "excludes tuner"),
+    ("advisor", {"name": "TPE"}, "together with tuner"),
     ("assessor.name", "Medianstopp", "Medianstop"),
     ("assessor.classArgs.start_step", "x", "integer"),
     ("trainingService", LEFT_OUT, "is required"),
@@ -85,7 +85,7 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("trainingService.maxTrialNumberPerGpu", 0, "at least 1"),
     ("trainingService.useActiveGpu", "no", "true or false"),
     ("trainingService.reuseMode", "no", "true or false"),
-    ("cluster", "ours", "excludes trainingService"),
+    ("cluster", "ours", "together with trainingService"),
     ("trialOptions", {}, "cluster"),
 ])
 def test_a_wrong_v2_field_is_named(v2: dict, errors_of: Callable, field: str, value: object, words: str) -> None:
@@ -112,7 +112,7 @@ def test_a_wrong_v2_field_is_named(v2: dict, errors_of: Callable, field: str, va
     ("tuner.builtinTunerName", LEFT_OUT, "tuner.builtinTunerName", "is required"),
     ("tuner.classArgs.sead", 1, "tuner.classArgs.sead", "seed"),
     ("tuner.gpuIndices", "x", "tuner.gpuIndices", "GPU numbers"),
-    ("tuner.codeDir", "code", "tuner.builtinTunerName", "excludes"),
+    ("tuner.codeDir", "code", "tuner.builtinTunerName", "cannot be given together"),
     ("tuner.className", "Mine", "tuner.classFileName", "is required"),
     ("trial", LEFT_OUT, "trial.command", "is required"),
     ("trial", "python train.py", "trial", "group of fields"),
@@ -215,7 +215,7 @@ def test_a_wrong_value_has_its_line_and_column(errors_of: Callable, v2: dict) ->
     ({"className": "Tuner", "codeDirectory": "code"}, "tuner.className", "such as my_tuner.MyTuner"),
     ({"className": "mine.Tuner; x", "codeDirectory": "code"}, "tuner.className", "such as my_tuner.MyTuner"),
     ({"codeDirectory": "code"}, "tuner.className", "is required"),
-    ({"className": "mine.Tuner", "name": "TPE"}, "tuner.name", "excludes"),
+    ({"className": "mine.Tuner", "name": "TPE"}, "tuner.name", "cannot be given together"),
 ])  # fmt: skip
 def test_a_wrong_algorithm_of_ones_own_is_named(v2: dict, errors_of: Callable, own: dict, field: str, words: str
                                                 ) -> None:

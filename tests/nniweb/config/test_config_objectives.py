@@ -40,7 +40,7 @@ def test_one_objective_may_be_named_with_any_tuner(tmp_path: Path) -> None:
     ({"objectives": [{"metric": "a"}]}, "objectives[0].optimizeMode: is required"),
     ({"objectives": [{"metric": "", "optimizeMode": "maximize"}]}, "objectives[0].metric"),
     ({"tuner": {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}}, "leave one of them out"),
-    ({"failedTrials": {"tellTuner": 3.5}}, "there are 2 objectives: give worst"),
+    ({"failedTrials": {"tellTuner": 3.5}}, "there are 2 objectives; give worst"),
 ])
 def test_what_does_not_go_together_is_refused(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigInvalid) as refused:

@@ -106,7 +106,7 @@ def test_without_a_worker_it_says_how_to_start_one(make_attempt: MakeAttempt) ->
 def test_in_a_paused_experiment_it_says_resume(make_attempt: MakeAttempt, worker: Worker) -> None:
     trial = make_attempt(status="WAITING").trial
     Experiment.objects.update(status="PAUSED", target="PAUSE")
-    assert first_advice(trial) == ("The experiment is paused and starts nothing. Resume it.", "experiment")
+    assert first_advice(trial) == ("The experiment is paused and starts no trials. Resume it.", "experiment")
 
 
 def test_without_a_free_slot_it_says_how_many_there_are(make_attempt: MakeAttempt, make_experiment,
@@ -116,7 +116,7 @@ def test_without_a_free_slot_it_says_how_many_there_are(make_attempt: MakeAttemp
     trial = make_attempt(experiment, status="WAITING").trial
     trial.attempts.all().delete()
     message, look_at = first_advice(trial)
-    assert "its one slot is taken" in message
+    assert "the one slot of the experiment is taken" in message
     assert look_at == "experiment"
 
 
@@ -131,13 +131,13 @@ def test_on_a_cluster_in_trouble_it_says_what_the_cluster_said(make_attempt: Mak
 
 def test_a_submitted_one_waits_for_room(make_attempt: MakeAttempt, worker: Worker) -> None:
     message, look_at = first_advice(make_attempt(status="WAITING").trial)
-    assert "as soon as there is room" in message
+    assert "when machines and GPUs are free" in message
     assert look_at == "cluster"
 
 
 @pytest.mark.parametrize(("reason", "where", "words"), [
-    ("exited", "output", "What it wrote last"), ("lost", "cluster", "not its code's doing"),
-    ("refused", "cluster", "did not take it")])
+    ("exited", "output", "The last lines of its output"), ("lost", "cluster", "code did not cause this"),
+    ("refused", "cluster", "did not accept the trial")])
 def test_a_failed_one_says_where_to_look(make_attempt: MakeAttempt, reason, where, words) -> None:
     attempt = make_attempt(status="FAILED")
     Attempt.objects.filter(pk=attempt.pk).update(stage=Attempt.Stage.ENDED, end_reason=reason)
@@ -150,16 +150,16 @@ def test_code_that_was_packed_is_mended_by_a_new_experiment(page: Page, make_att
     attempt = make_attempt(status="FAILED")
     Attempt.objects.filter(pk=attempt.pk).update(stage=Attempt.Stage.ENDED, end_reason="exited")
     Experiment.objects.update(code_folder="/home/me/project")
-    assert "/home/me/project: mend it there" in page(f"/trials/{attempt.trial.public_id}/")
+    assert "/home/me/project. Correct it there" in page(f"/trials/{attempt.trial.public_id}/")
     archive = CodeArchive.objects.create(sha256="0", size=1, storage_path="x", last_used=timezone.now())
     Experiment.objects.update(code=archive)
     html = page(f"/trials/{attempt.trial.public_id}/")
-    assert "needs a new experiment" in html
+    assert "launch a new experiment" in html
     assert f'href="/new/?from={attempt.trial.experiment.public_id}"' in html
 
 
 @pytest.mark.parametrize(("status", "words"), [
-    ("UNKNOWN", "Nothing is lost yet"), ("SYS_CANCELED", "Run it again"), ("EARLY_STOPPED", "The assessor")])
+    ("UNKNOWN", "No result is lost yet"), ("SYS_CANCELED", "Run the trial again"), ("EARLY_STOPPED", "The assessor")])
 def test_other_ends_say_what_they_mean(make_attempt: MakeAttempt, status, words) -> None:
     assert words in first_advice(make_attempt(status=status).trial)[0]
 
@@ -175,7 +175,7 @@ def test_a_silent_one_is_remarked_upon_and_a_good_one_is_not(make_attempt: MakeA
     now = timezone.now()
     Attempt.objects.filter(pk=attempt.pk).update(heard_at=now)
     assert advice_for(attempt.trial_id, now) == []
-    assert "not heard of" in advice_for(attempt.trial_id, now + timedelta(minutes=2))[0].message
+    assert "has not called the server" in advice_for(attempt.trial_id, now + timedelta(minutes=2))[0].message
     Trial.objects.filter(pk=attempt.trial_id).update(status="SUCCEEDED")
     assert advice_for(attempt.trial_id, now + timedelta(minutes=2)) == []
     Trial.objects.filter(pk=attempt.trial_id).update(status="RUNNING", target="USER_CANCELED")

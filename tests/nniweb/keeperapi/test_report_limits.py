@@ -10,25 +10,18 @@ from nniweb.experiments.models import Attempt, Metric, TrialFile, TrialOutput
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.application import KeeperApplication
 from nniweb.keeperapi.report_limits import FORGET_AFTER, REFUSED_BURST, ReportLimits
+from tests.fakes.hand_set_clock import HandSetClock
 from trialkeeper import contract
 
 GREEDY, MODEST = ("greedy", "a"), ("modest", "b")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HandSetClock:
+    return HandSetClock()
 
 
-def test_a_burst_goes_through_then_only_so_many_a_second_and_others_are_not_affected(clock: Clock) -> None:
+def test_a_burst_goes_through_then_only_so_many_a_second_and_others_are_not_affected(clock: HandSetClock) -> None:
     limits = ReportLimits(5, 0, clock)
     assert [limits.seconds_to_wait(GREEDY, "x") for _ in range(50)] == [0.0] * 50
     assert limits.seconds_to_wait(GREEDY, "x") == pytest.approx(0.2)
@@ -37,7 +30,7 @@ def test_a_burst_goes_through_then_only_so_many_a_second_and_others_are_not_affe
     assert [limits.seconds_to_wait(GREEDY, "x") == 0 for _ in range(6)] == [True] * 5 + [False]
 
 
-def test_many_bytes_are_waited_for(clock: Clock) -> None:
+def test_many_bytes_are_waited_for(clock: HandSetClock) -> None:
     limits = ReportLimits(0, 1, clock)
     assert limits.seconds_to_wait(GREEDY, "x") == 0
     limits.sent(GREEDY, 13_000_000)
@@ -46,7 +39,7 @@ def test_many_bytes_are_waited_for(clock: Clock) -> None:
     assert limits.seconds_to_wait(GREEDY, "x") == 0
 
 
-def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(clock: Clock) -> None:
+def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(clock: HandSetClock) -> None:
     limits = ReportLimits(50, 0, clock)
     assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0
     limits.answered(MODEST, "10.0.0.1", 200)
@@ -60,7 +53,7 @@ def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(
 
 
 @pytest.mark.parametrize("megabytes", [0, 1])
-def test_keepers_that_speak_no_more_are_forgotten(clock: Clock, megabytes: int) -> None:
+def test_keepers_that_speak_no_more_are_forgotten(clock: HandSetClock, megabytes: int) -> None:
     limits = ReportLimits(50, megabytes, clock)
     limits.seconds_to_wait(MODEST, "x")
     limits.answered(MODEST, "x", 200)
@@ -78,7 +71,7 @@ def test_keepers_that_speak_no_more_are_forgotten(clock: Clock, megabytes: int) 
     assert MODEST in limits._callers
 
 
-def test_who_owes_bytes_is_not_forgotten_before_they_are_paid(clock: Clock) -> None:
+def test_who_owes_bytes_is_not_forgotten_before_they_are_paid(clock: HandSetClock) -> None:
     limits = ReportLimits(50, 1, clock)
     limits.seconds_to_wait(GREEDY, "x")
     limits.sent(GREEDY, 210_000_000)  # ten seconds' worth was there
@@ -87,7 +80,7 @@ def test_who_owes_bytes_is_not_forgotten_before_they_are_paid(clock: Clock) -> N
     assert limits.seconds_to_wait(GREEDY, "x") == pytest.approx(20.0)
 
 
-def test_without_limits_nobody_waits(clock: Clock) -> None:
+def test_without_limits_nobody_waits(clock: HandSetClock) -> None:
     limits = ReportLimits(0, 0, clock)
     for _ in range(100):
         assert limits.seconds_to_wait(GREEDY, "x") == 0
@@ -125,7 +118,7 @@ def metric(n: int, value: str = "1", kind: str = contract.PERIODICAL) -> dict[st
     return {"n": n, "at": 1.0, "type": "metric", "kind": kind, "sequence": n, "value": value}
 
 
-def test_a_flood_is_answered_with_when_to_come_again_and_then_taken(application: KeeperApplication, clock: Clock,
+def test_a_flood_is_answered_with_when_to_come_again_and_then_taken(application: KeeperApplication, clock: HandSetClock,
                                                                    make_attempt: Any) -> None:
     flooding, other = make_attempt(), make_attempt()
     application.limits = ReportLimits(0.2, 0, clock)

@@ -47,8 +47,8 @@ def test_the_server_understands_its_own_version_and_the_one_before() -> None:
 
 
 @pytest.mark.parametrize(("version", "words"), [
-    (1, "version 1 of the keepers' protocol and was started by another NNI Web; this server understands 6 and 7"),
-    (8, "version 8 of the keepers' protocol and was started by a newer NNI Web"), ("x\0", "was started by another"),
+    (1, "was started by another NNI Web and uses version 1 of the keeper protocol. This server understands version 6 "),
+    (8, "was started by a newer NNI Web and uses version 8 of the keeper protocol."), ("x\0", "was started by another"),
     (None, "was started by another")])
 def test_a_version_that_is_not_understood_is_said_on_the_trial_until_a_report_is_taken(
         report: Callable[..., int], make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch, version: Any,

@@ -130,11 +130,11 @@ def test_why_nothing_runs_is_said_where_no_worker_is(make_experiment: Make) -> N
     Worker.objects.create(id="w", host="here", pid=1, started_at=now, heard_at=now + timedelta(hours=1))
     assert message() == ""
     Cluster.objects.update(pinned_host="there")
-    assert "The worker on host there is away" in message()
+    assert "The worker on host there is not running" in message()
     Cluster.objects.update(lease_holder="other", lease_expires_at=now + timedelta(hours=1))
     assert message() == "", "its lease is held"
     intents.pause(experiment)
-    assert "Nothing new is started" in message()
+    assert "No new trial is started" in message()
     Worker.objects.all().delete()
     Experiment.objects.update(status="DONE", message="All done.")
     assert message() == "All done."

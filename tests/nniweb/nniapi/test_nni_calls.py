@@ -154,7 +154,7 @@ def test_trials_are_submitted_and_canceled(nni, experiment) -> None:
     assert nni("delete", f"trial-jobs/{trial['trialJobId']}") is None
     assert nni("get", "trial-jobs")[0]["status"] == "USER_CANCELED"
     nni("delete", f"trial-jobs/{trial['trialJobId']}")
-    assert "no such thing" in nni("delete", "trial-jobs/nowhere", status=404)["error"]
+    assert "no such object" in nni("delete", "trial-jobs/nowhere", status=404)["error"]
     assert "must be an object" in nni("post", "trial-jobs", [1], status=400)["error"]
 
 
@@ -190,10 +190,10 @@ def test_output_is_read_under_nnis_names(nni, admin, finished, experiment) -> No
 
 
 @pytest.mark.parametrize(("method", "path", "words"), [
-    ("post", "experiment", "was started already"),
-    ("put", "experiment/cluster-metadata", "when it is launched"),
-    ("post", "tensorboard", "started on the pages"),
-    ("get", "tensorboard-tasks", "started on the pages"),
+    ("post", "experiment", "was already started"),
+    ("put", "experiment/cluster-metadata", "at the launch"),
+    ("post", "tensorboard", "Start it on the page"),
+    ("get", "tensorboard-tasks", "Start it on the page"),
 ])
 def test_what_is_done_otherwise_here_is_refused_with_how(nni, method, path, words) -> None:
     assert words in nni(method, path, {}, status=404)["error"]

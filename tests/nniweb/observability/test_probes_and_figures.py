@@ -84,7 +84,7 @@ def test_a_full_disk_is_a_warning_because_pages_can_still_be_read(settings) -> N
     try:
         database_health.note_refused(OperationalError("database or disk is full"))
         status, document = probe("/readyz")
-        assert (status, "takes nothing" in document["warnings"][0]) == (200, True)
+        assert (status, "does not accept writes" in document["warnings"][0]) == (200, True)
     finally:
         database_health.note_written()
     settings.LOW_SPACE_BYTES = 10**18

@@ -117,7 +117,7 @@ def test_a_step_that_meets_a_fault_that_passes_is_tried_again(opened: Opened, mo
 
 @pytest.mark.parametrize(("fault", "sentence"), [
     (CannotUpgrade("It was written by NNI Web 99."), "It was written by NNI Web 99."),
-    (ZeroDivisionError("a defect"), "ZeroDivisionError: a defect. This is a defect; please report it"),
+    (ZeroDivisionError("a defect"), "ZeroDivisionError: a defect. This is a defect. Please report it"),
     (SystemExit("It is too new."), "It is too new.")])
 def test_what_does_not_pass_ends_the_start_with_a_sentence(opened: Opened, monkeypatch, fault: BaseException,
                                                            sentence: str) -> None:

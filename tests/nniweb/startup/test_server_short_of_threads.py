@@ -78,7 +78,7 @@ def test_a_request_for_which_there_is_no_thread_is_to_come_again() -> None:
 
     start, body = sent_by(come_again_when_short(application))
     assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"5")
-    assert "try again" in json.loads(body["body"])["errors"][0]["message"]
+    assert "Try again" in json.loads(body["body"])["errors"][0]["message"]
 
 
 def test_an_answer_that_was_given_is_not_spoilt_by_what_follows_it() -> None:

@@ -45,7 +45,7 @@ def test_a_gpu_that_others_use_is_left_alone_unless_active_ones_are_allowed():
     assert choose(GpuRequest(1), busy) == Assigned((1,))
     answer = choose(GpuRequest(2), busy)
     assert isinstance(answer, Waits)
-    assert "GPU 0 is used by 3 process(es) of others" in answer.reason
+    assert "GPU 0 is used by 3 process(es) of others (useActiveGpu allows sharing it)" in answer.reason
     assert choose(GpuRequest(2, use_active_gpu=True), busy) == Assigned((0, 1))
 
 

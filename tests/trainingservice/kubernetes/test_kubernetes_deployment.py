@@ -187,7 +187,7 @@ def test_the_secrets_are_made_once_and_the_server_reads_its_settings_from_them(t
     Fernet(values["seal-keys"])
     again = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
 
     settings = {name: value.replace("/run/secrets/nniweb", str(folder))
                 for name, value in settings_of_several().items()}

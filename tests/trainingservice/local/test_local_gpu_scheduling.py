@@ -154,7 +154,7 @@ def test_a_hanging_nvidia_smi_holds_up_nobody_else(bench, nvidia_smi, gpu_job):
     with_gpu, without = gpu_job(1), gpu_job(None)
     service.submit_trial_job(with_gpu)
     service.submit_trial_job(without)
-    waits(bench, service, with_gpu, "are being looked at")
+    waits(bench, service, with_gpu, "are being read")
     runs(bench, service, without)
 
 

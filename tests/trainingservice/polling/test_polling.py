@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tests.fakes.hand_set_clock import HandSetClock
 from trainingservice.base import ServiceContext
 from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError, UnknownTrialJob, Unsupported
@@ -17,14 +18,6 @@ WAITING, RUNNING, SUCCEEDED, FAILED = (TrialJobStatus.WAITING, TrialJobStatus.RU
                                        TrialJobStatus.FAILED)
 USER_CANCELED, EARLY_STOPPED, SYS_CANCELED = (TrialJobStatus.USER_CANCELED, TrialJobStatus.EARLY_STOPPED,
                                               TrialJobStatus.SYS_CANCELED)
-
-
-@dataclass
-class Clock:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass
@@ -108,7 +101,7 @@ def cloud():
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return HandSetClock()
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def test_a_trial_that_waits_says_what_each_machine_lacks():
                                replace(BOB, name="cyd", gpus=None), replace(BOB, name="dan", has_gpus=False)))
     assert isinstance(waits, Waits)
     assert waits.reason.startswith("Waits for 2 GPUs: 1 GPU of machine ada is free; GPU 0 is held by job0;")
-    for words in ("bob: It is away", "cyd: its GPUs are being looked at", "dan has no nvidia-smi on its PATH"):
+    for words in ("bob: It is away", "cyd: its GPUs are being read", "dan has no nvidia-smi on its PATH"):
         assert words in waits.reason
 
 
@@ -54,7 +54,7 @@ def test_the_machine_that_is_kept_is_left_to_the_large_trial():
     assert choose_machine(1, machines, kept="ada") == Placed("bob", (3,))
     waits = choose_machine(1, (holding(ADA, 0), holding(BOB, 0, 1, 2, 3)), kept="ada")
     assert isinstance(waits, Waits)
-    assert "ada is kept for a trial that asks for more GPUs and has waited longer" in waits.reason
+    assert "ada is reserved for a trial that asks for more GPUs and has waited longer" in waits.reason
 
 
 @pytest.mark.parametrize(("number", "machines", "kept"), [

@@ -224,7 +224,7 @@ def test_a_trial_waits_while_others_use_the_gpus_that_it_may_have(bench, make_gp
     service = bench.open_service()
     form = bench.form("echo $CUDA_VISIBLE_DEVICES", gpu_number=1)
     service.submit_trial_job(form)
-    bench.wait("it says why", lambda: "GPU 1 is used by 1 process(es) of others, useActiveGpu would share it"
+    bench.wait("it says why", lambda: "GPU 1 is used by 1 process(es) of others (useActiveGpu allows sharing it)"
                in service.get_trial_job(form.job_name).message)
     machine.nvidia_smi.set_processes(1)
     bench.wait_for_end(service, form)

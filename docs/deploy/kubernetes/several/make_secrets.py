@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the folder secrets/ beside this file, or the folder that is named: keys and passwords, made once.
+"""Creates keys and passwords, once, in the folder secrets/ beside this file or in the folder that is named.
 
 Standard library only.
 
-Keep the folder: without secrets/seal-keys the secrets in the database cannot be opened again. It is not for git.
+Keep the folder: without seal-keys the secrets in the database cannot be opened. Do not commit it to Git.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def contents() -> dict[str, str]:
-    """File name -> what stands in it. Passwords are letters and digits, so that they need no quoting in addresses."""
+    """File name -> content. Passwords are letters and digits, so that they need no quoting in addresses."""
     database, redis = secrets.token_hex(24), secrets.token_hex(24)
     return {
         "database-password": database,
@@ -31,11 +31,11 @@ def contents() -> dict[str, str]:
 
 
 def main(folder: Path) -> str:
-    """Why nothing was written, a sentence; "" where all is."""
+    """Create the folder and its files. Returns "", or a sentence that says why nothing was written."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        return f"{folder} is there already, and with new keys the database's secrets could not be opened any more."
+        return f"{folder} exists already. With new keys the secrets in the database could not be opened any more."
     for name, text in contents().items():
         with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)

@@ -58,8 +58,7 @@ def _read(text: str) -> SourceDocument:
         return SourceDocument({})
     document = read_text(text)
     if is_v1(document.data):
-        raise ConfigInvalid([ConfigError("", "has NNI's v1 form; its fields can be edited here after it was converted "
-                                         "to v2")])
+        raise ConfigInvalid([ConfigError("", "has NNI's v1 form; convert it to the v2 form to edit its fields here")])
     return document
 
 

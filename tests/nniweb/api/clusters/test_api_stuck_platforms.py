@@ -91,7 +91,7 @@ def test_a_platform_that_hangs_each_time_is_not_called_without_end(launch, check
     people = [User.objects.create_user(f"p{number}", role=Role.MEMBER) for number in range(2)]
     for person in [*people, *people]:
         assert "has not answered" in said(check_as(person, "rehearsal"))
-    assert "4 calls of the platform stuck have not come back" in said(check_as(ada, ""))
+    assert "4 calls to the platform stuck have not returned" in said(check_as(ada, ""))
     StuckTrainingService.released.set()
     assert is_soon(lambda: not platform_calls._hanging)
     assert launch("", "check/").json()["findings"][0]["ok"]
@@ -101,7 +101,7 @@ def test_one_person_s_calls_that_hang_keep_nobody_else_from_the_platform(check_a
     for _ in range(platform_calls.MOST_HANGING_OF_PERSON):
         assert "has not answered" in said(check_as(alice, "rehearsal"))
     for _ in range(3):
-        assert "calls of yours of the platform stuck have not come back" in said(check_as(alice, "rehearsal"))
+        assert "of your calls to the platform stuck have not returned" in said(check_as(alice, "rehearsal"))
     assert check_as(bob, "").json()["findings"][0]["ok"]
 
 
@@ -119,13 +119,13 @@ def test_one_person_has_no_more_than_a_share_of_the_calls_that_are_waited_for(ch
     for thread in threads:
         thread.start()
     assert is_soon(lambda: platform_calls._under_way[alice.pk] == len(threads))
-    assert "calls of yours to platforms are under way" in said(check_as(alice, ""))
+    assert "of your calls to platforms are in progress" in said(check_as(alice, ""))
     assert check_as(bob, "").json()["findings"][0]["ok"]
     StuckTrainingService.released.set()
     for thread in threads:
         thread.join(30)
     assert len(answers) == len(threads)
-    assert "under way" not in " ".join(answers)
+    assert "in progress" not in " ".join(answers)
     assert not platform_calls._under_way, "nothing stays counted"
     assert check_as(alice, "").json()["findings"][0]["ok"]
 

@@ -74,7 +74,7 @@ def test_code_that_retention_removed_is_not_part_of_the_clone_which_says_so(as_u
     assert (cloned["code_of"], cloned["base_directory"]) == ("", "")
     assert "trialCodeDirectory" not in cloned["config"]
     assert "retention:" in cloned["config"]
-    assert "The copy of its code was removed by retention on 2030-01-02; bring the code with you." in cloned["notes"]
+    assert "The copy of its code was removed by retention on 2030-01-02. Provide the code again." in cloned["notes"]
 
 
 def test_who_may_not_use_the_cluster_is_told_what_is_missing(as_user, alice, bob, vault_config) -> None:
@@ -94,14 +94,15 @@ def test_a_viewer_may_not_and_a_stranger_finds_nothing(as_user, alice, charlie, 
     assert as_user(vera).get(address).status_code == 403
     body = {"config": "trialConcurrency: 1", "code_of": launched["id"]}
     refused = as_user(charlie).post("/api/v1/experiments/", body)
-    assert refused.json()["errors"] == [{"field": "code_of", "message": "There is no such experiment that you may see.",
-                                         "line": None, "column": None}]
+    assert refused.json()["errors"] == [{
+        "field": "code_of", "message": "There is no such experiment, or you may not see it.", "line": None,
+        "column": None}]
 
 
 def test_a_name_of_code_that_is_not_kept_says_why(api, config, code_folder) -> None:
     launched = api.post("/api/v1/experiments/", {"config": config, "base_directory": str(code_folder)}).json()
     refused = api.post("/api/v1/experiments/", {"config": config, "code_of": launched["id"]})
-    assert "base_directory can name" in refused.json()["errors"][0]["message"]
+    assert "give as base_directory" in refused.json()["errors"][0]["message"]
     for more, field in (({"base_directory": str(code_folder)}, "base_directory"),
                         ({"git_url": "https://git.example/code"}, "git_url")):
         refused = api.post("/api/v1/experiments/", {"config": config, "code_of": launched["id"], **more})

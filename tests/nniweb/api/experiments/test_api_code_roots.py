@@ -51,7 +51,7 @@ def test_the_data_folder_with_the_keys_is_no_code_even_below_a_root(api: Any, se
                                                                    config: str) -> None:
     settings.CODE_ROOTS = (Path("/"),)
     (data_folder / "keys").mkdir()
-    assert "holds its keys" in refusal(api, config=config, base_directory=str(data_folder / "keys"))
+    assert "contains its keys" in refusal(api, config=config, base_directory=str(data_folder / "keys"))
 
 
 @pytest.mark.parametrize("above", ["", "..", "../.."])
@@ -135,16 +135,16 @@ def test_what_is_hidden_in_the_servers_home_is_closed_unless_a_root_lies_there(
     alice.names_folders = True
     for person in (admin, alice):
         found = nameable_folders(person)
-        assert "where the server's user keeps keys" in found.problem(home / ".ssh", "it")
+        assert "which contains keys and settings" in found.problem(home / ".ssh", "it")
         assert "contains the home folder of the server's user" in found.problem(home, "it")
-        assert "keeps keys" in found.problem(home / ".local" / "code", "it")
+        assert "contains keys" in found.problem(home / ".local" / "code", "it")
         assert found.problem(home / "project", "it") == found.problem(home / "project" / ".git", "it") == ""
     # an administrator names a key to log in with; nobody else borrows the server's
     assert nameable_folders(admin).problem(home / ".ssh" / "id_ed25519", "it") == ""
-    assert "keeps keys" in nameable_folders(alice).problem(home / ".ssh" / "id_ed25519", "it")
+    assert "contains keys" in nameable_folders(alice).problem(home / ".ssh" / "id_ed25519", "it")
     settings.CODE_ROOTS = (home, home / ".local" / "code")
     assert nameable_folders(alice).problem(home / ".local" / "code", "it") == ""
-    assert "keeps keys" in nameable_folders(alice).problem(home / ".local", "it")
+    assert "contains keys" in nameable_folders(alice).problem(home / ".local", "it")
 
 
 def test_other_peoples_homes_are_closed_but_for_those_as_whom_the_person_runs_trials_and_roots_in_them(
@@ -208,7 +208,7 @@ def test_a_base_directory_that_becomes_a_link_after_it_was_checked_leads_nowhere
 def test_who_does_not_have_the_right_names_none_below_any_root(as_user: Any, alice: Any, roots: Path,
                                                                code_folder: Path, config: str) -> None:
     inside = code_folder.rename(roots / "mine")
-    assert "a right that you do not have" in refusal(as_user(alice), config=config, base_directory=str(inside))
+    assert "you do not have the permission" in refusal(as_user(alice), config=config, base_directory=str(inside))
 
 
 def test_whoever_has_the_right_names_folders_below_the_roots_and_no_others(
@@ -222,7 +222,7 @@ def test_whoever_has_the_right_names_folders_below_the_roots_and_no_others(
     assert "NNIWEB_CODE_ROOTS" in refusal(as_user(alice), config=f"{config}trialCodeDirectory: /etc\n",
                                           base_directory=str(inside))
     settings.CODE_ROOTS = (Path("/"),)
-    assert "holds its keys" in refusal(as_user(alice), config=config, base_directory=str(data_folder))
+    assert "contains its keys" in refusal(as_user(alice), config=config, base_directory=str(data_folder))
 
 
 def test_a_viewer_names_none_whatever_is_written_of_them(vera: Any) -> None:

@@ -203,7 +203,7 @@ def test_failed_trials_are_run_again_all_at_once(api, make_experiment, make_atte
     address = f"/api/v1/experiments/{experiment.public_id}/actions/rerun-failed/"
     refused = api.post(address)
     assert refused.status_code == 409
-    assert refused.json()["errors"][0]["message"] == "No trial has failed that was not run again already."
+    assert refused.json()["errors"][0]["message"] == "There is no failed trial that has not been run again."
     for status in ("FAILED", "SUCCEEDED", "FAILED"):
         make_attempt(experiment, status=status)
     answer = api.post(address)
@@ -224,5 +224,5 @@ def test_results_from_elsewhere_are_for_the_tuner(api, as_user, vera, group, mak
     Experiment.objects.update(status="DONE")
     late = api.post(path, {"results": results}, format="json")
     assert late.status_code == 409
-    assert "Resume it first" in late.json()["errors"][0]["message"]
+    assert "Resume the experiment first" in late.json()["errors"][0]["message"]
     assert TunerEvent.objects.filter(experiment=experiment).count() == 1

@@ -200,7 +200,7 @@ def test_members_may_not_name_the_servers_files(as_user, alice, vault_config, co
         text = "".join(row for row in vault_config.splitlines(True) if not row.startswith(key)) + line + "\n"
         data = tar_of(search_space_dot_json=SPACE)
         fields = {error["field"]: error["message"] for error in refused(upload(client, text, data))}
-        assert "a right that you do not have" in fields[key], fields
+        assert "you do not have the permission" in fields[key], fields
 
 
 def test_members_may_not_run_classes_of_their_own_in_the_server(as_user, alice, vault_config) -> None:
@@ -247,7 +247,7 @@ def test_an_archive_that_leads_out_of_its_folder_is_refused(api, config) -> None
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
         archive.addfile(tarfile.TarInfo("../evil"), io.BytesIO())
     errors = refused(upload(api, config, out.getvalue()))
-    assert (errors[0]["field"], "leads out" in errors[0]["message"]) == ("code", True)
+    assert (errors[0]["field"], "points outside" in errors[0]["message"]) == ("code", True)
 
 
 def test_nothing_of_an_upload_stays_in_the_data_folder_but_its_archive(api, config, data_folder) -> None:

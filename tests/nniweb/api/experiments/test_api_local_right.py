@@ -26,7 +26,7 @@ def test_a_member_without_the_right_is_told_which_field_is_at_fault(launch_as, a
     for options in ((), ("runAs: alice",)):
         [error] = refused(launch_as(alice, *options))
         assert error["field"] == "trainingService.platform"
-        assert "a right that you do not have" in error["message"]
+        assert "you do not have the permission" in error["message"]
     assert not Experiment.objects.exists()
 
 
@@ -36,7 +36,7 @@ def test_who_may_run_trials_as_some_users_runs_none_as_another_nor_as_the_server
     [error] = refused(launch_as(alice))
     assert (error["field"], error["message"]) == (
         "trainingService.runAs", "On this server's own machine you may not run trials as the server's user, only as "
-                                 "ml-alice or ml-shared: write runAs: ml-alice.")
+                                 "ml-alice or ml-shared. Write runAs: ml-alice.")
     [error] = refused(launch_as(alice, "runAs: ml-bob"))
     assert error["field"] == "trainingService.runAs"
     assert "may not run trials as 'ml-bob'" in error["message"]

@@ -40,7 +40,7 @@ def test_many_are_stopped_and_a_second_call_changes_nothing(api: APIClient, five
     assert (first["done"], first["trials"]) == (2, ids(2, 4))
     assert first["not_done"] == [
         {"reason": "The experiment has no such trial.", "count": 1, "trials": ["t00000000000"]},
-        {"reason": "It had ended.", "count": 1, "trials": ids(0)}]
+        {"reason": "The trial had already ended.", "count": 1, "trials": ids(0)}]
     running, waiting = Trial.objects.get(sequence_id=2), Trial.objects.get(sequence_id=4)
     assert (running.status, running.target) == ("RUNNING", "USER_CANCELED")
     assert (waiting.status, waiting.ended_at is None) == ("USER_CANCELED", False), "nobody else would end it"
@@ -49,20 +49,21 @@ def test_many_are_stopped_and_a_second_call_changes_nothing(api: APIClient, five
     assert sorted(events) == [("USER_CANCELED", "ada")] + [("wanted USER_CANCELED", "ada")] * 2
     second = call(api, five, "stop", {"trials": ids(2, 4)})
     assert second["done"] == 0
-    assert {one["reason"] for one in second["not_done"]} == {"It was being ended already.", "It had ended."}
+    assert {one["reason"] for one in second["not_done"]} == {
+        "The trial was already being ended.", "The trial had already ended."}
     assert TrialEvent.objects.count() == 3
 
 
 def test_all_that_fit_are_stopped(api: APIClient, five: Experiment) -> None:
     outcome = call(api, five, "stop", {"fitting": {"filter": "number < 4", "status": "RUNNING,FAILED"}})
     assert (outcome["done"], outcome["trials"]) == (2, ids(2, 3))
-    assert outcome["not_done"] == [{"reason": "It had ended.", "count": 1, "trials": []}]
+    assert outcome["not_done"] == [{"reason": "The trial had already ended.", "count": 1, "trials": []}]
 
 
 def test_many_run_again_once_and_the_limit_grows(api: APIClient, five: Experiment) -> None:
     outcome = call(api, five, "rerun", {"fitting": {}})
     assert outcome["done"] == 2
-    assert outcome["not_done"] == [{"reason": "It has not ended.", "count": 3, "trials": ids(2, 3, 4)}]
+    assert outcome["not_done"] == [{"reason": "The trial has not ended.", "count": 3, "trials": ids(2, 3, 4)}]
     again = Trial.objects.filter(public_id__in=outcome["trials"]).order_by("sequence_id")
     assert [(trial.sequence_id, trial.rerun_of.sequence_id, trial.source) for trial in again if trial.rerun_of] == [
         (5, 0, "rerun"), (6, 1, "rerun")]
@@ -70,7 +71,7 @@ def test_many_run_again_once_and_the_limit_grows(api: APIClient, five: Experimen
     five.refresh_from_db()
     assert (five.max_trial_number, five.next_sequence_id) == (7, 7)
     twice = call(api, five, "rerun", {"trials": ids(0, 1)})
-    assert (twice["done"], twice["not_done"][0]["reason"]) == (0, "It is being run again already.")
+    assert (twice["done"], twice["not_done"][0]["reason"]) == (0, "The trial is already being run again.")
     again.update(status="FAILED")
     assert call(api, five, "rerun", {"trials": ids(1)})["done"] == 1, "its rerun has ended"
 
@@ -90,7 +91,7 @@ def test_many_are_tagged_and_keep_their_other_tags(api: APIClient, five: Experim
     assert [Trial.objects.get(sequence_id=number).tags for number in range(3)] == [
         ["good", "checked"], ["checked", "good"], []]
     same = call(api, five, "tag", {"fitting": {"filter": "tag = checked"}, "add": ["checked"]})
-    assert (same["done"], same["not_done"][0]["reason"]) == (0, "Its tags were so already.")
+    assert (same["done"], same["not_done"][0]["reason"]) == (0, "The trial already had these tags.")
     five.refresh_from_db()
     assert 0 < Trial.objects.get(sequence_id=0).revision < five.revision
 

@@ -174,7 +174,7 @@ def test_a_trial_that_has_not_begun_or_whose_files_are_gone_says_so(api: APIClie
     assert (answer.status_code, "files were removed" in message(answer)) == (404, True)
     attempt.delete()
     answer = api.get(address(attempt))
-    assert (answer.status_code, "not been given to a machine" in message(answer)) == (404, True)
+    assert (answer.status_code, "has no machine" in message(answer)) == (404, True)
 
 
 def test_where_this_server_cannot_look_a_sentence_points_at_kept_files(api: APIClient, attempt: Attempt) -> None:

@@ -53,7 +53,7 @@ def test_what_was_changed_again_since_is_not_undone(make_experiment: Callable[..
     experiment = make_experiment()
     change_and_undo.change(experiment, {"trial_concurrency": 5}, admin)
     change_and_undo.change(experiment, {"trial_concurrency": 6}, admin)
-    with pytest.raises(Refused, match="trialConcurrency was changed again after change 1: undo what came later first"):
+    with pytest.raises(Refused, match="trialConcurrency was changed again after change 1. Undo the later"):
         change_and_undo.undo_change(experiment, 1, admin)
     with pytest.raises(Refused, match="has no change 9"):
         change_and_undo.undo_change(experiment, 9, admin)
@@ -69,7 +69,7 @@ def test_the_sentence_says_what_keeps_it_from_being_undone(
     assert words(experiment, 1) == [("trialConcurrency", "2", "5"), ("description", "none", "one"),
                                     ("tags", "none", "a, b")]
     change_and_undo.undo_change(experiment, 1, admin)
-    with pytest.raises(Refused, match="Change 1 is undone already: by change 2. Undo that one to have it again."):
+    with pytest.raises(Refused, match="Change 1 was already undone by change 2. Undo change 2 to restore it."):
         change_and_undo.undo_change(experiment, 1, admin)
     change_and_undo.change(experiment, {"trial_concurrency": 6, "description": "two", "tags": ["c"]}, admin)
     with pytest.raises(Refused, match="trialConcurrency, description and tags were changed again after change 1"):
@@ -95,8 +95,8 @@ def test_the_tuner_can_be_exchanged_and_that_undone(make_experiment: Callable[..
 
 @pytest.mark.parametrize(("tuner", "sentence"), [
     ({"name": "Hyperband"}, "compares only trials that it proposed"),
-    ({"name": "TPE", "class_args": {"optimize_mode": "maximize"}}, "is minimize, which does not change"),
-    ({"name": "BatchTuner"}, "BatchTuner"), ({"name": "TEP"}, "TPE"), ({"class_name": "a.B"}, "class of one's own"),
+    ({"name": "TPE", "class_args": {"optimize_mode": "maximize"}}, "must be minimize, as in the experiment"),
+    ({"name": "BatchTuner"}, "BatchTuner"), ({"name": "TEP"}, "TPE"), ({"class_name": "a.B"}, "a custom tuner"),
     ({"name": "TPE", "class_args": {"sead": 1}}, "seed"),
 ])
 def test_a_tuner_that_cannot_go_on_from_what_there_is_is_refused(
@@ -175,5 +175,5 @@ def test_the_command_lists_and_undoes(make_experiment: Callable[..., Experiment]
     assert "   trialConcurrency: 2 -> 7\n" in said("changes", experiment.public_id)
     assert said("undo", experiment.public_id, 1) == f"Change 1 of {experiment} is undone.\n"
     assert "command experiments by" in said("changes", experiment.public_id)
-    with pytest.raises(CommandError, match="Change 1 is undone already"):
+    with pytest.raises(CommandError, match="Change 1 was already undone"):
         said("undo", experiment.public_id, 1)

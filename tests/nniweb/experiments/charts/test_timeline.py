@@ -66,10 +66,10 @@ def test_gpus_have_rows_also_those_that_idle(experiment: Experiment, add: Adder)
 
 def test_waits_say_what_they_were_for(experiment: Experiment, add: Adder) -> None:
     add(-50, -10, since=-100)
-    add(None, since=-30, status="WAITING", message="It waits for a free slot.")
+    add(None, since=-30, status="WAITING", message="The trial waits for a free slot.")
     [[past, present]] = timeline_of(experiment, NOW, width=1000).waits
     assert past.reason == "48.0 s for a free slot, 1.0 s to be submitted, 1.0 s for the platform"
-    assert (present.end, present.reason) == (None, "It waits for a free slot.")
+    assert (present.end, present.reason) == (None, "The trial waits for a free slot.")
 
 
 def test_an_attempt_before_the_last_one_has_failed(experiment: Experiment, add: Adder) -> None:

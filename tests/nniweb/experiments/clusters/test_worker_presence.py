@@ -36,7 +36,7 @@ def test_a_cluster_of_a_host_says_that_the_worker_there_is_away(cluster: Cluster
     living_worker("bob")
     worker("ada", timezone.now() - timedelta(seconds=16))
     assert absence_of(cluster, alive_hosts()) == (
-        "The worker on host ada is away, and only it can run trials on local. Start the server there.")
+        "The worker on host ada is not running, and only it can run trials on local. Start the server there.")
 
 
 def test_nothing_is_said_while_the_worker_there_lives_or_its_lease_does(cluster: Cluster) -> None:

@@ -229,7 +229,7 @@ def test_a_failing_trial_says_why_with_its_last_words(make_attempt) -> None:
     deliver(attempt, ended(3, exit_code=1))
     trial = Trial.objects.get()
     assert trial.status == "FAILED"
-    assert trial.message == "The command ended with exit code 1. Its last words: ValueError: no such data"
+    assert trial.message == "The command ended with exit code 1. Last line of stderr: ValueError: no such data"
 
 
 def test_a_wanted_stop_is_ordered_in_the_reply(make_attempt) -> None:

@@ -92,14 +92,14 @@ def test_a_token_opens_what_is_closed_and_is_never_shown(server, tmp_path) -> No
 def test_redirects_are_not_followed(server, tmp_path) -> None:
     server.commit("elsewhere", {"a": "1"})
     message = refused(GitSource(server.url("moved/elsewhere")), tmp_path)
-    assert "leads to another address, which is not followed" in message
+    assert "redirects to another one, which is not followed" in message
 
 
 def test_a_host_with_a_private_address_is_not_even_asked(server, tmp_path) -> None:
     server.requests.clear()
     for url in (server.url("plain"), server.url("plain").replace("127.0.0.1", "localhost"), "ssh://git@[::1]/code"):
         message = refused(GitSource(url), tmp_path, limits=FetchLimits(10_000_000, 60))
-        assert "not one of the public internet" in message
+        assert "not a public internet address" in message
         assert "NNIWEB_GIT_PRIVATE_ADDRESSES" in message
     assert server.requests == []
 
@@ -124,14 +124,14 @@ def test_too_much_and_too_long_end_at_the_limits(server, tmp_path) -> None:
     assert "larger than 0 MB" in refused(GitSource(server.url("large")), tmp_path,
                                          limits=FetchLimits(100_000, 60, private_addresses=True))
     server.commit("bomb", {"zeros": b"\0" * 2_000_000})
-    assert "2 MB together" in refused(GitSource(server.url("bomb")), tmp_path,
+    assert "2 MB in total" in refused(GitSource(server.url("bomb")), tmp_path,
                                       limits=FetchLimits(1_000_000, 60, private_addresses=True))
     server.hold = threading.Event()
-    assert "not there after 0.2 s" in refused(GitSource(server.url("large")), tmp_path,
+    assert "did not finish within 0.2 s" in refused(GitSource(server.url("large")), tmp_path,
                                               limits=FetchLimits(10**7, 0.2, private_addresses=True))
     stop = threading.Event()
     stop.set()
-    assert "told to end" in refused(GitSource(server.url("large")), tmp_path, stop=stop)
+    assert "shutting down" in refused(GitSource(server.url("large")), tmp_path, stop=stop)
 
 
 def test_a_link_that_leads_out_of_the_code_is_refused(server, tmp_path) -> None:

@@ -52,7 +52,7 @@ def test_gpus_count_as_many_as_a_trial_asks_for_and_trials_without_go_on() -> No
     quota = limits(rest(max_gpus=5))
     busy = holder(2, gpus=2, under_way=1)
     room = room_for(holder(1, gpus=2), 4, quota, by_pk(busy))
-    assert (room.count, "at most 5 GPUs at a time, of which a trial asks for 2 GPUs" in room.reason) == (1, True)
+    assert (room.count, "at most 5 GPUs at a time. Each trial asks for 2 GPUs" in room.reason) == (1, True)
     assert room_for(holder(3), 4, quota, by_pk(busy)).count == 4
     assert "it can never start" in room_for(holder(4, gpus=6), 1, quota, {}).reason
 

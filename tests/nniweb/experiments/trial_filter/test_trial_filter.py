@@ -34,7 +34,7 @@ def six(make_experiment: Callable[..., Experiment], make_attempt: Callable[..., 
          {"lr": 1, "batch": "big", "act": True}, {"machine_name": "beta", "exit_code": 137, "duration": 0.25}),
         ({"status": "RUNNING", "latest_number": 0.25, "intermediate_count": 3, "started_at": NOW - timedelta(hours=1)},
          {"lr": 1e-5, "act": None}, {"machine_name": "alpha", "gpu_indices": []}),
-        ({"status": "WAITING", "message": "It waits for a free slot."}, {"lr": 0.02, "act": "3"}, {}),
+        ({"status": "WAITING", "message": "The trial waits for a free slot."}, {"lr": 0.02, "act": "3"}, {}),
         ({"status": "USER_CANCELED", "started_at": NOW - timedelta(hours=9), "ended_at": NOW - timedelta(hours=6)},
          {"lr": 0.03}, {"machine_name": "alpha"}),
     ]

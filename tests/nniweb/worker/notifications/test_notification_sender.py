@@ -263,7 +263,7 @@ def test_addresses_that_are_not_public_are_not_even_asked(receiver: WebhookRecei
 
     address = read_webhook_url(f"http://{host}:{receiver.port}/")
     monkeypatch.setattr(webhook_call.socket, "create_connection", never)
-    with pytest.raises(CallFailed, match="is not one of the public internet.*NNIWEB_WEBHOOK_PRIVATE_ADDRESSES=1"):
+    with pytest.raises(CallFailed, match="is not a public internet address.*NNIWEB_WEBHOOK_PRIVATE_ADDRESSES=1"):
         post(address, b"{}", {}, also_private=False, seconds=5)
 
 

@@ -58,8 +58,8 @@ def test_an_experiment_is_given_up_after_so_many_failed_trials_in_a_row(rig: Rig
     finish(rig, experiment, None, 0.5, None, None)
     experiment.refresh_from_db()
     assert experiment.status == "ERROR"
-    assert experiment.message == ("2 trials in a row failed, and giveUpAfter is 2. The last said: The command ended "
-                                  "with exit code 1. Resume it when that is mended.")
+    assert experiment.message == ("2 trials in a row failed, and giveUpAfter is 2. Reasons: The command ended "
+                                  "with exit code 1. Fix the cause, then resume the experiment.")
     assert (experiment.reason, experiment.reason_arguments["codes"]) == ("given_up", ["exit_code"])
     rig.rounds()
     assert Trial.objects.filter(experiment=experiment).count() == 4, "nothing new is started"
@@ -114,7 +114,7 @@ def test_all_failed_trials_are_run_again_with_their_parameters_beyond_the_limit_
     assert [trial.rerun_of_id for trial in trials[3:]] == [trials[0].pk, trials[2].pk]
     values = [trial.parameter_sets.get().value for trial in trials]
     assert values[3:] == [values[0], values[2]]
-    with pytest.raises(Refused, match="No trial has failed that was not run again already"):
+    with pytest.raises(Refused, match="There is no failed trial that has not been run again"):
         intents.rerun_failed(experiment)
 
 

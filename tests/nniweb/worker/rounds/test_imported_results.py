@@ -50,8 +50,8 @@ def test_a_list_leaves_out_what_was_run_elsewhere(rig) -> None:
 
 @pytest.mark.parametrize(("fields", "words"), [
     ({"status": "DONE"}, "The experiment is DONE"), ({"status": "STOPPING"}, "The experiment is STOPPING"),
-    ({"tuner": {"name": "Hyperband"}}, "Hyperband cannot use results from elsewhere"),
-    ({"tuner": {"name": "PBT"}}, "PBT cannot use results from elsewhere"),
+    ({"tuner": {"name": "Hyperband"}}, "Hyperband cannot use imported results"),
+    ({"tuner": {"name": "PBT"}}, "PBT cannot use imported results"),
 ])
 def test_it_is_refused_where_the_tuner_could_do_nothing_with_them(make_experiment, fields, words) -> None:
     experiment = make_experiment(**fields)

@@ -39,7 +39,7 @@ def tuner(tmp_path):
 
 @pytest.mark.parametrize(("how", "code", "words"), [
     ("raises", "tuner_failed", "The tuner failed: ValueError: nothing comes to my mind"),
-    ("dies", "tuner_died", "The tuner ended its process 3 times: the tuner process ended (exit code 3)"),
+    ("dies", "tuner_died", "The tuner's process ended unexpectedly 3 times: the tuner process ended (exit code 3)"),
 ])
 def test_its_crash_is_the_experiments_message(make_rig, tuner, how, code, words) -> None:
     rig = make_rig()

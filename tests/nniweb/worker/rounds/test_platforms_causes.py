@@ -22,7 +22,7 @@ def platform_says(rig: Rig, trial: Trial, status: TrialJobStatus = TrialJobStatu
 
 @pytest.mark.parametrize(("reason", "status", "keepers"), [
     ("exited", "FAILED", KEEPERS),
-    ("stopped", "SYS_CANCELED", "Something outside of this server stopped its keeper (SIGTERM).")])
+    ("stopped", "SYS_CANCELED", "Something outside of this server stopped the trial's keeper (SIGTERM).")])
 @pytest.mark.parametrize("keeper_first", [True, False])
 def test_the_cause_stands_before_what_the_keeper_said(rig: Rig, reason, status, keepers, keeper_first) -> None:
     trial = one_trial(rig)

@@ -58,7 +58,7 @@ def test_trials_queued_by_people_say_what_they_wait_for(rig: Rig, admin) -> None
     def messages() -> list[str]:
         return [Trial.objects.get(pk=trial.pk).message for trial in queued]
 
-    rig.until(lambda: all("the quota that each person has: at most 1 GPUs" in message for message in messages()))
+    rig.until(lambda: all("the quota that each person has: at most 1 GPU at" in message for message in messages()))
     assert under_way(experiment) == 1
 
 

@@ -56,7 +56,7 @@ def test_the_holder_keeps_its_lease_by_its_epoch_and_starts_nothing_while_nothin
         assert worker_is_alive(), "that none was heard says nothing while none can write"
         experiment.refresh_from_db()
         sentence = explanations_of([experiment], progress_of([experiment], experiment.created_at))[experiment.pk]
-        assert sentence.startswith("The database takes nothing at the moment (database or disk is full).")
+        assert sentence.startswith("The database does not accept writes at the moment (database or disk is full).")
     assert rig.runner._guarded_round(None)
     rig.submitted(experiment, 2)
     assert rig.runner.work.service is service, "it went on where it was"

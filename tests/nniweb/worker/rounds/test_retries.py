@@ -42,7 +42,7 @@ def test_a_command_that_failed_is_run_again_and_then_the_trial_fails(rig: Rig) -
     report(trial, 0.1, 0.2, exit_code=3)
     trial.refresh_from_db()
     assert (trial.status, trial.started_at, trial.intermediate_count, trial.final_value) == ("WAITING", None, 0, None)
-    assert trial.message == "The command ended with exit code 3. It is tried again (1 of 1)."
+    assert trial.message == "The command ended with exit code 3. The trial is run again (1 of 1)."
     next_attempt(rig, trial, 2)
     assert attempts(trial) == [(trial.public_id, "ended"), (f"{trial.public_id}r2", "submitted")]
     assert tells(trial.experiment) == 0
@@ -96,7 +96,7 @@ def test_what_the_platform_says_it_lost_is_tried_again_after_the_drain_time(rig:
     rig.skip(61)
     next_attempt(rig, trial, 2)
     assert trial.events.filter(kind="tried again",
-                               message="The machine was lost. It is tried again (1 of 1).").count() == 1
+                               message="The machine was lost. The trial is run again (1 of 1).").count() == 1
     rig.service.say(f"{trial.public_id}r2", TrialJobStatus.FAILED, message="The machine was lost.")
     rig.rounds()
     rig.skip(61)
@@ -141,7 +141,7 @@ def test_nothing_is_tried_again_while_the_experiment_is_paused_and_the_trial_say
     rig.rounds()
     trial.refresh_from_db()
     assert (trial.status, trial.message) \
-        == ("WAITING", "The experiment is PAUSED; it is submitted when the experiment is resumed.")
+        == ("WAITING", "The experiment is PAUSED. The trial is submitted when the experiment is resumed.")
     revision = trial.revision
     rig.skip(31)
     rig.rounds()

@@ -82,7 +82,7 @@ def test_a_suspended_run_is_no_retry(rig: Rig) -> None:
     report(trial, reason="lost", exit_code=None, journal="second")
     rig.until(lambda: trial.attempts.count() == 3)
     assert trial.attempts.latest("number").job_name == f"{trial.public_id}r3"
-    assert "tried again (1 of 1)" in seen(trial)[1]
+    assert "The trial is run again (1 of 1)" in seen(trial)[1]
 
 
 @pytest.mark.parametrize("keeper_first", [True, False])
@@ -107,7 +107,7 @@ def test_a_keeper_that_something_stopped_is_believed_where_the_platform_says_not
     rig.rounds()
     rig.skip(61)
     rig.until(lambda: seen(trial)[0] == "SYS_CANCELED")
-    assert "Something outside of this server stopped its keeper" in trial.message
+    assert "Something outside of this server stopped the trial's keeper" in trial.message
 
 
 def test_a_trial_that_is_wanted_stopped_ends_at_once(rig: Rig) -> None:

@@ -37,7 +37,7 @@ def test_after_half_a_minute_it_names_the_address_and_the_last_lines_of_the_log(
     [piece] = advice_for(trial.pk, timezone.now())
     assert ADDRESS in piece.message
     assert "NNIWEB_PUBLIC_URL" in piece.message
-    assert piece.message.endswith("The last lines of its log: no route to host")
+    assert piece.message.endswith("The last lines of the keeper's log: no route to host")
     assert Trial.objects.get().revision > revision, "pages hear of it"
     report(trial, 0.5, end=False)
     assert advice(trial) == [], "it has called"

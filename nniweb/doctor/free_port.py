@@ -20,5 +20,5 @@ def why_no_port(host: str, port: int) -> str:
                 f"Choose another port with NNIWEB_PORT, for example: NNIWEB_PORT={port + 1 if port < 65535 else 8081} "
                 f"{START.partition(',')[0]}")
     except OverflowError:
-        return f"Port {port} is no port: choose one from 1 to 65535."
+        return f"{port} is not a valid port. Choose a port from 1 to 65535."
     return ""
