@@ -126,8 +126,8 @@ class _Reading:
         if self._is_forbidden:
             self.findings.raise_if_any()
         options = platform_section.options if platform_section is not None else trial_options
-        if document.multi_phase and platform_section is not None:
-            self._check_phases(platform_section)
+        if document.multi_phase and section is not None and self._chosen_cluster is None:
+            self._check_phases(section)
         command = self._command(document, options)
         folder = self._code_folder(document)
         search_space = read_search_space(document, self.findings)
@@ -301,8 +301,8 @@ class _Reading:
             return None
         return read_trial_options(document.trial_options or {}, platform, ("trialOptions",), self.walk, context)
 
-    def _check_phases(self, section: PlatformSection) -> None:
-        platform = load(section.platform, (*SECTION, "platform"), Findings({}))
+    def _check_phases(self, section: dict[str, Any]) -> None:
+        platform = platform_of(section)
         if platform is not None and is_multi_phase(platform) is False:
             self.findings.add("multiPhase", str(Reason("one_set_only", platform=platform.platform)))
 

@@ -54,7 +54,7 @@ def test_tuners_that_give_one_set_only_are_refused(tmp_path: Path, tuner: str) -
 
 
 def test_a_class_of_ones_own_that_takes_no_trial_id_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("class Mine:\n    def generate_parameters(self, parameter_id):\n        return {}\n"
+    (tmp_path / "mine.py").write_text("class Mine:\n    def generate_parameters(self, parameter_id): ...\n"
                                       "class Good:\n    def generate_parameters(self, parameter_id, **kwargs): ...\n")
     own = {"className": "mine.Mine", "codeDirectory": "."}
     assert "tuner.className: mine.Mine gives a trial one parameter set" in refused(tmp_path, tuner=own)
