@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from tests.end_to_end.kill_table.dying_server import MULTI_PHASE_POINTS
 from tests.end_to_end.running_server import RunningServer
+from tests.end_to_end.witnessed_parameter_sets import nothing_is_lost, sets_of, witnessed
 from tests.fakes.official_nni import INSTALLATIONS, official_python
 
 #: What NNI's own multi-phase test does: five questions, five results.
@@ -46,35 +46,13 @@ multiThread: false
 trainingServicePlatform: local
 """
 SPACE = {"test": {"_type": "choice", "_value": [1, 100]}}
-#: argv: folder of the witnesses, how many sets. Notes what it was given and what it reported.
-WITNESS = """\
-import json, os, sys, time
-import nni
-
-folder, sets = sys.argv[1], int(sys.argv[2])
-with open(os.path.join(folder, nni.get_trial_id()), "a") as witness:
-    for number in range(sets):
-        given = nni.get_next_parameter()
-        if given is None:
-            break
-        value = given["x"] * 2
-        nni.report_final_result(value)
-        witness.write(json.dumps([given, value]) + "\\n")
-        witness.flush()
-        time.sleep(0.05)
-"""
-
-
-def sets_of(server: RunningServer, trial: dict[str, Any]) -> list[dict[str, Any]]:
-    return server.get_all(f"trials/{trial['id']}/parameters/")
-
-
-def nnis_experiment(server: RunningServer, folder: Path, tuner: str, python: str = "python3") -> list[dict[str, Any]]:
+def nnis_experiment(server: RunningServer, folder: Path, tuner: str, python: str = "python3",
+                    space: dict[str, Any] = SPACE) -> list[dict[str, Any]]:
     """The trials of NNI's own test, when the experiment is done."""
     code = folder / "code"
     code.mkdir()
     (code / "trial.py").write_text(NNIS_TRIAL)
-    (code / "space.json").write_text(json.dumps(SPACE))
+    (code / "space.json").write_text(json.dumps(space))
     experiment = server.launch(FILE.format(tuner=tuner, python=python), code)
     server.wait_for_experiment(experiment, patience=120)
     return server.get_all(f"experiments/{experiment}/trials/")
@@ -110,7 +88,8 @@ def test_nnis_own_trial_gives_its_five_results_with_each_tuner_of_nnis(running_s
 @pytest.mark.parametrize("tuner", ["GridSearch", "BatchTuner"])
 def test_where_the_tuner_has_no_more_the_trial_is_told_none(running_server: RunningServer, tmp_path: Path, tuner: str
                                                             ) -> None:
-    trials = nnis_experiment(running_server, tmp_path, tuner)
+    space = {"all": {"_type": "choice", "_value": [{"test": 1}, {"test": 100}]}} if tuner == "BatchTuner" else SPACE
+    trials = nnis_experiment(running_server, tmp_path, tuner, space=space)
     assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * len(trials)
     given = [row for trial in trials for row in sets_of(running_server, trial) if row["value"] is not None]
     assert sorted(row["value"]["test"] for row in given) == [1, 100], "each point once"
@@ -127,36 +106,6 @@ def test_under_the_official_package_nnis_own_trial_gives_its_five_results(
     assert len(trials) == 2
     for trial in trials:
         has_five_results(running_server, trial)
-
-
-def witnessed(server: RunningServer, folder: Path, sets: int, trials: int = 2) -> str:
-    """An experiment whose trials note what they were given."""
-    witnesses, code = folder / "witnesses", folder / "code"
-    witnesses.mkdir()
-    code.mkdir()
-    (code / "trial.py").write_text(WITNESS)
-    return server.launch({
-        "trialCommand": f"{sys.executable} trial.py '{witnesses}' {sets}", "trialCodeDirectory": str(code),
-        "trialConcurrency": trials, "maxTrialNumber": trials, "multiPhase": True,
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "tuner": {"name": "Random", "classArgs": {"seed": 5}}, "trainingService": {"platform": "local"}}, code)
-
-
-def nothing_is_lost(server: RunningServer, experiment: str, folder: Path, sets: int) -> None:
-    """What trials were given and reported is what the server has, and no set was given twice."""
-    server.wait_for_experiment(experiment, patience=240)
-    trials = server.get_all(f"experiments/{experiment}/trials/")
-    given = []
-    for trial in trials:
-        assert trial["status"] == "SUCCEEDED", trial["message"]
-        noted = [json.loads(line) for line in (folder / "witnesses" / trial["id"]).read_text().splitlines()]
-        assert len(noted) == sets
-        rows = sets_of(server, trial)
-        assert [[row["value"], row["final_number"]] for row in rows] == noted
-        assert trial["final_number"] == max(value for _, value in noted)
-        given += rows
-    assert sorted(row["parameter_id"] for row in given) == list(range(len(given)))
-    assert len({row["value"]["x"] for row in given}) == len(given), "no parameter set twice"
 
 
 @pytest.mark.slow
