@@ -26,6 +26,7 @@ from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from nniweb.worker.cluster_host.fenced_gpu_book import FencedGpuBook
+from nniweb.worker.cluster_host.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.cluster_host.service_host import SLOW_CALL_SECONDS, ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
 from nniweb.worker.coalescing_event import CoalescingEvent
@@ -43,7 +44,6 @@ from nniweb.worker.rounds import (
 )
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.fetch_code import code_is_there
-from nniweb.worker.rounds.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.rounds.round_experiments import RoundExperiments
 from nniweb.worker.rounds.work_counts import WorkCounts, work_counts_of
 from trainingservice.base import TrainingService
