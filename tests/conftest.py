@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -23,6 +24,10 @@ pytest_plugins = ["tests.end_to_end.kill_table.reliability_table"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # as in a shell in which this Python's environment is active: trials find what the tests have
+    own = str(Path(sys.executable).parent)
+    if own not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([own, os.environ.get("PATH", os.defpath)])
     if not hasattr(config, "workerinput"):
         prepared_installation.begin()
     # a shell starts what it puts into the background with Ctrl-C ignored; servers that tests start would inherit that

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -89,9 +89,14 @@ class MachineDetail:
 class TrainingService(abc.ABC):
     """Runs the trial jobs of one cluster. One object serves all experiments that use the cluster.
 
-    *Order of calls*, held by the host: every ``set_cluster_metadata``, then ``resume_trial_jobs``
-    once (also with an empty list), then ``run`` in a thread of its own, then anything else, at
-    last ``clean_up``. ``rehearse`` may also be called on an object that was never run.
+    *Order of calls*, held by the host: every ``set_cluster_metadata``, then
+    ``add_trial_job_metric_listener``, then ``resume_trial_jobs`` once (also with an empty list),
+    then ``run`` in a thread of its own, then anything else, at last
+    ``remove_trial_job_metric_listener`` and ``clean_up``. ``rehearse`` may also be called on an
+    object that was never run.
+
+    *What to write*: the members of NNI's interface. The additions to it have defaults, which suit a
+    service whose jobs do not outlive its object.
 
     *Threads*: all methods are synchronous, may block, and may be called from several threads at
     once after ``run`` has begun.
@@ -102,14 +107,18 @@ class TrainingService(abc.ABC):
 
     #: Name in experiment files and in the registry.
     platform: ClassVar[str]
-    #: Model of the platform's settings (``config.py``).
-    settings_model: ClassVar[type[ClusterSettings]]
+    #: Model of the platform's settings (``config.py``). By default it has none.
+    settings_model: ClassVar[type[ClusterSettings]] = ClusterSettings
     #: Model of an experiment's options for its trials (``config.py``).
     options_model: ClassVar[type[TrialOptions]] = TrialOptions
     #: True where trials run in the user's own code folder (local alone); False: each has a copy.
     shares_code_folder: ClassVar[bool] = False
     #: True where code is shipped as an archive, so that its size limits apply.
     ships_code: ClassVar[bool] = True
+    #: True where each trial runs under a keeper that reports to the host, as all do that ``PollingTrainingService``
+    #: starts. False: the service runs the commands itself, tells metrics to its listeners only, and what it says of a
+    #: job decides how the trial ends. The host then waits for no keeper, and stores nothing of what a trial prints.
+    keepers_report: ClassVar[bool] = False
     #: True where the keeper must be able to call an address that other machines can reach.
     needs_public_url: ClassVar[bool] = True
     #: True where the cluster belongs to the host the worker runs on.
@@ -193,7 +202,14 @@ class TrainingService(abc.ABC):
     # --- metrics ---------------------------------------------------------------------------
 
     def add_trial_job_metric_listener(self, listener: MetricListener) -> None:
-        """Call ``listener`` once for each new metric, from any thread. Adding it twice is adding it once."""
+        """Call ``listener`` once for each new metric, from any thread. Adding it twice is adding it once.
+
+        The host adds one to each service and stores what it is told, as it stores what keepers report. It may block
+        for a moment while very much waits to be stored, so do not hold a lock that your other methods need.
+        Emit a job's metrics in their order, and before the job is shown as ended: a trial ends with the results that
+        its service has emitted by then. A metric whose ``sequence`` is the trial's own may be emitted again, after a
+        restart, say: it is recognized, also where a keeper reports it, too.
+        """
         if listener not in self._listeners:
             first = not self._listeners
             self._listeners = [*self._listeners, listener]
@@ -216,14 +232,15 @@ class TrainingService(abc.ABC):
     def hear(self, job_name: str, entries: Iterable[contract.Entry]) -> None:
         """Entries of a keeper's journal that a receiver committed for the first time.
 
-        Called by ``keeper_receiver`` (never by nniweb, which stores them itself). Passes metrics
+        Called by ``keeper_receiver``; nniweb, to which keepers report themselves, has no need to. Passes metrics
         on to the listeners; one that raises is logged and does not stop the others.
         """
         for entry in entries:
             if entry["type"] == contract.METRIC:
-                self._emit(TrialJobMetric(job_name, metric_text(job_name, entry)))
+                self.emit(TrialJobMetric(job_name, metric_text(job_name, entry)))
 
-    def _emit(self, metric: TrialJobMetric) -> None:
+    def emit(self, metric: TrialJobMetric) -> None:
+        """Tell all listeners of a metric that this service has read itself. One that raises is logged. Any thread."""
         for listener in self._listeners:
             if listener not in self._listeners:  # removed by an earlier listener of this very metric
                 continue
@@ -255,30 +272,42 @@ class TrainingService(abc.ABC):
 
     # --- additions to NNI's interface ------------------------------------------------------
 
-    @abc.abstractmethod
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
-        """Take over the jobs an earlier object knew, before ``run``.
+        """Take over the jobs an earlier object knew, before ``run``. Default: none are taken over.
 
         A job that was submitted is found again on the platform; one whose submission had only
         begun is looked for and, where it is not there, listed as WAITING so that the host submits
-        it again. Never starts a second copy of a job.
+        it again. Never starts a second copy of a job. One that had begun and is not listed afterwards has ended
+        where no keeper reports: the host ends its trial.
         """
 
-    @abc.abstractmethod
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
         """Try everything a trial will need, and say in sentences what is wrong and what to do.
 
         ``quick`` (before each launch): at most about two seconds for each machine or server, nothing is started.
         Answers within REHEARSAL_SECONDS, with what it has found by then; hosts give it up soon afterwards. Never raises
-        for what it finds.
+        for what it finds. Default: nothing is tried.
         """
+        return []
 
-    @abc.abstractmethod
+    def check_command(self, command: str, code: Path | None, environment: Mapping[str, str],
+                      options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        """What can be said of a trial's command before anything of it runs (default: nothing).
+
+        Asked before each launch, of an object that was never run. ``code``: a folder on the server with the code, None
+        where there is none yet. ``environment``: the experiment's variables. Answers within REHEARSAL_SECONDS[0].
+        """
+        return []
+
     def clean_up_experiment(self, experiment_id: str) -> None:
         """Remove what an experiment left on the platform (jobs, folders, copies of code); forget its jobs.
 
-        Running jobs of it are stopped first. Other experiments are untouched. May be called twice.
+        Running jobs of it are stopped first. Other experiments are untouched. May be called twice. Default: its jobs
+        are canceled.
         """
+        for job in self.list_trial_jobs():
+            if job.form.experiment_id == experiment_id and not job.status.is_end:
+                self.cancel_trial_job(job.id)
 
     def output_folder(self, job: TrialJobDetail) -> OutputFolder:
         """What the job's trial wrote into NNI_OUTPUT_DIR, while it runs and afterwards, for as long as it is there.

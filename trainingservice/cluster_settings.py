@@ -101,6 +101,11 @@ class TrialOptions(SettingsModel):
         remoteMountPoint, a sentence; "" where they have it, or may."""
         return ""
 
+    def with_shell(self, variables: Mapping[str, str]) -> Self:
+        """With PATH, VIRTUAL_ENV and CONDA_PREFIX of the shell that launches the experiment on the machine where its
+        trials run, for platforms that let trials have them (default: they do not matter). Raises ValidationError."""
+        return self
+
     def with_gpus(self, gpu_number: int | None) -> Self:
         """For a rehearsal: with trialGpuNumber written where these options leave the number of GPUs to it."""
         return self

@@ -196,8 +196,7 @@ def _check(name: str, target: str, platform: object) -> None:
     if not isinstance(platform, type) or not issubclass(platform, TrainingService):
         raise BrokenPlatform(f"Platform {name!r}: {target} is not a subclass of trainingservice.base.TrainingService.")
     forgotten = sorted(getattr(platform, "__abstractmethods__", ()))
-    forgotten += [attribute for attribute in ("platform", "settings_model")
-                  if not hasattr(platform, attribute)]
+    forgotten += [attribute for attribute in ("platform",) if not hasattr(platform, attribute)]
     if inspect.isabstract(platform) or forgotten:
         raise BrokenPlatform(f"Platform {name!r}: {target} does not define {', '.join(forgotten)}; "
                              "its author must add what is missing.")
@@ -223,7 +222,7 @@ def _is_of(value: object, kind: type) -> bool:
 _ATTRIBUTES: dict[str, tuple[type, str]] = {
     "platform": (str, "a text"), "settings_model": (ClusterSettings, "a subclass of ClusterSettings"),
     "options_model": (TrialOptions, "a subclass of TrialOptions"), "shares_code_folder": (bool, "True or False"),
-    "ships_code": (bool, "True or False"), "needs_public_url": (bool, "True or False"),
-    "pinned_to_host": (bool, "True or False"), "suspends_jobs": (bool, "True or False"),
-    "metadata_keys": (dict, "a dictionary"), "secret_metadata_keys": (frozenset, "a frozenset"),
-    "metadata_changeable_while_running": (frozenset, "a frozenset")}
+    "ships_code": (bool, "True or False"), "keepers_report": (bool, "True or False"),
+    "needs_public_url": (bool, "True or False"), "pinned_to_host": (bool, "True or False"),
+    "suspends_jobs": (bool, "True or False"), "metadata_keys": (dict, "a dictionary"),
+    "secret_metadata_keys": (frozenset, "a frozenset"), "metadata_changeable_while_running": (frozenset, "a frozenset")}

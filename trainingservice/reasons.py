@@ -274,6 +274,16 @@ def _gpus_unread(machine: str, error: str, asked: int | None = None) -> str:
     return f"Waits for {asked} GPU(s): the GPUs of machine {machine} cannot be read: {error}"
 
 
+def _no_python(machine: str, named: str, given_by: str, user: str = "") -> str:
+    who = f"user {user}" if user else "the server's user"
+    if given_by == "shellEnvironment":
+        return (f"{named} was active in the shell that launched the experiment, and has no Python on machine {machine} "
+                f"that {who} may run: it was removed, is on another machine, or is closed to that user. Make it again, "
+                "or launch from a shell with another environment, or name one in venv or condaEnv.")
+    return (f"{given_by} names {named}, which has no Python on machine {machine} that {who} may run. Make it there, or "
+            f"correct {given_by}.")
+
+
 def _no_nvidia_smi(machine: str, asked: int | None = None) -> str:
     if asked is None:
         return f"{machine} has no nvidia-smi on its PATH."
@@ -418,6 +428,11 @@ CODES: dict[str, Kind] = {
         lambda machine: f"{machine} is reserved for a trial that asks for more GPUs and has waited longer."),
     "gpus_not_seen": Kind("The machine's GPUs have not been read yet.", _gpus_not_seen),
     "gpus_unread": Kind("The machine's GPUs cannot be read at the moment. error: what nvidia-smi said.", _gpus_unread),
+    "no_python": Kind(
+        "The environment whose Python the trials should use does not exist, or their user may not run its Python. "
+        "named: the environment; given_by: the option that names it; user: the user of the trials, empty for the "
+        "server's own.",
+        _no_python),
     "no_nvidia_smi": Kind("The machine has no nvidia-smi, so its GPUs are not known.", _no_nvidia_smi),
     "gpu_missing": Kind(
         "gpuIndices names GPUs that the machine does not have. missing, has: their indices.", _gpu_missing),
@@ -540,6 +555,10 @@ CODES: dict[str, Kind] = {
         "The code of the experiment could not be fetched from its Git address. said: why.",
         lambda source, said: (f"The code could not be fetched from {source}. {said} Resume the experiment to try "
                               "again, or launch it again with another address.")),
+    "annotations_invalid": Kind(
+        "The annotations in code that was fetched from a Git address cannot be used. said: what is wrong, and where.",
+        lambda source, said: (f"The annotations in the code from {source} cannot be used. {said} Correct them there "
+                              "and resume the experiment.")),
     "tuner_failed": Kind(
         "The tuner raised an error. error: what it said.", lambda error: f"The tuner failed: {error}"),
     "tuner_died": Kind(

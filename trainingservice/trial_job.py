@@ -96,6 +96,14 @@ class JobApplicationForm:
 
 
 @dataclass(frozen=True)
+class Interpreter:
+    """A Python: the path of its program, and its version, such as 3.10.4."""
+
+    path: str
+    version: str
+
+
+@dataclass(frozen=True)
 class TrialJobDetail:
     """What the service knows of a job now. A fresh object each time; nobody changes one."""
 
@@ -124,6 +132,8 @@ class TrialJobDetail:
     #: GPUs booked for it on that machine, None where GPUs are not looked at.
     gpu_indices: tuple[int, ...] | None = None
     exit_code: int | None = None
+    #: The Python that its command runs, as far as the command's text tells it; None while unknown.
+    interpreter: Interpreter | None = None
     #: Opaque, JSON-able, small: what the platform wants back in ``resume_trial_jobs``.
     platform_state: dict[str, Any] = field(default_factory=dict)
 

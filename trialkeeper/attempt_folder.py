@@ -50,6 +50,14 @@ def write_file(path: str, text: str, durable: bool = False, secret: bool = False
         flush_folder(os.path.dirname(path))
 
 
+def modified_at(path: str) -> Optional[float]:
+    """When the file was written last, in seconds since 1970; None where it is missing."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None
+
+
 def read_text(path: str) -> Optional[str]:
     """The file's text, None where it is missing or cannot be read."""
     try:

@@ -230,7 +230,8 @@ class ReportReply(TypedDict, total=False):
 #:          before offset were left out here and stay on the trial machine). Lines that carry
 #:          a metric are not output: the offset steps over them without `skipped`
 #: ended    exit_code (int or None), signal (int or None), reason, message (a sentence, may be
-#:          ""), duration (seconds by the monotonic clock, 0 if never started)
+#:          ""), duration (seconds by the monotonic clock, 0 if never started; of a trial whose keeper
+#:          was killed from its start to its last sign, by the machine's clock)
 Entry = Dict[str, Any]
 
 #: A report: ``{"keeper": KeeperDocument, "sent_at": unix seconds, "entries": [Entry],

@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from trialkeeper import contract, machine
 from trialkeeper.access import Access, save_access
-from trialkeeper.attempt_folder import make_private_folder, read_object, summary_of, write_file
+from trialkeeper.attempt_folder import make_private_folder, modified_at, read_object, summary_of, write_file
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, NoRoom, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
 from trialkeeper.control_group import Gathering, recorded_group
@@ -401,6 +401,7 @@ class Keeper:
     def _finish_for_another(self) -> TrialEnd:
         """The keeper before us was killed: end what is left, tell what can be told."""
         self._log("finishing an attempt whose keeper is gone")
+        last_sign = self._last_sign_of_trial()
         self._start_reporter()
         trial = read_object(self._path(contract.TRIAL_FILE)) or {}
         tree = ProcessTree(self._journal.journal_id, trial.get("pid") or 0, trial.get("start_time"),
@@ -412,14 +413,24 @@ class Keeper:
             self._recorder.pump()
             self._inbox.wait(LOOK_INTERVAL)
         self._recorder.drain()
+        began = modified_at(self._path(contract.TRIAL_FILE))
+        ran = 0.0 if began is None else max(0.0, (self._now() if was_alive else last_sign) - began)
         if self._inbox.is_canceled() or self._inbox.stop is not None:
-            return self._end(contract.STOPPED, self._inbox.stop or "cancelled after its keeper was killed")
+            return self._end(contract.STOPPED, self._inbox.stop or "cancelled after its keeper was killed", None, ran)
         if was_alive:
-            return self._end(contract.LOST, "the trial's keeper was killed while the trial ran; the trial was ended")
-        if self._journal.machine_was_off:
-            return self._end(contract.LOST, "%s was switched off or started anew while the trial ran (a power cut, for "
-                             "instance), which ended the trial" % machine.host())
-        return self._end(contract.LOST, "the trial's keeper was killed; how the trial ended is not known")
+            message = "the trial's keeper was killed while the trial ran; the trial was ended"
+        elif self._journal.machine_was_off:
+            message = ("%s was switched off or started anew while the trial ran (a power cut, for instance), which "
+                       "ended the trial" % machine.host())
+        else:
+            message = "the trial's keeper was killed; how the trial ended is not known"
+        return self._end(contract.LOST, message, None, ran)
+
+    def _last_sign_of_trial(self) -> float:
+        """When a trial whose keeper is gone wrote last, or a server was told of it, in seconds since 1970."""
+        names = (contract.TRIAL_FILE, contract.STDOUT_FILE, contract.STDERR_FILE, contract.ACCEPTED_FILE,
+                 os.path.join(contract.NNI_FOLDER, contract.METRICS_FILE))
+        return max([at for at in (modified_at(self._path(name)) for name in names) if at is not None] or [self._now()])
 
     def _end_after_failure(self, error: Exception) -> TrialEnd:
         if self._tree is not None:

@@ -23,6 +23,7 @@ from nniweb.client.credentials import authority_file, find_token, server_address
 from nniweb.client.errors import CannotReach, ClientError, FieldError, MayBeDone, NotFound, Refused, refused
 from nniweb.client.experiment import Experiment, segment
 from nniweb.middleware.require_tls import is_loopback
+from trainingservice.local.shell import shell_document
 
 #: Seconds until a connection must stand, and until an answer must come; a launch unpacks and tries things first.
 CONNECT_TIMEOUT, ANSWER_TIMEOUT, LAUNCH_TIMEOUT = 10.0, 60.0, 300.0
@@ -182,6 +183,8 @@ class Client:
             else (read_config(config), Path(config).absolute().parent)
         fields = {"cluster": cluster or "", **{f"git_{name}": value for name, value in (git or {}).items()}}
         fields = {name: value for name, value in fields.items() if value}
+        if is_loopback(urlsplit(self.server).hostname or ""):
+            fields["shell"] = shell_document()  # trials on this machine find the Python of this shell
         prepared = PreparedLaunch(text, []) if git else prepare(text, base, Path(code) if code is not None else None)
         self.account()  # whether the token is good, before much is sent
         key = secrets.token_hex(16)  # by which the server knows a second try

@@ -24,6 +24,8 @@ def traits(platform: dict[str, Any]) -> list[str]:
     return [sentence for sentence in (
         "Trials run in the code folder itself." if platform["shares_code_folder"] else
         "Each trial has a copy of the code.",
+        "" if platform["keepers_report"] else
+        "Trials run without a keeper: the platform tells their results, and what they print is not stored.",
         "Trials must be able to call this server over the network." if platform["needs_public_url"] else "",
         "It belongs to the machine that the server runs on." if platform["pinned_to_host"] else "",
         "A running trial may be suspended there, and is run anew later." if platform["suspends_jobs"] else "",

@@ -141,7 +141,8 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     seed = serializers.IntegerField()
     trial_command = serializers.CharField()
     trial_gpu_number = serializers.IntegerField(allow_null=True)
-    code_folder = serializers.CharField(help_text="On the server; \"\" if the code was uploaded.")
+    code_folder = serializers.CharField(help_text="On the server; \"\" if trials get copies of code that was uploaded "
+                                        "or fetched, or whose annotations are carried out.")
     code_sha256 = serializers.CharField(allow_null=True)
     retention = RetentionSerializer(help_text="The experiment's own settings; null: the server's setting applies.")
     days_kept = DaysKeptSerializer(help_text="The settings that apply.")

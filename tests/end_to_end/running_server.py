@@ -83,6 +83,8 @@ class RunningServer:
         left_out = ("DJANGO_SETTINGS_MODULE", "PYTHONDONTWRITEBYTECODE")
         own = {name: value for name, value in os.environ.items()
                if not name.startswith(("NNIWEB_", "NNI_")) and name not in left_out}
+        # as in a shell in which this Python's environment is active, also where none is (benchmarks)
+        own["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", os.defpath)])
         return {**own, "NNIWEB_DATA": str(self.data_folder), "NNIWEB_PORT": str(self.port), "NNIWEB_DEMO": "0",
                 "NNIWEB_CODE_ROOTS": "/",
                 "NNIWEB_EXTRA_PLATFORMS": SCRIPTED_PLATFORMS, "PYTHONUNBUFFERED": "1", **self._env}
@@ -190,9 +192,11 @@ class RunningServer:
 
     # --- talking to it ---------------------------------------------------------------------
 
-    def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run ``manage.py`` with these arguments in the same installation."""
-        done = subprocess.run([*self.program, *arguments], cwd=self.working_directory, env=self.environment,
+    def manage(self, *arguments: str, check: bool = True, env: Mapping[str, str] | None = None
+               ) -> subprocess.CompletedProcess[str]:
+        """Run ``manage.py`` with these arguments, and these variables more, in the same installation."""
+        done = subprocess.run([*self.program, *arguments], cwd=self.working_directory,
+                              env={**self.environment, **(env or {})},
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_PATIENCE,
                               check=False)
         assert not check or done.returncode == 0, \

@@ -25,27 +25,39 @@ INSTALLATIONS = {
 }
 
 
+#: Of releases for an older Python, installed with that one.
+OLD_INSTALLATIONS = {
+    "1.7.1": [["--upgrade", "pip<22"], ["--no-deps", "nni==1.7.1"],
+              ["--only-binary", ":all:", "json_tricks", "numpy", "ruamel.yaml", "requests", "colorama", "schema"]],
+}
+
+
 @functools.cache
-def official_python(version: str) -> Path:
-    """The interpreter of an environment with this version. Skips the test where there can be none."""
+def official_python(version: str, interpreter: str = sys.executable) -> Path:
+    """The interpreter of an environment with this version, made with ``interpreter``. Skips the test where there can be
+    none.
+    """
     cache = Path(os.environ.get("NNIWEB_TEST_CACHE") or Path.home() / ".cache" / "nniweb-tests")
-    folder = cache / f"nni-{version}-python{sys.version_info.major}.{sys.version_info.minor}"
+    of_python = subprocess.run([interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], check=True,
+                               capture_output=True, text=True).stdout.strip()
+    folder = cache / f"nni-{version}-python{of_python}"
     python, done = folder / "bin" / "python", folder / "installed"
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / f"{folder.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
         if not done.exists():
-            problem = _install(version, folder, python)
+            problem = _install(version, folder, python, interpreter)
             if problem:
                 pytest.skip(f"the official nni {version} cannot be installed: {problem}")
             done.touch()
     return python
 
 
-def _install(version: str, folder: Path, python: Path) -> str:
+def _install(version: str, folder: Path, python: Path, interpreter: str) -> str:
     """Make the environment; "" or the last line of what went wrong."""
-    steps = [[sys.executable, "-m", "venv", "--clear", str(folder)],
-             *([str(python), "-m", "pip", "install", "-q", *wanted] for wanted in INSTALLATIONS[version]),
+    wanted_here = {**INSTALLATIONS, **OLD_INSTALLATIONS}[version]
+    steps = [[interpreter, "-m", "venv", "--clear", str(folder)],
+             *([str(python), "-m", "pip", "install", "-q", *wanted] for wanted in wanted_here),
              [str(python), "-c", "import nni"]]
     for step in steps:
         try:

@@ -23,6 +23,7 @@ SERVER = """
 import os, signal, sys
 try:
     print("serving", sys.argv[1:], os.getpid(), os.environ.get("NNIWEB_PORT"), flush=True)
+    print("PATH", os.environ["PATH"], os.environ.get("VIRTUAL_ENV"), flush=True)
     signal.pause()
 except KeyboardInterrupt:
     print("stopped by Ctrl-C", flush=True)
@@ -104,7 +105,7 @@ class SmallCheckout:
         try:
             for line in process.stdout:
                 lines.append(line)
-                if line.startswith("serving"):
+                if line.startswith("PATH"):
                     os.killpg(process.pid, signal.SIGINT)
             return process.wait(60), "".join(lines)
         finally:
@@ -136,6 +137,12 @@ def test_make_run_prepares_everything_and_becomes_the_server(prepared: tuple[Sma
     assert re.search(r"serving \['serve'\] \d+ 8123", output)
     assert checkout.installed() >= {"alpha==1.0", "beta==1.0"}
     assert checkout.npm_calls()[0].startswith("ci --omit=dev")
+
+
+def test_the_server_has_the_path_with_which_make_was_called_and_so_have_its_trials(
+        prepared: tuple[SmallCheckout, str]) -> None:
+    checkout, output = prepared
+    assert f"PATH {checkout.programs} None\n" in output
 
 
 def test_ctrl_c_reaches_the_server_itself(prepared: tuple[SmallCheckout, str]) -> None:

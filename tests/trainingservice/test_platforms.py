@@ -136,7 +136,7 @@ def test_a_class_that_forgets_a_member_is_refused_by_its_name(write_module):
             def remove_experiment(self, experiment_id, jobs): ...
     """)
     platforms.register("forgetful", "forgetful_platform:Platform")
-    with pytest.raises(BrokenPlatform, match="does not define rehearse, stop_job, settings_model"):
+    with pytest.raises(BrokenPlatform, match="does not define rehearse, stop_job;"):
         load_platform("forgetful")
 
 

@@ -19,7 +19,7 @@ from trialkeeper import contract, machine
 from trialkeeper.process_tree import MARK_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_OLD_PYTHON = "no Python 3.8 was found, on PATH or in pyenv"
+NO_OLD_PYTHON = "no Python %s was found, on PATH or in pyenv"
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20.0, what: str = "the condition") -> Any:
@@ -31,11 +31,13 @@ def wait_until(condition: Callable[[], Any], seconds: float = 20.0, what: str = 
     return result
 
 
-def old_python() -> str | None:
-    found = shutil.which("python3.8")
+def old_python(version: str = "3.8") -> str | None:
+    """An interpreter of this version, None where the machine has none."""
+    found = shutil.which(f"python{version}")
     if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
         return found
-    candidates = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.8.*/bin/python3"))
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    candidates = sorted(pyenv.glob(f"versions/{version}.*/bin/python3"))
     return str(candidates[0]) if candidates else None
 
 

@@ -49,7 +49,7 @@ def check_whole_run(server, steps):
 def test_a_trial_is_run_from_the_zipapp_and_reported_whole(version, tmp_path, server):
     python = sys.executable if version == "this" else old_python()
     if python is None:
-        pytest.skip(NO_OLD_PYTHON)
+        pytest.skip(NO_OLD_PYTHON % "3.8")
     run = KeeperRun(tmp_path / "attempt", server, python)
     server.job = run.job(run.python_command(TRIAL % 5))  # no file: it is fetched
     bundle = build_keeper(tmp_path / "bundle").path

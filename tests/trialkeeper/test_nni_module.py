@@ -1,5 +1,6 @@
 """The `nni` module that trials find where the official package is not installed."""
 
+import ast
 import json
 import os
 import subprocess
@@ -49,6 +50,14 @@ class Trial:
         return MetricsFile(str(self.folder / ".nni" / "metrics")).read()
 
 
+def interpreter(version: str) -> str:
+    """This one, or one of that version. Skips where the machine has none."""
+    python = sys.executable if version == "this" else old_python(version)
+    if python is None:
+        pytest.skip(NO_OLD_PYTHON % version)
+    return python
+
+
 @pytest.fixture
 def trial(tmp_path, for_trials):
     (tmp_path / "sys").mkdir()
@@ -65,11 +74,9 @@ def test_the_frames_are_those_of_the_official_package(trial):
         b'ME000098{"parameter_id": 7, "trial_job_id": "tRiAl", "type": "PERIODICAL", "sequence": 0, "value": "0.1"}\n'
 
 
-@pytest.mark.parametrize("version", ["this", "3.8"])
+@pytest.mark.parametrize("version", ["this", "3.8", "3.6"])
 def test_parameters_and_ids_are_given_and_results_are_counted(trial, version):
-    trial.python = sys.executable if version == "this" else old_python()
-    if trial.python is None:
-        pytest.skip(NO_OLD_PYTHON)
+    trial.python = interpreter(version)
     done = trial.run("import nni\n"
                      "print(nni.get_current_parameter(), nni.get_next_parameter(), nni.get_current_parameter('lr'))\n"
                      "print(nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id())\n"
@@ -160,7 +167,9 @@ def test_an_object_goes_as_its_pickle_unless_it_is_large(trial):
     assert "too large to be reported" in trial.run(code % 5000, check=False).stderr
 
 
-def test_it_steps_aside_for_another_nni(trial, tmp_path):
+@pytest.mark.parametrize("version", ["this", "3.6"])
+def test_it_steps_aside_for_another_nni(trial, tmp_path, version):
+    trial.python = interpreter(version)
     other = tmp_path / "other"
     (other / "nni").mkdir(parents=True)
     (other / "nni" / "__init__.py").write_text("from nni.deep import get_next_parameter\nname = 'official'\n")
@@ -187,3 +196,32 @@ def test_it_can_be_imported_from_the_zipapp(trial, tmp_path):
     bundle = build_keeper(tmp_path / "bundle").path
     done = trial.run("import nni; print(nni.get_next_parameter())", PYTHONPATH=str(bundle / "for_trials"))
     assert done.stdout == "{'lr': 0.1}\n"
+
+
+SOURCES = sorted((ROOT / "trialkeeper" / "nni").rglob("*.py"))
+#: Names that an annotation may evaluate without importing anything.
+EVALUATED = {"None", "bool", "bytes", "dict", "float", "int", "list", "object", "set", "str", "tuple"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_the_module_is_written_for_python_3_6_because_it_runs_in_the_interpreter_of_the_trial(source):
+    tree = ast.parse(source.read_text(), str(source), feature_version=(3, 6))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            assert "annotations" not in [name.name for name in node.names], "Python 3.6 does not know it"
+        assert not isinstance(node, ast.NamedExpr), f"line {node.lineno}: Python 3.6 has no :="
+        for annotation in annotations_of(node):
+            assert isinstance(annotation, ast.Constant) or getattr(annotation, "id", None) in EVALUATED, \
+                f"line {annotation.lineno}: write the annotation as a text, which Python 3.6 does not evaluate"
+
+
+def annotations_of(node: ast.AST) -> list[ast.expr]:
+    """Those of a function or of a variable that the node defines."""
+    if isinstance(node, ast.AnnAssign):
+        return [node.annotation]
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return []
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs,
+                 *filter(None, [node.args.vararg, node.args.kwarg])]
+    found = [node.returns, *(argument.annotation for argument in arguments)]
+    return [annotation for annotation in found if annotation is not None]

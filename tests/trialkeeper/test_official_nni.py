@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.official_nni import INSTALLATIONS, official_python
+from tests.fakes.official_nni import INSTALLATIONS, OLD_INSTALLATIONS, official_python
 from tests.fakes.scripted_keeper_server import ScriptedKeeperServer
-from tests.trialkeeper.keeper_run import KeeperRun
+from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, KeeperRun, old_python
 from tests.trialkeeper.test_nni_module import Trial
 from tests.trialkeeper.test_nni_module import for_trials as for_trials
 
@@ -102,13 +102,22 @@ def test_the_official_package_and_our_module_give_identical_results(
     assert ours[0] or ours[1], "something was compared"
 
 
-@pytest.mark.parametrize("version", INSTALLATIONS)
+def interpreter_with(version: str) -> str:
+    """A Python with this official release. Skips where there can be none."""
+    if version in INSTALLATIONS:
+        return str(official_python(version))
+    if (old := old_python("3.6")) is None:
+        pytest.skip(NO_OLD_PYTHON % "3.6")
+    return str(official_python(version, old))
+
+
+@pytest.mark.parametrize("version", [*INSTALLATIONS, *OLD_INSTALLATIONS])
 def test_a_trial_with_the_official_package_is_run_and_heard_by_a_keeper(
         version: str, tmp_path: Path, keeper: KeeperRun, server: ScriptedKeeperServer) -> None:
     where = tmp_path / "where"
     code = ("import nni; x = nni.get_next_parameter()['x']; nni.report_intermediate_result(x); "
             f"nni.report_final_result(x + 0.5); open('{where}', 'w').write(nni.__file__)")
-    assert keeper.run(f"{official_python(version)} -c {shlex.quote(code)}", seconds=120) == 0
+    assert keeper.run(f"{interpreter_with(version)} -c {shlex.quote(code)}", seconds=120) == 0
     assert [(entry["kind"], entry["value"]) for entry in server.of_type("metric")] \
         == [("PERIODICAL", "1"), ("FINAL", "1.5")]
     assert "site-packages" in where.read_text()

@@ -216,6 +216,8 @@ def test_the_next_keeper_finishes_what_a_killed_one_left_and_doubles_nothing(kee
     assert server.output() == "one\n"
     assert (server.ended["reason"], len(server.of_type("ended"))) == ("lost", 1)
     assert "keeper was killed" in server.ended["message"]
+    began, ended = (server.of_type(kind)[0]["at"] for kind in ("started", "ended"))
+    assert 0 < server.ended["duration"] == pytest.approx(ended - began, abs=0.5)
     assert [entry["n"] for entry in server.entries] == list(range(1, len(server.entries) + 1))
 
 

@@ -14,7 +14,14 @@ from typing import ClassVar, cast
 from trainingservice.azureml.config import AzureMlClusterSettings, AzureMlTrialOptions
 from trainingservice.azureml.rehearsal import rehearse_workspace
 from trainingservice.azureml.run_log import LogJournal, RunHistory
-from trainingservice.azureml.snapshot import CODE, COMMAND, JOB_VARIABLE, make_snapshot, snapshot_key
+from trainingservice.azureml.snapshot import (
+    CODE,
+    COMMAND,
+    JOB_VARIABLE,
+    make_snapshot,
+    snapshot_key,
+    working_directory_of,
+)
 from trainingservice.azureml.states import observed_status, of_azure
 from trainingservice.azureml.workspace import CodeIsGone, JobRequest, NoSuchJob, SeenJob, Workspace
 from trainingservice.base import RehearsalFinding, ServiceContext
@@ -208,7 +215,7 @@ class AzureMlTrainingService(PollingTrainingService):
         return document
 
     def _observed(self, job: TrialJobDetail, found: SeenJob) -> Observation:
-        seen = replace(observed_status(found.status), url=found.page)
+        seen = replace(observed_status(found.status), url=found.page, working_directory=working_directory_of(job.id))
         if not seen.status.is_end:
             return seen
         try:
@@ -218,7 +225,7 @@ class AzureMlTrainingService(PollingTrainingService):
         except TemporaryError:  # the end itself is certain
             return seen
         if end is not None and not end.get("claimed"):
-            return replace(observed_exit(end), url=found.page)
+            return replace(observed_exit(end), url=found.page, working_directory=seen.working_directory)
         said = details.get("error")
         said = said.get("error", said) if isinstance(said, dict) else None
         if seen.status is TrialJobStatus.FAILED and isinstance(said, dict) and said.get("message"):

@@ -57,13 +57,16 @@ except Exception as error:
 _AGAIN = {"reason": "lost", "exit_code": None, "signal": None, "message":
           "The node was lost, and the service started the job again. A trial runs once; rerun it."}
 
+#: On the node: with the job's name behind it, the folder of the keeper.
+FOLDER = "/tmp/nniweb-"
 _START = f"""\
 # Starts the trial's keeper. Its files are on the node's own disk; the exit code is the trial's.
 command -v python3 >/dev/null || {{
     echo "The image has no python3, which the trial's keeper needs (3.8 or newer); choose an image that has it." >&2
     exit 127
 }}
-folder=$(mktemp -d)
+folder={FOLDER}"${contract.ENV_JOB}"
+mkdir -m 700 "$folder" 2>/dev/null || folder=$(mktemp -d)  # the job ran here before
 export {pod.ENV_STORAGE}="$PWD" {pod.ENV_END_FILE}="$folder/end.json" {contract.ENV_FOLDER}="$folder/attempt"
 if [ -n "${{{JOB_VARIABLE}:-}}" ]; then
     printf '%s' "${JOB_VARIABLE}" > "$folder/job.json"
@@ -76,6 +79,11 @@ if [ -n "${{{JOB_VARIABLE}:-}}" ]; then
     fi
 fi
 {keep_and_tell(f"python3 {KEEPER} pod", '"$folder/end.json"')}"""
+
+
+def working_directory_of(job_name: str) -> str:
+    """Where the trial of a job runs, on its node."""
+    return f"{FOLDER}{job_name}/attempt/{contract.CODE_FOLDER}"
 
 
 def snapshot_key(sha256: str | None) -> str:

@@ -114,7 +114,11 @@ def pack_code(folder: Path, target_folder: Path, *, max_files: int = MAX_FILES,
     The file appears whole or not at all; one that is there already is used. Raises CodeRefused,
     CodeTooLarge; OSError where the target cannot be written.
     """
-    entries = code_entries(folder, max_files=max_files, max_bytes=max_bytes)
+    return pack_entries(code_entries(folder, max_files=max_files, max_bytes=max_bytes), target_folder)
+
+
+def pack_entries(entries: list[CodeEntry], target_folder: Path) -> CodeArchive:
+    """Pack what ``code_entries`` gave, as ``pack_code``; files of other content may stand in the place of some."""
     target_folder.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target_folder, prefix=".code-")
     try:

@@ -6,10 +6,11 @@ field is an option of the experiment's trials, and the cluster itself has no set
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.gpus.gpu_indices import GpuIndices
@@ -21,6 +22,38 @@ class LocalClusterSettings(ClusterSettings):
     platform_name: ClassVar[str] = "local"
     reuse_mode_meaning: ClassVar[str] = ("it has no effect on the local platform: trials are started by an agent that "
                                          "is warm anyway, so there is no start-up time to save")
+
+
+def _is_printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must be printable text on one line")
+    return value
+
+
+def _is_absolute(value: str) -> str:
+    if not value.startswith(("/", "~/")):
+        raise ValueError("expected an absolute path, or one that begins with ~/, the home folder of the user as whom "
+                         "the trials run")
+    return _is_printable(value)
+
+
+def _is_conda_environment(value: str) -> str:
+    if not value.startswith(("/", "~/")) and not re.fullmatch(r"[\w.+-]{1,100}", value, re.ASCII):
+        raise ValueError("expected the name of a conda environment, or its folder as an absolute path")
+    return _is_printable(value)
+
+
+_FolderHere = Annotated[str, Field(max_length=4096), AfterValidator(_is_absolute)]
+
+
+class ShellEnvironment(SettingsModel):
+    """What a shell says about the Python that it would run. ``path`` is its whole PATH."""
+
+    path: Annotated[str, Field(max_length=32768, description="Its PATH."), AfterValidator(_is_printable)] = ""
+    virtual_env: Annotated[str, Field(max_length=4096, description="Its VIRTUAL_ENV."),
+                           AfterValidator(_is_printable)] = ""
+    conda_prefix: Annotated[str, Field(max_length=4096, description="Its CONDA_PREFIX."),
+                            AfterValidator(_is_printable)] = ""
 
 
 class LocalTrialOptions(TrialOptions):
@@ -48,9 +81,42 @@ class LocalTrialOptions(TrialOptions):
         description="User of this machine as whom the trials run, so that they cannot read what is the server's. Each "
                     "trial then has its own copy of the code. The server must run as root, or be allowed to start "
                     "programs as that user with sudo. Default: the user the server runs as.")
+    venv: _FolderHere | None = Field(
+        default=None, description="Folder of a virtual environment whose Python and programs the trials use.")
+    conda_env: Annotated[str, Field(max_length=4096), AfterValidator(_is_conda_environment)] | None = Field(
+        default=None, description="Conda environment whose Python and programs the trials use: its name, or its "
+                                  "folder. With runAs its folder.")
+    python_path: _FolderHere | None = Field(
+        default=None, description="Folder that stands first on the PATH of trials, such as /opt/python3.9/bin.")
+    server_python: bool | None = Field(
+        default=None, description="Let trials use the Python that the server itself runs with, and the packages that "
+                                  "are installed there. Default: false.")
+    shell_environment: ShellEnvironment | None = Field(
+        default=None, description="PATH, VIRTUAL_ENV and CONDA_PREFIX that trials begin with. The command launch "
+                                  "records those of its shell. Default: those with which the server was started.")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. It has no effect here: trials are started by "
                                   "an agent that is warm anyway.")
+
+    @model_validator(mode="after")
+    def _choose_one_python(self) -> Self:
+        chosen = [name for name, value in (("venv", self.venv), ("condaEnv", self.conda_env),
+                                           ("pythonPath", self.python_path), ("serverPython", self.server_python))
+                  if value]
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(chosen)} exclude each other: each chooses the Python of the trials; "
+                             "leave one")
+        if self.conda_env and self.run_as and not self.conda_env.startswith(("/", "~/")):
+            raise ValueError("with runAs, condaEnv must be the folder of the environment: its name is known to the "
+                             "conda of that user alone")
+        return self
+
+    def with_shell(self, variables: Mapping[str, str]) -> Self:
+        if self.shell_environment is not None:
+            return self
+        shell = ShellEnvironment(path=variables.get("PATH", ""), virtual_env=variables.get("VIRTUAL_ENV", ""),
+                                 conda_prefix=variables.get("CONDA_PREFIX", ""))
+        return self.model_copy(update={"shell_environment": shell})
 
     def os_user(self) -> str:
         return self.run_as or ""

@@ -16,9 +16,7 @@ it in its command: ``NAME=value python3 train.py``.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 _NAMES = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "LANG", "LANGUAGE", "TZ", "DISPLAY",
@@ -35,12 +33,3 @@ def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[st
     """The part of the environment (default: this process's) that agent, keepers and trials may see."""
     source = os.environ if environment is None else environment
     return {name: value for name, value in source.items() if name in _NAMES or name.startswith(_PREFIXES)}
-
-
-def interpreter_path() -> list[str]:
-    """What goes in front of a trial's PATH: the folder of a virtual environment's ``python3``, so that
-    ``python3 train.py`` finds the packages the server was installed with. Empty outside of one.
-    """
-    if sys.prefix == sys.base_prefix:
-        return []
-    return [str(Path(sys.executable).parent)]

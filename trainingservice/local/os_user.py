@@ -80,9 +80,9 @@ class OsUser:
         # of the environment sudo keeps what its rules say; a trial's own is in its job, never on a command line
         return subprocess.Popen(command, cwd="/", env=self.environment(), start_new_session=True, **more)
 
-    def run(self, script: str, *arguments: str, content: bytes | Path = b"") -> bytes:
+    def run(self, script: str, *arguments: str, content: bytes | Path = b"", seconds: float = STEP_SECONDS) -> bytes:
         """What a shell script that runs as the user prints. Raises CannotRunAs where it cannot be started or fails."""
-        status, output, complaint = self._run(script, arguments, content)
+        status, output, complaint = self._run(script, arguments, content, seconds)
         if status:
             raise CannotRunAs(f"As user {self.name} of this machine something failed (exit status {status}): "
                               f"{complaint or 'it said nothing'}")
@@ -112,6 +112,11 @@ class OsUser:
         """
         self.run(_WRITE, str(path), content=content)
 
+    def may_run_any(self, programs: Sequence[str]) -> bool:
+        """Whether one of these paths is a program that the user may run. Raises CannotRunAs."""
+        return self.run('for each in "$@"; do if [ -f "$each" ] && [ -x "$each" ]; then echo yes; fi; done',
+                        *programs) != b""
+
     def has_file(self, path: Path) -> bool:
         """Whether there is such a file that the user can see. Raises CannotRunAs."""
         return self.run('if [ -f "$1" ]; then echo yes; fi', str(path)) != b""
@@ -120,7 +125,8 @@ class OsUser:
         """Remove a tree as the user; harmless where it is not there. Raises CannotRunAs."""
         self.run('rm -rf -- "$1"', str(folder))
 
-    def _run(self, script: str, arguments: Sequence[str], content: bytes | Path) -> tuple[int, bytes, str]:
+    def _run(self, script: str, arguments: Sequence[str], content: bytes | Path, seconds: float = STEP_SECONDS
+             ) -> tuple[int, bytes, str]:
         copied, text = (content, None) if isinstance(content, Path) else (None, content)
         try:
             with open(copied or os.devnull, "rb") as file:  # opened as the server, read by the program
@@ -129,10 +135,10 @@ class OsUser:
         except OSError as error:
             raise CannotRunAs(self._no_way(str(error))) from error
         try:
-            output, complaint = process.communicate(text, STEP_SECONDS)
+            output, complaint = process.communicate(text, seconds)
         except subprocess.TimeoutExpired:
             end(process)
-            raise CannotRunAs(f"A step as user {self.name} has taken longer than {STEP_SECONDS:.0f} s; is the home "
+            raise CannotRunAs(f"A step as user {self.name} has taken longer than {seconds:.0f} s; is the home "
                               "folder on a file server that does not answer?") from None
         return process.returncode, output, complaint.decode("utf-8", "replace").strip()[-500:]
 

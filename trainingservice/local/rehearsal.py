@@ -17,9 +17,9 @@ from trainingservice.keeper.agent_client import AgentClient, AgentError, AgentGo
 from trainingservice.keeper.control_groups_finding import control_groups_finding
 from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.local.agents import LocalAgents
-from trainingservice.local.environment import allowed_environment, interpreter_path
+from trainingservice.local.config import LocalTrialOptions
 from trainingservice.local.os_user import CannotRunAs
-from trainingservice.local.user_folder import UserFolder
+from trainingservice.local.pythons import LocalPythons
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -31,18 +31,18 @@ DISK_WARNS_BELOW = 1024 * 1024 * 1024
 TRIAL_DEADLINE = 15.0
 
 
-def rehearse_local(folder: Path, agents: LocalAgents, os_user: str, request: GpuRequest, machine: str, *, quick: bool,
-                   wants_gpus: bool) -> list[RehearsalFinding]:
+def rehearse_local(folder: Path, agents: LocalAgents, options: LocalTrialOptions, pythons: LocalPythons,
+                   request: GpuRequest, machine: str, *, quick: bool, wants_gpus: bool) -> list[RehearsalFinding]:
     """All findings, good ones too. ``folder`` is the service's state folder; ``quick`` leaves the no-op trial out, and
     the agent where nothing is asked of it: the server's own is our program under our interpreter.
 
-    ``os_user``: as whom trials will run, "" for the server's own user.
+    ``options`` say as whom trials will run, and with which Python.
     ``request`` says which GPUs trials may use; GPUs are looked at where ``wants_gpus`` or not ``quick``.
     """
     findings = [*_interpreter(machine), *_folder(folder, machine), *_disk(folder, machine)]
     if any(finding.blocks for finding in findings):
         return findings  # the rest would fail for the same reasons
-    user_folder = None
+    user_folder, os_user = None, options.os_user()
     if os_user:
         try:
             user_folder = agents.user_folder(os_user)
@@ -52,7 +52,8 @@ def rehearse_local(folder: Path, agents: LocalAgents, os_user: str, request: Gpu
             return [*findings, RehearsalFinding("run_as", False, f"runAs: {error}", machine)]
         findings.append(RehearsalFinding("run_as", True, f"Programs can be started as user {os_user}, who is kept out "
                                                          "of the server's folder.", machine))
-    elif quick and not wants_gpus:
+    findings += pythons.findings(options)
+    if any(finding.blocks for finding in findings) or (quick and not wants_gpus and not os_user):
         return findings
     try:
         client = agents.of(os_user).client()
@@ -61,7 +62,7 @@ def rehearse_local(folder: Path, agents: LocalAgents, os_user: str, request: Gpu
         if not quick:
             findings.append(control_groups_finding(client, machine))
             scratch = folder if user_folder is None else user_folder.path
-            findings += _trial(client, scratch / "rehearsal" / uuid.uuid4().hex[:12], machine, user_folder)
+            findings += _trial(client, scratch / "rehearsal" / uuid.uuid4().hex[:12], machine, options, pythons)
     except TrainingServiceError as error:
         findings.append(RehearsalFinding("connection", False, f"The agent of this machine does not work: {error}",
                                          machine, temporary=True))
@@ -142,15 +143,16 @@ def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool,
         yield RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) are seen ({names}).", machine)
 
 
-def _trial(client: AgentClient, folder: Path, machine: str, user_folder: UserFolder | None
+def _trial(client: AgentClient, folder: Path, machine: str, options: LocalTrialOptions, pythons: LocalPythons
            ) -> Iterator[RehearsalFinding]:
     """Run ``true`` under a keeper that reports to nobody."""
+    choice = pythons.choose(options, {})
+    own, inherited = pythons.surroundings(options.os_user(), choice)
     job: contract.JobDocument = {
         "version": contract.PROTOCOL_VERSION, "job_name": folder.name, "trial_job_id": folder.name,
         "experiment_id": "rehearsal", "sequence_id": 0, "platform": "local", "command": "true", "parameters": [],
-        "multi_phase": False, "environment": {} if user_folder is None else user_folder.user.environment(),
-        "inherit_environment": sorted(allowed_environment()) if user_folder is None else [],
-        "path": interpreter_path(), "gpu_indices": None, "code": None, "keep_files": [],
+        "multi_phase": False, "environment": {**own, **choice.variables}, "inherit_environment": inherited,
+        "path": [], "gpu_indices": None, "code": None, "keep_files": [],
         "limits": {"max_trial_duration": TRIAL_DEADLINE, "grace_period": 1.0, "give_up_after": 0.0,
                    "claim_timeout": 0.0}}
     try:

@@ -25,7 +25,7 @@ from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderS
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
 from trainingservice.local.agents import LocalAgents
 from trainingservice.local.config import LocalClusterSettings, LocalConfigMetadata, LocalTrialOptions
-from trainingservice.local.environment import allowed_environment, interpreter_path
+from trainingservice.local.pythons import LocalPythons
 from trainingservice.local.rehearsal import rehearse_local
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
 from trainingservice.reasons import Reason
@@ -42,6 +42,11 @@ LOCAL_CONFIG = "local_config"
 KEEPER_TELLS_WITHIN = 1.0
 #: Seconds for which the report that a trial has started waits for what follows it: a short trial is told in one.
 HOLD_STARTED = 0.5
+
+
+def _folder_itself(code: contract.CodeDocument | None) -> str:
+    """The folder that the command runs in, where it is there before the trial begins; "/" else."""
+    return "/" if code is None else code.get("folder", "/")
 
 
 class LocalTrainingService(PollingTrainingService):
@@ -76,6 +81,7 @@ class LocalTrainingService(PollingTrainingService):
         self._agent = self._agents.own
         self._gpus = GpuWatch(lambda: self._agent.client().gpus(), self._held_gpus, self._gpus_matter,
                               self.room_may_be_free, monotonic)
+        self._pythons = LocalPythons(self._host, self._agents, monotonic)
         self._packing = threading.Lock()
         self._whole: set[Path] = set()
         self._has_nvidia_smi = False
@@ -118,19 +124,27 @@ class LocalTrainingService(PollingTrainingService):
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
         was_running = self._agents.any_runs()
         try:
-            return rehearse_local(self.context.state_folder, self._agents, self._options(options).os_user(),
+            return rehearse_local(self.context.state_folder, self._agents, self._options(options), self._pythons,
                                   self._request(options, 0), self._host, quick=quick,
                                   wants_gpus=self._mentions_gpus(options))
         finally:
             if not was_running and not self._running.locked():
                 self._agents.close(for_good=False)
 
+    def check_command(self, command: str, code: Path | None, environment: Mapping[str, str],
+                      options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        return self._pythons.check_command(command, code, environment, self._options(options))
+
     # --- the four methods ------------------------------------------------------------------
 
     def start_job(self, job: TrialJobDetail) -> Observation:
         form = job.form
+        options = self._options(form.options)
+        choice = self._pythons.choose(options, form.environment)
         client = self._client(job)
         self._agents.note_use(form.experiment_id, self._os_user(job))
+        if (lacking := self._pythons.lacking(choice, options)) is not None:
+            raise PermanentError(lacking)
         code = self._code(job)
         gpu_indices = self._reserve(job, client) if form.gpu_number else None
         folder = self._folder(job)
@@ -140,7 +154,8 @@ class LocalTrainingService(PollingTrainingService):
             self.context.gpu_book.free(job.id)
             raise
         seen = self._seen(job, state) or Observation(TrialJobStatus.WAITING)
-        return replace(seen, gpu_indices=gpu_indices, url=folder.as_uri(), machine=self._host)
+        return replace(seen, gpu_indices=gpu_indices, url=folder.as_uri(), machine=self._host,
+                       interpreter=self._pythons.interpreter(form.command, choice, options, _folder_itself(code)))
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         answers: dict[str, Observation | None] = {}
@@ -340,13 +355,11 @@ class LocalTrainingService(PollingTrainingService):
 
     def _document(self, job: TrialJobDetail, code: contract.CodeDocument | None,
                   gpu_indices: tuple[int, ...] | None) -> contract.JobDocument:
-        user_folder = self._agents.user_folder(self._os_user(job))
-        form, inherited = job.form, sorted(allowed_environment())
-        if user_folder is not None:
-            form = replace(form, environment={**user_folder.user.environment(), **form.environment})
-            inherited = []
+        choice = self._pythons.choose(self._options(job.form.options), job.form.environment)
+        own, inherited = self._pythons.surroundings(self._os_user(job), choice)
+        form = replace(job.form, environment={**own, **job.form.environment, **choice.variables})
         document = job_document(form, platform=self.platform, code=code, gpu_indices=gpu_indices,
-                                inherit_environment=inherited, path=interpreter_path())
+                                inherit_environment=inherited)
         # one folder on one machine: its lock and journal keep a second keeper from running the command, so nobody
         # waits for the server's word on whose the attempt is
         document["limits"]["claim_timeout"] = 0.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainingservice.errors import TrainingServiceError
 from trainingservice.reasons import Reason
-from trainingservice.trial_job import HyperParameters, Timestamp, TrialJobDetail
+from trainingservice.trial_job import HyperParameters, Interpreter, Timestamp, TrialJobDetail
 from trainingservice.trial_job_status import MOVES, TrialJobStatus
 
 
@@ -29,6 +29,7 @@ class Observation:
     working_directory: str = ""
     machine: str = ""
     gpu_indices: tuple[int, ...] | None = None
+    interpreter: Interpreter | None = None
     platform_state: dict[str, Any] | None = None
     ended_by_itself: bool = False
     #: Of ends only: what the platform alone knows of why the trial ended, a sentence (out of memory, evicted).
@@ -120,6 +121,7 @@ class JobRecord:
             url=seen.url or before.url, working_directory=seen.working_directory or before.working_directory,
             machine=seen.machine or before.machine,
             gpu_indices=before.gpu_indices if seen.gpu_indices is None else seen.gpu_indices,
+            interpreter=seen.interpreter or before.interpreter,
             platform_state=before.platform_state if seen.platform_state is None else seen.platform_state,
             cause=seen.cause if status.is_end else "", suspended=suspended)
         if status.is_end:

@@ -9,7 +9,8 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from trainingservice.base import TrainingService
+from trainingservice.base import RehearsalFinding, TrainingService
+from trainingservice.cluster_settings import TrialOptions
 from trainingservice.errors import Unsupported
 from trainingservice.polling.job_record import Observation
 from trainingservice.trial_job import HyperParameters, TrialJobDetail
@@ -18,6 +19,7 @@ from trainingservice.trial_job import HyperParameters, TrialJobDetail
 class PolledPlatform(TrainingService):
     """The contract between a platform and ``PollingTrainingService``."""
 
+    keepers_report: ClassVar[bool] = True
     #: True: a job is handed over inside ``submit_trial_job``, in the caller's thread; what cannot be
     #: handed over now stays in the queue. False: ``run`` hands it over, within milliseconds.
     submits_at_once: ClassVar[bool] = False
@@ -63,6 +65,10 @@ class PolledPlatform(TrainingService):
         ``jobs``: those that are still remembered. There were others: an earlier object's, and those that were forgotten
         after their end.
         """
+
+    @abc.abstractmethod
+    def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        """As the base class says; there is no default."""
 
     # --- what a platform may add -----------------------------------------------------------
 

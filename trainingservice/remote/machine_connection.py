@@ -138,6 +138,11 @@ class MachineConnection:
         """A path in the cluster's folder on the machine."""
         return posixpath.join(facts.folder, self._cluster, *names)
 
+    def url_of(self, folder: str) -> str:
+        """Address of a folder in the cluster's folder; "" while nobody knows where that is."""
+        look = self._look
+        return "" if look is None else f"ssh://{self.address}{self.path(look.facts, folder)}"
+
     # --- connecting --------------------------------------------------------------------------
 
     def _connect(self) -> None:

@@ -199,7 +199,7 @@ class RemoteTrainingService(PollingTrainingService):
         placed = replace(job, gpu_indices=choice.gpu_indices)
         machine.start(placed, folder, lambda code: self._document(placed, machine, code))
         return Observation(TrialJobStatus.WAITING, machine=machine.name, gpu_indices=choice.gpu_indices,
-                           url=f"ssh://{choice.address}/{folder}", platform_state={"machine": choice.address})
+                           url=machine.url_of(folder), platform_state={"machine": choice.address})
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         self._make_machines()
@@ -358,8 +358,9 @@ class RemoteTrainingService(PollingTrainingService):
         self._places[job_name] = address
         seen = observed_state(job, state, machine.name)
         if seen is not None:
-            seen = replace(seen, platform_state={**(seen.platform_state or {}), "machine": address,
-                                                 **({"mark": machine.mark} if machine.mark else {})})
+            state_kept = {**(seen.platform_state or {}), "machine": address,
+                          **({"mark": machine.mark} if machine.mark else {})}
+            seen = replace(seen, url=machine.url_of(self._folder(job)), platform_state=state_kept)
             self._seen[job_name] = seen
         return seen
 

@@ -28,6 +28,7 @@ class DocileTrainingService(TrainingService):
 
     platform: ClassVar[str] = "docile"
     settings_model: ClassVar[type[ClusterSettings]] = DocileSettings
+    keepers_report: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext) -> None:

@@ -107,6 +107,22 @@ RULES: dict[str, str] = {
     "test_cleaning_up_an_experiment_removes_all_of_it_and_nothing_else":
         "clean_up_experiment stops what runs and removes all that the experiment left on the platform, and nothing of "
         "any other experiment, nor of the user.",
+    "test_each_metric_is_heard_once_in_order_and_before_its_job_is_shown_as_ended":
+        "A service without keepers emits each metric once, in order, letter by letter, and reads a job's last metrics "
+        "before it shows the job as ended. The trial ends with the results that were heard by then.",
+    "test_a_listener_that_was_removed_hears_nothing":
+        "A listener that was removed hears nothing more, and removing one that was never added is harmless.",
+    "test_a_job_says_when_it_began_and_ended_and_how":
+        "Without a keeper the job's detail is all that is known of its trial: status, start_time and end_time in "
+        "seconds since 1970, and the exit code where the service knows it.",
+    "test_a_job_that_is_canceled_ends_with_all_its_processes":
+        "cancel_trial_job ends a running job with all its processes; the first call decides between USER_CANCELED and "
+        "EARLY_STOPPED, and a later one is harmless.",
+    "test_a_job_that_nobody_submitted_is_not_known":
+        "Every method that names a job raises UnknownTrialJob where there is none. A job that had begun and is not "
+        "known any more has ended.",
+    "test_metrics_that_are_emitted_need_no_keeper":
+        "keepers_report is False where the service runs commands itself: then the host waits for no keeper's word.",
 }
 #: What holds for cases of which nothing is said above.
 OTHERWISE = "The case's name says the rule; the docstrings of TrainingService in trainingservice/base.py the reason."

@@ -8,9 +8,11 @@
 Where another ``nni`` is found on the path, this one steps aside and that one is imported. It speaks the same file
 protocol; in addition it wakes the keeper, so that a metric is on its way at once. Nothing heavy is imported: a
 trial pays a few milliseconds.
-"""
 
-from __future__ import annotations
+PYTHONPATH stands before the installed packages whatever is done, so this module is imported first and has to step
+aside by itself. It therefore runs in any Python that a trial may have, from 3.6 on, as its whole folder does: no
+``from __future__ import annotations``, and annotations that name what is not imported are texts.
+"""
 
 import os
 import sys
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 
-def _other_nni() -> ModuleSpec | None:
+def _other_nni() -> "ModuleSpec | None":
     """The spec of an ``nni`` that is not this one, None where there is none."""
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = sys.path
@@ -28,7 +30,7 @@ def _other_nni() -> ModuleSpec | None:
     try:
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find("nni", None) if find is not None else None
+            spec: "ModuleSpec | None" = find("nni", None) if find is not None else None
             # a folder without __init__.py that happens to be called nni is not the package
             if spec is not None and spec.loader is not None and spec.origin and spec.origin != __file__:
                 return spec
@@ -37,7 +39,7 @@ def _other_nni() -> ModuleSpec | None:
     return None
 
 
-def _load(spec: ModuleSpec) -> None:
+def _load(spec: "ModuleSpec") -> None:
     from importlib.util import module_from_spec
     module = module_from_spec(spec)
     sys.modules["nni"] = module  # the import statement takes what stands here in the end

@@ -1,7 +1,5 @@
 """A reported value as JSON text, in the form NNI gives it (numpy arrays, sets, complex numbers, other objects)."""
 
-from __future__ import annotations
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
@@ -11,13 +9,13 @@ if TYPE_CHECKING:
 MAX_PICKLE_BYTES = 4096
 
 
-def encode(value: object, json: ModuleType) -> str:
+def encode(value: object, json: "ModuleType") -> str:
     """The JSON text. ``json``: the module, which the caller has loaded. Raises TypeError, ValueError."""
     text: str = json.dumps(value, default=_encode_object)
     return text
 
 
-def _encode_object(value: Any) -> object:
+def _encode_object(value: "Any") -> object:
     package = type(value).__module__.partition(".")[0]
     if package == "numpy" and hasattr(value, "dtype"):  # numpy is not imported here: the value brings it
         if getattr(value, "shape", ()) == () and not hasattr(value, "__array_finalize__"):

@@ -1,7 +1,5 @@
 """What a trial calls. Files and variables are those of NNI's own trial SDK, so either side may be the original."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -22,12 +20,12 @@ _to_file = _platform == "local" and os.environ.get("REUSE_MODE") not in ("true",
 
 _index = 0  # of the parameters that come next
 _sequence = 0  # of the next intermediate result
-_current: dict[str, Any] | None = None  # the last parameter object
-_metrics: int | None = None  # descriptor of the metrics file
-_wake: int | None = None  # descriptor of the pipe that wakes the keeper, -1 where there is none
+_current: "dict[str, Any] | None" = None  # the last parameter object
+_metrics: "int | None" = None  # descriptor of the metrics file
+_wake: "int | None" = None  # descriptor of the pipe that wakes the keeper, -1 where there is none
 
 
-def get_next_parameter() -> Any:
+def get_next_parameter() -> "Any":
     """The parameters of this trial. Blocks until they are there.
 
     Asked again: None, or in a multi-phase experiment the next parameters (None when there are no more).
@@ -56,21 +54,21 @@ def get_next_parameter() -> Any:
 get_next_parameters = get_next_parameter
 
 
-def get_current_parameter(tag: str | None = None) -> Any:
+def get_current_parameter(tag: "str | None" = None) -> "Any":
     """The parameters given last, or one of them by its name; None before the first were asked for."""
     if _current is None or _current["parameters"] is None:
         return None
     return _current["parameters"] if tag is None else _current["parameters"][tag]
 
 
-def report_intermediate_result(metric: Any) -> None:
+def report_intermediate_result(metric: "Any") -> None:
     """Report how far the trial has come: a number, or a dict with the number under "default"."""
     global _sequence
     _report("PERIODICAL", _sequence, metric)
     _sequence += 1
 
 
-def report_final_result(metric: Any) -> None:
+def report_final_result(metric: "Any") -> None:
     """Report the result of the trial: a number, or a dict with the number under "default"."""
     _report("FINAL", 0, metric)
 
@@ -90,7 +88,7 @@ def get_sequence_id() -> int:
     return 0 if _standalone else int(os.environ.get("NNI_TRIAL_SEQ_ID", 0))
 
 
-def _report(kind: str, sequence: int, metric: Any) -> None:
+def _report(kind: str, sequence: int, metric: "Any") -> None:
     import json
 
     from .metric_json import encode
@@ -104,7 +102,7 @@ def _report(kind: str, sequence: int, metric: Any) -> None:
            "sequence": sequence, "value": encode(metric, json)})
 
 
-def _send(metric: dict[str, Any]) -> None:
+def _send(metric: "dict[str, Any]") -> None:
     import json
     global _metrics
     text = json.dumps(metric).encode("ascii")

@@ -52,6 +52,9 @@ class PlatformSerializer(serializers.Serializer[Any]):
     metadata = MetadataKeySerializer(many=True)
     shares_code_folder = serializers.BooleanField(help_text="Trials run in the code folder itself.")
     ships_code = serializers.BooleanField(help_text="Code is packed and sent to the platform, so its size is limited.")
+    keepers_report = serializers.BooleanField(help_text=(
+        "Trials run under a keeper. Otherwise the platform reports their results itself, and their output is not "
+        "stored."))
     needs_public_url = serializers.BooleanField(help_text="Trials must be able to call this server.")
     suspends_jobs = serializers.BooleanField(help_text="The platform may suspend a running trial and run it again "
                                                        "later.")
@@ -76,7 +79,8 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
                      for key, meaning in sorted(platform.metadata_keys.items())],
         "shares_code_folder": platform.shares_code_folder,
         "ships_code": platform.ships_code,
-        "needs_public_url": platform.needs_public_url,
+        "keepers_report": platform.keepers_report,
+        "needs_public_url": platform.keepers_report and platform.needs_public_url,
         "suspends_jobs": platform.suspends_jobs,
         "pinned_to_host": platform.pinned_to_host,
         "multi_phase": is_multi_phase(platform),

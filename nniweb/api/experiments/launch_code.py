@@ -13,6 +13,8 @@ from typing import Any
 
 from django.core.files.uploadedfile import UploadedFile
 
+from nniweb.annotation.annotated_folder import pack_annotated
+from nniweb.annotation.reading_process import AnnotationsInvalid
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig
 from nniweb.experiments.errors import Refused
@@ -104,16 +106,20 @@ class _BroughtFolder(Brought):
         assert self.base is not None
         code = _folder_of(parsed, self.base)
         kept = self._experiment.code if self._experiment is not None and code == self.base else None
-        if kept is not None:  # as it is: trials get the very same bytes
+        if kept is not None and not parsed.settings.use_annotation:  # as it is: trials get the very same bytes
             files = [path for path in self.base.rglob("*") if path.is_file()]
             return _without_folder(parsed), UploadedCode(code_archives.local_path(kept), kept.sha256, kept.file_count,
-                                                         sum(path.lstat().st_size for path in files))
+                                                         sum(path.lstat().st_size for path in files), code)
         try:
-            packed = pack_code(code, self._scratch / "packed")
+            packed = pack_annotated(code, self._scratch / "packed")[0] if parsed.settings.use_annotation else \
+                pack_code(code, self._scratch / "packed")
+        except AnnotationsInvalid as invalid:
+            raise ConfigInvalid([parsed.error_at("useAnnotation", str(problem))
+                                 for problem in invalid.problems]) from None
         except PermanentError as error:
             raise _refused(self._field, error, self.base) from None
         return _without_folder(parsed), UploadedCode(packed.path, packed.sha256, packed.file_count,
-                                                     packed.content_bytes)
+                                                     packed.content_bytes, code)
 
 
 class _BroughtLater(Brought):

@@ -7,7 +7,7 @@ config files, so all are checked the same way.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +24,12 @@ from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import why_not_here
+from nniweb.experiments.launch.launch_shell import with_shell
 from nniweb.experiments.launch.launched_code import BroughtCode
 from nniweb.experiments.launch.launching import CheckedLaunch, check, launch, launched_before
 from nniweb.experiments.launch.nameable_folders import nameable_folders
 from nniweb.experiments.models import Experiment, User
+from trainingservice.local.shell import variables_of_document
 
 T = TypeVar("T")
 #: A header with a text that the caller makes up for one launch, and sends again with each try of it.
@@ -97,6 +99,9 @@ class UploadSerializer(CodeElsewhereSerializer):
     base_directory = serializers.CharField(
         required=False, help_text="Instead of code: a folder on the server; for people with the permission.")
     cluster = serializers.CharField(required=False, help_text="Replaces the value in the config.")
+    shell = serializers.CharField(required=False, help_text=(
+        "For a program on the server's machine: a JSON object with PATH, VIRTUAL_ENV and CONDA_PREFIX of its shell, "
+        "and the machine. Trials on that machine use the Python of that shell. It has no effect elsewhere."))
 
 
 def launch_from(request: Request, owner: User) -> tuple[Experiment, bool]:
@@ -169,7 +174,7 @@ def _from_json(data: dict[str, Any], owner: User, act: Act[T]) -> T:
 
 
 def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, code: CodeFields,
-         act: Act[T]) -> T:
+         act: Act[T], shell: Mapping[str, str] | None = None) -> T:
     with brought_code(code, owner) as brought:
         try:
             parsed = _parse(config, base, brought, owner, cluster)
@@ -180,7 +185,7 @@ def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: 
             raise ConfigInvalid([replace(error, field=error.field or "config") for error in invalid.errors]) from None
         parsed, launch_code = brought.code_for(parsed)
         with _refusals_at_their_places(parsed):
-            return act(parsed, owner, launch_code)
+            return act(with_shell(parsed, owner, shell or {}), owner, launch_code)
 
 
 @contextmanager
@@ -198,6 +203,15 @@ def _cluster(written: Any) -> str | None:
     if not isinstance(written, str):
         raise ConfigInvalid([ConfigError("cluster", "must be the name of a cluster.")])
     return written
+
+
+def _shell(written: Any) -> dict[str, str]:
+    if written in (None, ""):
+        return {}
+    try:
+        return variables_of_document(str(written))
+    except ValueError as error:
+        raise ConfigInvalid([ConfigError("shell", f"cannot be read: {error}.")]) from None
 
 
 def _base_directory(written: Any, owner: User, code: CodeFields) -> Path | None:
@@ -235,11 +249,12 @@ def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
         raise ConfigInvalid([ConfigError("config", "is required. Give the text of a config file.")])
     code = CodeFields.taken_from(fields, archive=fields.pop("code", None))
     written_base, cluster = fields.pop("base_directory", None), _cluster(fields.pop("cluster", None))
+    shell = _shell(fields.pop("shell", None))
     if fields:
-        known = f"config, cluster, base_directory, code, {', '.join(CODE_FIELDS)}"
+        known = f"config, cluster, base_directory, code, shell, {', '.join(CODE_FIELDS)}"
         raise ConfigInvalid([ConfigError(key, "is not a known field. Known fields: "
                                               f"{known}.") for key in sorted(fields)])
-    return _act(config, _base_directory(written_base, owner, code), owner, cluster, code, act)
+    return _act(config, _base_directory(written_base, owner, code), owner, cluster, code, act, shell)
 
 
 def _parse(source: str | dict[str, Any], base: Path | None, brought: Brought, owner: User, cluster: str | None

@@ -20,10 +20,13 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
 
     machine = serializers.CharField(source="machine_name")
     gpu_indices = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
+    interpreter = serializers.CharField(allow_null=True, help_text="The Python that its command runs, where known.")
+    interpreter_version = serializers.CharField(allow_null=True)
 
     class Meta:
         model = Attempt
-        fields = ["number", "job_name", "stage", "machine", "gpu_indices", "working_directory", "url", "exit_code",
+        fields = ["number", "job_name", "stage", "machine", "gpu_indices", "working_directory", "interpreter",
+                  "interpreter_version", "url", "exit_code",
                   "end_reason", "created_at", "submitted_at", "started_at", "ended_at", "heard_at", "duration"]
 
 

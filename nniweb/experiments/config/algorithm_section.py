@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from nniweb.experiments.config.annotated_space import FIELD, Places, at_annotation
 from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
@@ -28,9 +29,9 @@ class Algorithms:
     seed: int | None
 
 
-def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], findings: Findings,
-                    paths: LocalPaths) -> Algorithms | None:
-    """The algorithms, or None after adding what is wrong."""
+def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], annotations: Places,
+                    findings: Findings, paths: LocalPaths) -> Algorithms | None:
+    """The algorithms, or None after adding what is wrong. ``annotations``: where the search space is from, if there."""
     section, written = "tuner", document.tuner
     if document.advisor is not None:
         if document.tuner is not None:
@@ -51,7 +52,7 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
     if tuner is None:
         return None
     if tuner.name is not None:
-        _check_types(tuner.name, search_space, document.search_space_file is not None, findings)
+        _check_types(tuner.name, search_space, annotations, document, findings)
         for problem in algorithms.check_objectives(algorithms.find_tuner(tuner.name), len(document.objectives)):
             findings.add((section, problem.path), problem.message)
     _check_objectives(document, section, tuner, findings)
@@ -156,13 +157,16 @@ def _folder_problem(written: AlgorithmDocument, folder: Path, paths: LocalPaths)
     return "" if is_there or not paths.must_exist else f"there is no module {module.name}.py in {module.parent}"
 
 
-def _check_types(tuner: str, search_space: dict[str, Any], from_file: bool, findings: Findings) -> None:
+def _check_types(tuner: str, search_space: dict[str, Any], annotations: Places, document: ExperimentDocument,
+                 findings: Findings) -> None:
     try:
         space = parse_search_space(search_space)
     except InvalidInput:
         return  # said where the search space is read
     for problem in algorithms.check_types(algorithms.find_tuner(tuner), space):
-        if from_file:
+        if document.use_annotation:
+            findings.add(FIELD, str(at_annotation(problem, annotations)))
+        elif document.search_space_file is not None:
             findings.add("searchSpaceFile", str(problem))
         else:
             findings.add_text(f"{findings.spelling('searchSpace')}.{problem.path}", problem.message)

@@ -146,7 +146,9 @@ class ExperimentDocument(SettingsModel):
     nni_manager_ip: str | None = Field(
         None, description="Name or address at which trial machines reach this server. Without a port "
                           "it is the server's own; 10.0.0.5:8080 and https://nni.example.org are possible, too.")
-    use_annotation: bool = Field(False, description="Must be false: annotations in trial code are not read.")
+    use_annotation: bool = Field(
+        False, description="Make the search space from the annotations in the trials' code, which is then always "
+                           "copied; searchSpace and searchSpaceFile must be left out. See docs/annotation.md.")
     debug: bool = Field(False, description="More messages in the logs.")
     log_level: LogLevel | None = Field(None, description="debug if debug is true, else info.")
     experiment_working_directory: Path | None = Field(

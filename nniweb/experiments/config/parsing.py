@@ -130,8 +130,8 @@ class _Reading:
             self._check_phases(section)
         command = self._command(document, options)
         folder = self._code_folder(document)
-        search_space = read_search_space(document, self.findings)
-        algorithms = read_algorithms(document, search_space, self.findings, self._paths)
+        search_space, places = read_search_space(document, folder, self.findings, self._paths)
+        algorithms = read_algorithms(document, search_space, places, self.findings, self._paths)
         self._small_print(document)
         self.findings.raise_if_any()
         assert algorithms is not None  # its absence is an error
@@ -140,6 +140,7 @@ class _Reading:
             description=document.description or "",
             tags=tuple(dict.fromkeys(document.tags)),
             search_space=search_space,
+            use_annotation=document.use_annotation,
             trial_command=command,
             trial_code_directory=folder,
             environment=dict(document.environment),
@@ -329,9 +330,6 @@ class _Reading:
 
     def _small_print(self, document: ExperimentDocument) -> None:
         findings = self.findings
-        if document.use_annotation:
-            findings.add("useAnnotation", "must be false: annotations in trial code are not read. Write the search "
-                                          "space into a file and call nni.get_next_parameter() in the trial code")
         if document.experiment_working_directory is not None:
             findings.note(f"{findings.spelling('experimentWorkingDirectory')}: has no effect; all files are stored in "
                           "the server's data folder.")

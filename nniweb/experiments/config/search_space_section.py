@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from nniweb.experiments.config.annotated_space import Places, read_annotated_space
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.findings import Findings
@@ -16,13 +17,22 @@ from nniweb.tuning.search_space.uninterpreted_space import read_space
 from trainingservice.files.unlinked_paths import read_file
 
 
-def read_search_space(document: ExperimentDocument, findings: Findings) -> dict[str, Any]:
-    """The search space as written; {} after adding what is wrong.
+def read_search_space(document: ExperimentDocument, code_folder: Path | None, findings: Findings, paths: LocalPaths
+                      ) -> tuple[dict[str, Any], Places]:
+    """The search space as written, or as the annotations in the code make it, and then their places; {} after adding
+    what is wrong.
 
     Beside a tuner of the user's own it may be absent, empty, and of types that only that tuner knows.
     """
     tuner = document.advisor or document.tuner
     is_own = tuner is not None and (tuner.class_name is not None or tuner.code_directory is not None)
+    if document.use_annotation:
+        found = read_annotated_space(document, code_folder, findings, paths, is_own)
+        return found.search_space, found.places
+    return _as_written(document, findings, is_own), {}
+
+
+def _as_written(document: ExperimentDocument, findings: Findings, is_own: bool) -> dict[str, Any]:
     if findings.has_error("searchSpace") or findings.has_error("searchSpaceFile"):
         return {}
     if document.search_space_file is not None:

@@ -36,7 +36,10 @@ class ExperimentSettings(BaseModel):
     experiment_name: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
+    #: Where annotations make it, the generated one; then {} as long as the code is not there.
     search_space: dict[str, Any]
+    #: The annotations in the code are to be carried out.
+    use_annotation: bool = False
     trial_command: str
     #: None where no folder was named and there was none to start from (the code was uploaded).
     trial_code_directory: Path | None = None

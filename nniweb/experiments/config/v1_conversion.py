@@ -63,7 +63,7 @@ V1_DROPPED: dict[str, str] = {
     "assessor.checkpointDir": "has no effect; the server chooses the folder",
     "advisor.checkpointDir": "has no effect; the server chooses the folder",
     "assessor.gpuIndices": "has no effect, as in NNI; gpuIndices of the tuner applies",
-    "trial.nasMode": "has no effect; it belongs to annotations, which are not read",
+    "trial.nasMode": "has no effect; it belongs to neural architecture search, which is not supported",
 }
 
 #: Their types: nothing comes of such a value, and yet a wrong one is a slip that the person wants to know of.

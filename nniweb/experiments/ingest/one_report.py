@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 
 from nniweb.experiments.ingest.entry_times import clock_of_report, for_database
+from nniweb.experiments.ingest.known_metrics import without_heard
 from nniweb.experiments.ingest.report_answers import Answer, awaited_index, reply
 from nniweb.experiments.ingest.report_entries import store_entries
 from nniweb.experiments.ingest.report_rows import ReportRows
@@ -60,8 +61,9 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
         return reply(attempt, report, phases, accepted=0)
     _check_claim(report, attempt)
     new = report.after(attempt.accepted)
-    kept = within_limit(new.entries, attempt, settings.TRIAL_BYTES)
-    _tell_of_limit(kept, attempt)
+    entries = without_heard(new.entries, attempt) if attempt.listened else new.entries
+    kept = within_limit(entries, attempt, settings.TRIAL_BYTES)
+    tell_of_limit(kept, attempt)
     rows.heard(attempt, accepted=new.accepted, now=for_database(now), stored_bytes=kept.stored_bytes,
                journal_id=attempt.journal_id or (report.journal_id if new.accepted else ""),
                parameter_index=report.keeper["parameter_index"],
@@ -98,7 +100,7 @@ def _forget_refusal(attempt: ReportingAttempt, revision: int) -> None:
     attempt.message = attempt.reason = ""
 
 
-def _tell_of_limit(kept: KeptEntries, attempt: ReportingAttempt) -> None:
+def tell_of_limit(kept: KeptEntries, attempt: ReportingAttempt) -> None:
     """Once for each attempt: what is left out leaves ``stored_bytes`` over the limit."""
     if kept.rejected and attempt.stored_bytes <= settings.TRIAL_BYTES:
         trial = attempt.row().trial

@@ -15,6 +15,7 @@ from nniweb.experiments.ingest.resource_samples import store_readings
 from nniweb.experiments.ingest.row_statements import (
     FINAL,
     HEARD,
+    LISTENED,
     OUTPUT,
     PROGRESS,
     RESOURCES,
@@ -22,6 +23,7 @@ from nniweb.experiments.ingest.row_statements import (
     STARTED,
     FinalRow,
     HeardRow,
+    ListenedRow,
     MetricRow,
     OutputRow,
     ProgressRow,
@@ -50,6 +52,7 @@ class ReportRows:
     #: Metrics beside the results; written at once.
     others: OtherMetrics = field(default_factory=OtherMetrics)
     _heard: list[HeardRow] = field(default_factory=list)
+    _listened: list[ListenedRow] = field(default_factory=list)
     _started: list[StartedRow] = field(default_factory=list)
     _resources: list[tuple[Any, ...]] = field(default_factory=list)
     _readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)
@@ -62,9 +65,15 @@ class ReportRows:
         """How far the attempt's journal is; ``now`` as ``for_database`` makes it."""
         self._heard.append(HeardRow(
             attempt.pk, accepted, journal_id, now, parameter_index, awaited, stored_bytes,
-            was_accepted=attempt.accepted, was_of=attempt.journal_id))
+            was_accepted=attempt.accepted, was_of=attempt.journal_id,
+            was_listened=attempt.listened))
         attempt.accepted, attempt.journal_id = accepted, journal_id
         attempt.awaited_index, attempt.stored_bytes = awaited, stored_bytes
+
+    def listened(self, attempt: ReportingAttempt, *, listened: int, stored_bytes: int, awaited: int) -> None:
+        """How much its service has told the listener."""
+        self._listened.append(ListenedRow(listened, stored_bytes, awaited, attempt.pk))
+        attempt.listened, attempt.stored_bytes, attempt.awaited_index = listened, stored_bytes, awaited
 
     def started(self, attempt_pk: int, host: str, working_directory: str) -> None:
         """Where it runs, as its keeper says."""
@@ -97,6 +106,7 @@ class ReportRows:
         """Write everything. Raises Overtaken."""
         if change_rows(HEARD, self._heard) != len(self._heard):
             raise Overtaken
+        write_rows(LISTENED, self._listened)
         self.write_trials()
         write_rows(STARTED, self._started)
         write_metrics(self.metrics)

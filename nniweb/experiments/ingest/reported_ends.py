@@ -1,5 +1,6 @@
 """The end of a trial as its keeper tells it."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +27,9 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
     observed = _observed_end(attempt.pk)
     told = told_by_keeper(entry, attempt.target, read(attempt.message, attempt.reason, attempt.reason_arguments),
                           "" if entry["exit_code"] == 0 else _last_words(attempt.pk, rows))
+    if told.reason == contract.LOST and not told.duration and attempt.has_started:  # its keeper was of an older version
+        began = attempt.row().started_at
+        told = replace(told, duration=None if began is None else max(0.0, (at - began).total_seconds()))
     by_platform = platform_decides(told, attempt.target, attempt.trial_pk)
     if by_platform and not observed:
         _hold(attempt.pk, told, at)

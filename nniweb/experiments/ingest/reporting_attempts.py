@@ -29,6 +29,8 @@ class ReportingAttempt:
     accepted: int
     stored_bytes: int
     awaited_index: int
+    #: How many metrics came by the service's listener.
+    listened: int
     has_started: bool
     end_received_at: datetime | None
     trial_pk: int
@@ -53,8 +55,8 @@ class ReportingAttempt:
 
 
 _COLUMNS = """SELECT a.id, a.job_name, a.number, a.stage, a.token_hashes, a.journal_id, a.accepted, a.stored_bytes,
- a.awaited_index, a.started_at IS NOT NULL, a.end_received_at, t.id, t.experiment_id, t.status, t.target, t.message,
- t.reason, t.reason_arguments,
+ a.awaited_index, a.listened, a.started_at IS NOT NULL, a.end_received_at, t.id, t.experiment_id, t.status, t.target,
+ t.message, t.reason, t.reason_arguments,
  t.final_value IS NOT NULL, e.multi_phase,
  e.assessor IS NOT NULL, e.tuner FROM experiments_attempt a JOIN experiments_trial t ON t.id = a.trial_id
  JOIN experiments_experiment e ON e.id = t.experiment_id WHERE a.job_name IN """
@@ -76,8 +78,8 @@ def has_newer_attempt(attempt: ReportingAttempt) -> bool:
 
 def _read(row: Sequence[Any]) -> ReportingAttempt:
     *values, has_assessor, tuner = row
-    values[4], values[10], values[17] = json.loads(row[4]), _time(row[10]), json.loads(row[17])
-    values[19] = bool(row[19])
+    values[4], values[11], values[18] = json.loads(row[4]), _time(row[11]), json.loads(row[18])
+    values[20] = bool(row[20])
     values.append(bool(has_assessor or json.loads(tuner).get("class_name")))
     return ReportingAttempt(*values)
 

@@ -12,7 +12,7 @@ from django.db import connection
 
 
 class HeardRow(NamedTuple):
-    """How far an attempt's journal is. ``was_accepted`` and ``was_of``: what the row must still say."""
+    """How far an attempt's journal is. ``was_accepted``, ``was_of``, ``was_listened``: what the row must still say."""
 
     id: int
     accepted: int
@@ -23,6 +23,16 @@ class HeardRow(NamedTuple):
     stored_bytes: int
     was_accepted: int
     was_of: str
+    was_listened: int
+
+
+class ListenedRow(NamedTuple):
+    """How much came by a service's listener."""
+
+    listened: int
+    stored_bytes: int
+    awaited_index: int
+    id: int
 
 
 class RevisionRow(NamedTuple):
@@ -101,7 +111,11 @@ HEARD = Change(HeardRow,
                " heard_at = new.heard_at, unseen_since = NULL, parameter_index = new.parameter_index,"
                " awaited_index = new.awaited_index, stored_bytes = new.stored_bytes"
                " FROM new WHERE experiments_attempt.id = new.id AND experiments_attempt.accepted = new.was_accepted"
-               " AND experiments_attempt.journal_id = new.was_of")
+               " AND experiments_attempt.journal_id = new.was_of"
+               " AND experiments_attempt.listened = new.was_listened")
+# what is told of a trial is a sign that it is there
+LISTENED = ("UPDATE experiments_attempt SET listened = %s, stored_bytes = %s, awaited_index = %s, unseen_since = NULL"
+            " WHERE id = %s")
 REVISION = Change(RevisionRow,
                   "UPDATE experiments_trial SET revision = new.revision FROM new WHERE experiments_trial.id = new.id")
 PROGRESS = Change(ProgressRow,

@@ -17,6 +17,7 @@ from nniweb.experiments.config.fields.editing import document_text
 from nniweb.experiments.config.redaction import MASK
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.launch.git_source import GitSource
+from nniweb.experiments.launch.launch_shell import note_on_copy
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 
 #: What says where an experiment runs.
@@ -50,10 +51,14 @@ def clone_of(experiment: Experiment, user: User) -> Clone:
     else:
         base = experiment.code_folder if user.may_name_folders else ""
     _place(document, experiment, user, notes)
+    _annotated(document, experiment, notes)
     if was_removed:
         notes.append(f"The copy of its code was removed by retention on {experiment.code_removed_at:%Y-%m-%d}. Provide "
                      "the code again.")
-    text = _own_text(experiment, document, base) or document_text(document)
+    text = _own_text(experiment, document, base)
+    if text and (note := note_on_copy(experiment)):
+        notes.append(note)
+    text = text or document_text(document)
     if experiment.code is None and experiment.code_folder and not user.may_name_folders:
         notes.append("Its code is in a folder on the server, and you do not have the permission to name folders there. "
                      "Provide the code yourself.")
@@ -79,6 +84,18 @@ def _current(experiment: Experiment) -> dict[str, Any]:
         elif key != "experimentName" or "experimentName" in document or value != "experiment":
             document[key] = value
     return document
+
+
+def _annotated(document: dict[str, Any], experiment: Experiment, notes: list[str]) -> None:
+    """Code that was kept has its annotations carried out, and they are not made again; other code has them still."""
+    if not document.get("useAnnotation"):
+        return
+    if experiment.code is None:
+        document.pop("searchSpace", None)
+    else:
+        del document["useAnnotation"]
+        notes.append("The annotations of its code are carried out in the kept copy, so the search space is part of the "
+                     "config. Other code with annotations needs useAnnotation: true and no search space.")
 
 
 def _other_tuner(experiment: Experiment) -> dict[str, Any]:

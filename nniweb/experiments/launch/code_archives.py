@@ -16,6 +16,8 @@ from django.core.files.base import File
 from django.core.files.storage import default_storage
 from django.db import transaction
 
+from nniweb.annotation.annotated_folder import pack_annotated
+from nniweb.annotation.reading_process import RewrittenFiles
 from nniweb.experiments.models import CodeArchive, Experiment
 from trainingservice.code.code_archive import pack_code
 from trainingservice.errors import TrainingServiceError
@@ -37,6 +39,15 @@ def keep_folder(folder: Path, now: datetime) -> CodeArchive:
     with tempfile.TemporaryDirectory(dir=settings.DATA_FOLDER) as scratch:
         packed = pack_code(folder, Path(scratch))
         return keep_archive(packed.path, packed.sha256, packed.file_count, now)
+
+
+def keep_annotated_folder(folder: Path, now: datetime) -> tuple[CodeArchive, RewrittenFiles]:
+    """The same with the annotations in the code carried out, and what was read from them. Also raises
+    AnnotationsInvalid.
+    """
+    with tempfile.TemporaryDirectory(dir=settings.DATA_FOLDER) as scratch:
+        packed, found = pack_annotated(folder, Path(scratch))
+        return keep_archive(packed.path, packed.sha256, packed.file_count, now), found
 
 
 def keep_archive(path: Path, sha256: str, file_count: int, now: datetime) -> CodeArchive:

@@ -82,8 +82,15 @@ def check_way_home(platform: type[TrainingService], settings: ExperimentSettings
         raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")
 
 
+def check_files_to_keep(platform: type[TrainingService], settings: ExperimentSettings) -> None:
+    """Raises Refused for files that no keeper would send."""
+    if settings.keep_files and not platform.keepers_report:
+        raise Refused(f"On the platform {platform.platform} trials run without a keeper, which would send their files. "
+                      "Remove keepFiles, and have the trial's command keep what it writes.", "keepFiles")
+
+
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
-    if not platform.needs_public_url:
+    if not (platform.keepers_report and platform.needs_public_url):
         return False
     of_cluster = _settings_of_cluster(settings, found)
     return of_cluster is None or of_cluster.keepers_call_home()

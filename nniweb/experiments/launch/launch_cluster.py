@@ -3,6 +3,7 @@
 import shutil
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 from django.db import IntegrityError
 
@@ -82,19 +83,27 @@ def stored_cluster(draft: Cluster, section: PlatformSection | None, owner: User)
 
 
 def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
-              share: str, multi_phase: bool = False) -> list[RehearsalFinding]:
-    """Findings of a quick rehearsal. Raises Refused for those that block, and where running trials shall be given
-    further parameters (``multi_phase``) and cannot.
+                     settings: ExperimentSettings, code: Path | None) -> list[RehearsalFinding]:
+    """Findings of a quick rehearsal, and what the platform says of the trials' command. Raises Refused for those that
+    block, and where running trials shall be given further parameters and cannot. ``code``: the folder with the code,
+    None where it comes later.
     """
     is_draft = cluster.pk is None
+    share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
+    options_of_rehearsal = options.with_gpus(settings.trial_gpu_number)
 
     def question(service: TrainingService) -> tuple[list[tuple[str, str]], list[RehearsalFinding]]:
         lacking = []
         if share and (problem := options.lacks_share(share, service.settings)):
             lacking.append(("sharedStorage", problem))
-        if multi_phase and not service.is_multi_phase_job_supported:
+        if settings.multi_phase and not service.is_multi_phase_job_supported:
             lacking.append(("multiPhase", Reason("one_set_only", platform=service.platform)))
-        return lacking, [] if lacking else service.rehearse(quick=True, options=options)
+        if lacking:
+            return lacking, []
+        findings = service.rehearse(quick=True, options=options_of_rehearsal)
+        if not any(finding.blocks for finding in findings):
+            findings = findings + service.check_command(settings.trial_command, code, settings.environment, options)
+        return [], findings
 
     try:
         build = service_builder(cluster, replacing=section.secrets if section and is_draft else None)

@@ -2,10 +2,12 @@
 
 import tempfile
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from django.utils import timezone
 
+from nniweb.annotation.reading_process import AnnotationsInvalid
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch import code_archives
@@ -26,6 +28,8 @@ class UploadedCode:
     file_count: int
     #: Of the files, before packing.
     bytes: int
+    #: Where it lies unpacked while the request goes on.
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,15 @@ class CodeSize:
     bytes: int
 
 
-def _packs_code(platform: type[TrainingService], options: TrialOptions) -> bool:
-    return platform.ships_code or options.copies_code()
+def _packs_code(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings) -> bool:
+    """Whether trials get copies. The annotations are carried out in those only, never in the folder itself."""
+    return platform.ships_code or options.copies_code() or settings.use_annotation
 
 
 def code_size(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings
                ) -> CodeSize | None:
     """How much would be packed. Raises Refused over the limits."""
-    if not _packs_code(platform, options) or settings.trial_code_directory is None:
+    if not _packs_code(platform, options, settings) or settings.trial_code_directory is None:
         return None
     try:
         files = [entry for entry in code_entries(settings.trial_code_directory) if not entry.is_folder]
@@ -71,12 +76,24 @@ def keep_code(platform: type[TrainingService], options: TrialOptions, settings: 
         return None
     if code is not None:
         return code_archives.keep_archive(code.path, code.sha256, code.file_count, now)
-    if not _packs_code(platform, options) or settings.trial_code_directory is None:
+    if not _packs_code(platform, options, settings) or settings.trial_code_directory is None:
         return None
     try:
+        if settings.use_annotation:
+            return _keep_annotated(settings.trial_code_directory, settings, now)
         return code_archives.keep_folder(settings.trial_code_directory, now)
     except TrainingServiceError as error:
         raise Refused(str(error), "trialCodeDirectory") from None
+
+
+def _keep_annotated(folder: Path, settings: ExperimentSettings, now: datetime) -> CodeArchive:
+    try:
+        archive, found = code_archives.keep_annotated_folder(folder, now)
+    except AnnotationsInvalid as invalid:
+        raise Refused.for_fields([("useAnnotation", str(problem)) for problem in invalid.problems]) from None
+    if found.search_space != settings.search_space:
+        raise Refused("The annotations in the code were changed while it was read. Launch it again.", "useAnnotation")
+    return archive
 
 
 def scratch_folder() -> "tempfile.TemporaryDirectory[str]":

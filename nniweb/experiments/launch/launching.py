@@ -1,7 +1,8 @@
 """Checks and launches experiments: one way for page, REST and command line."""
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -11,10 +12,11 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
 from nniweb.experiments.config.resolved import resolved_document
-from nniweb.experiments.config.settings import AlgorithmSettings
+from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.launch.launch_checks import (
+    check_files_to_keep,
     check_git_access,
     check_own_algorithms,
     check_quotas,
@@ -59,6 +61,11 @@ class CheckedLaunch:
     code_from: str | None = None
 
     @property
+    def warnings(self) -> list[str]:
+        """What was found about the trials' command, and does not forbid the launch."""
+        return [str(finding.message) for finding in self.findings if finding.check == "python" and not finding.ok]
+
+    @property
     def cluster_is_new(self) -> bool:
         return self.cluster.pk is None
 
@@ -78,19 +85,25 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     check_own_algorithms(settings, owner)
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
+    check_files_to_keep(platform, settings)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
     cluster = found or cluster_of_section(section_of(settings), owner)
     check_that_trials_share_a_folder(settings, platform, cluster, options)
-    share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
-    findings = rehearse_cluster(cluster, section, options.with_gpus(settings.trial_gpu_number), share,
-                                settings.multi_phase)
+    findings = rehearse_cluster(cluster, section, options, settings, _code_folder(settings, code))
     check_git_access(code, owner)
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else code_size(platform, options, settings)
     return CheckedLaunch(platform, cluster, section, options, findings, size,
                          str(code.source) if isinstance(code, GitCode) else None)
+
+
+def _code_folder(settings: ExperimentSettings, code: BroughtCode | None) -> Path | None:
+    """Where the code lies on this server while it is checked; None where it does not."""
+    if code is None:
+        return settings.trial_code_directory
+    return code.folder if isinstance(code, UploadedCode) else None
 
 
 def launched_before(owner: User, key: str) -> Experiment | None:
@@ -114,7 +127,8 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, *
         with transaction.atomic():
             check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
             cluster = stored_cluster(checked.cluster, checked.section, owner)
-            return _create(parsed, owner, cluster, checked.options, code, archive, key)
+            return _create(replace(parsed, notes=[*parsed.notes, *checked.warnings]), owner, cluster, checked.options,
+                           code, archive, key)
     except IntegrityError:
         # the same request, sent twice, was the first to end
         if key and (first := launched_before(owner, key)) is not None:
@@ -161,13 +175,13 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
         trial_options=without_secrets(options),
         trial_gpu_number=settings.trial_gpu_number,
         gpus_of_a_trial=options.gpus_of_a_trial(settings.trial_gpu_number),
-        code_folder="" if code or settings.trial_code_directory is None else str(settings.trial_code_directory),
+        code_folder=_folder_of_trials(settings, code),
         code=archive, code_git=code.source.document() if isinstance(code, GitCode) else None,
         code_git_token=seal(code.token) if isinstance(code, GitCode) and code.token else None,
         multi_phase=settings.multi_phase,
         trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
         max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
-        config_text=parsed.original_text, config=resolved_document(settings), notes=list(parsed.notes),
+        config_text=parsed.original_text, config=_stored_config(settings), notes=list(parsed.notes),
         launch_key=_launch_key(owner, key) if key else None,
         callback_url=settings.nni_manager_ip or "", status=ExperimentStatus.INITIALIZED, created_at=now)
     tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
@@ -178,6 +192,18 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
     audit.record("experiment.launch", experiment, owner, cluster=cluster.name)
     next_revision(experiment.pk)
     return experiment
+
+
+def _stored_config(settings: ExperimentSettings) -> dict[str, Any]:
+    """What the experiment was at its launch; with its first search space, whatever that is from."""
+    return {**resolved_document(settings), "searchSpace": settings.search_space}
+
+
+def _folder_of_trials(settings: ExperimentSettings, code: BroughtCode | None) -> str:
+    """Where trials may run; "" where they get copies only: in the folder the annotations are not carried out."""
+    if code or settings.use_annotation or settings.trial_code_directory is None:
+        return ""
+    return str(settings.trial_code_directory)
 
 
 def _algorithm(settings: AlgorithmSettings) -> dict[str, Any]:

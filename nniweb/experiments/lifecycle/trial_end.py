@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nniweb.experiments.lifecycle.platform_times import times_of
 from nniweb.experiments.lifecycle.reason_columns import from_document, read
 from nniweb.experiments.models import Attempt, Cluster
 from nniweb.experiments.models.trial import TrialTarget
@@ -120,7 +121,7 @@ def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) ->
 def observation(detail: TrialJobDetail) -> dict[str, Any]:
     """The platform's word, as it is kept."""
     return {**_kept_message(detail.message, PLATFORM), "status": detail.status.value, "exit_code": detail.exit_code,
-            "cause": detail.cause, "because": as_document(detail.cause, PLATFORM)}
+            "cause": detail.cause, "because": as_document(detail.cause, PLATFORM), **times_of(detail)}
 
 
 def held(told: TrialEnd) -> dict[str, Any]:

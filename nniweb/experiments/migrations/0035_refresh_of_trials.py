@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0032_reasons_of_machines")]
+    dependencies = [("experiments", "0034_interpreters")]
 
     operations = [
         migrations.AddField("attempt", "refresh_asked_at", models.DateTimeField(null=True)),

@@ -182,6 +182,11 @@ class Experiment(models.Model):
         return self.code_git is not None and self.code_id is None and self.code_removed_at is None
 
     @property
+    def waits_for_search_space(self) -> bool:
+        """Whether annotations in code that is still to be fetched will make its search space."""
+        return self.waits_for_code and bool(self.config.get("useAnnotation"))
+
+    @property
     def is_finished(self) -> bool:
         return self.status not in UNFINISHED_EXPERIMENTS
 

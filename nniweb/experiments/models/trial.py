@@ -179,6 +179,8 @@ class Attempt(models.Model):
     parameter_index = models.IntegerField(default=0)
     #: Index of the parameters its trial asked for last, -1 where it asked for none (multi-phase).
     awaited_index = models.IntegerField(default=-1)
+    #: How many metrics came by the listener that the worker adds to its service; they are numbered by it.
+    listened = models.BigIntegerField(default=0)
     platform_state = models.JSONField(default=dict)
     machine = models.ForeignKey(Machine, models.SET_NULL, null=True, related_name="attempts")
     machine_name = models.CharField(max_length=255, blank=True)
@@ -187,10 +189,16 @@ class Attempt(models.Model):
     gpu_indices = models.JSONField(null=True)
     working_directory = models.TextField(blank=True)
     url = models.TextField(blank=True)
+    #: What the platform said last of its tags.
+    tags = models.JSONField(default=list)
+    #: The Python that its command runs, and its version; None where nobody has looked.
+    interpreter = models.TextField(null=True, editable=False)  # noqa: DJ001  a default would copy the whole table
+    interpreter_version = models.CharField(max_length=40, null=True, editable=False)  # noqa: DJ001
     exit_code = models.BigIntegerField(null=True)
     end_reason = models.CharField(max_length=20, blank=True)
     #: What the platform said of the end, mostly before the keeper's own word:
-    #: {"status", "message", "code", "arguments", "exit_code", "cause", "because"}
+    #: {"status", "message", "code", "arguments", "exit_code", "cause", "because", "started", "ended"}; the last two in
+    #: seconds since 1970, where the platform says them
     observed_end = models.JSONField(null=True)
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)

@@ -33,13 +33,16 @@ def kept_config(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[ConfigE
     Raises TypeError, KeyError, AttributeError or ValueError where the shape is none that NNI writes.
     """
     if PLATFORM_KEY not in params and "maxExecDuration" not in params:
-        # the space that was used in the end counts; the file from which the first one came may be gone
-        unused = ("experimentWorkingDirectory", "searchSpaceFile" if "searchSpace" in params else "")
+        # the space that was used in the end counts; the file from which the first one came may be gone, and the code
+        # that was kept has its annotations carried out
+        unused = {"experimentWorkingDirectory"} | ({"searchSpaceFile", "useAnnotation"} if "searchSpace" in params
+                                                   else set())
         return {key: value for key, value in params.items() if key not in unused}, []
     document, findings = convert(read_mapping(_as_v1_file(params)))
     space = params.get("searchSpace")
     if space not in (None, "", '""'):
         document["searchSpace"] = json.loads(space) if isinstance(space, str) else space
+        document.pop("useAnnotation", None)  # the space is what the annotations gave
     if params.get("maxTrialDuration") is not None:  # beside the v1 fields from NNI 2.4 on
         document["maxTrialDuration"] = params["maxTrialDuration"]
     try:

@@ -1,5 +1,6 @@
 """``manage.py config check FILE`` and ``config upgrade FILE``: experiment files, without launching anything."""
 
+import tempfile
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,14 @@ import yaml
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from nniweb.experiments.config import ConfigInvalid, parse_experiment_config, resolved_document
+from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config, resolved_document
 from nniweb.experiments.config.upgrade import upgraded
 from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.models import Cluster
+from trainingservice.base import ServiceContext
+from trainingservice.errors import TrainingServiceError
+from trainingservice.local.shell import shell_variables
+from trainingservice.platforms import load_platform
 
 
 class Command(BaseCommand):
@@ -40,7 +45,22 @@ class Command(BaseCommand):
     def _check(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
         parsed = parse_experiment_config(text, path.parent.resolve(), roots=nameable_at_a_terminal(),
                                          cluster_platform=_cluster_platform())
-        return resolved_document(parsed.settings), parsed.notes
+        return resolved_document(parsed.settings), [*parsed.notes, *_said_of_command(parsed)]
+
+
+def _said_of_command(parsed: ParsedConfig) -> list[str]:
+    """What the platform has to say of the trials' command when it is launched from this shell, before it runs."""
+    settings, section = parsed.settings, parsed.settings.training_service
+    if section is None:
+        return []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            service = load_platform(section.platform)(section.settings, ServiceContext("check", Path(folder)))
+            findings = service.check_command(settings.trial_command, settings.trial_code_directory,
+                                             settings.environment, section.options.with_shell(shell_variables()))
+    except (TrainingServiceError, ValueError, OSError):
+        return []  # the launch says what is wrong
+    return [str(finding.message) for finding in findings if not finding.ok]
 
 
 def read_config_text(path: Path) -> str:

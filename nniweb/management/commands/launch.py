@@ -15,6 +15,7 @@ from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import why_not_here
+from nniweb.experiments.launch.launch_shell import with_shell
 from nniweb.experiments.launch.launching import launch
 from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.models import Experiment, User
@@ -24,6 +25,7 @@ from nniweb.management.commands.config import read_config_text
 from nniweb.management.following import follow
 from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.storage.own_files import START
+from trainingservice.local.shell import shell_document, shell_variables
 
 
 class Command(AskedHere):
@@ -52,12 +54,12 @@ class Command(AskedHere):
         usable = visible_clusters(owner).filter(enabled=True)
         try:
             if git:
-                return from_form({"config": text, **git}, owner, launch)
+                return from_form({"config": text, "shell": shell_document(), **git}, owner, launch)
             parsed = parse_experiment_config(
                 text, path.parent.resolve(), roots=nameable_at_a_terminal(),
                 cluster_platform=lambda name: usable.filter(name=name).values_list("platform", flat=True).first(),
                 why_not_here=partial(why_not_here, owner))
-            return launch(parsed, owner)
+            return launch(with_shell(parsed, owner, shell_variables()), owner)
         except ConfigInvalid as invalid:
             raise CommandError("\n".join(f"{path}: {error}" for error in invalid.errors)) from None
         except Refused as refused:

@@ -16,7 +16,7 @@ from django.db import close_old_connections, connection
 
 from nniweb.observability.log_ids import log_ids, with_ids_of_now
 from nniweb.worker.cluster_host.call_threads import CallThreads
-from trainingservice.base import TrainingService
+from trainingservice.base import MetricListener, TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError, UnknownTrialJob
 from trainingservice.reasons import Reason
 from trainingservice.secrets_in_use import ServiceThread
@@ -43,12 +43,16 @@ class ServiceHost:
 
     def __init__(self, name: str, build: Callable[[Callable[[str], None]], TrainingService],
                  jobs_to_resume: Callable[[], Sequence[ResumedJob]], wake: Callable[[float], None],
-                 monotonic: Callable[[], float] = time.monotonic) -> None:
-        """``wake(seconds)`` is called, from any thread, when a round should come within this time."""
+                 listener: MetricListener, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``wake(seconds)`` is called, from any thread, when a round should come within this time.
+
+        ``listener`` is added to each service object, before it is told of the jobs that it takes over.
+        """
         self._name = name
         self._build = build
         self._jobs_to_resume = jobs_to_resume
         self._wake = wake
+        self._listener = listener
         self._monotonic = monotonic
         self._threads = CallThreads(f"calls-{name}", PARALLEL_CALLS)
         self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -216,9 +220,10 @@ class ServiceHost:
     def _start(self) -> TrainingService:
         service = self._build(self._note_change)
         try:
+            service.add_trial_job_metric_listener(self._listener)
             service.resume_trial_jobs(self._jobs_to_resume())
         except BaseException:
-            service.clean_up()
+            self._clean_up(service)
             raise
         return service
 
@@ -283,6 +288,10 @@ class ServiceHost:
             self._clean_up(service)
 
     def _clean_up(self, service: TrainingService) -> None:
+        try:
+            service.remove_trial_job_metric_listener(self._listener)
+        except Exception:
+            logger.exception("cluster %s: the service's metrics are still listened to", self._name)
         try:
             service.clean_up()
         except Exception:

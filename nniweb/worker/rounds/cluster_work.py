@@ -10,9 +10,10 @@ from django.utils import timezone
 from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.models import Attempt
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
+from nniweb.worker.cluster_host.fair_share import FairShares
+from nniweb.worker.cluster_host.metric_inbox import MetricInbox
 from nniweb.worker.cluster_host.service_host import ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
-from nniweb.worker.rounds.fair_share import FairShares
 from trainingservice.base import TrainingService
 from trainingservice.trial_job import TrialJobDetail
 
@@ -26,6 +27,8 @@ class Drain:
     #: When the keeper had last spoken as this began; another value later says that it still does. Only ever compared
     #: for being another one: the clock it was taken from may jump.
     heard_at: datetime | None
+    #: Whether it is final as soon as the trial has a final result.
+    until_final: bool = False
 
 
 @dataclass
@@ -44,6 +47,8 @@ class ClusterWork:
     cluster_pk: int
     lease: Lease
     host: ServiceHost
+    #: What the service tells its metric listener.
+    metrics: MetricInbox
     tuners: TunerSessions
     fetches: CodeFetches
     now: Callable[[], datetime] = timezone.now
@@ -69,6 +74,8 @@ class ClusterWork:
     #: Attempt -> how long its keeper's last word is waited for.
     draining: dict[int, Drain] = field(default_factory=dict)
     drains_loaded: bool = False
+    #: Jobs that have ended and of which nothing is open, of a service that may list them for ever.
+    settled: set[str] = field(default_factory=set)
     #: Running trial with a time limit (primary key) -> monotonic time at which it was first seen running here.
     seen_running: dict[int, float] = field(default_factory=dict)
     #: Experiment (primary key) -> the status that was logged last.
@@ -84,3 +91,8 @@ class ClusterWork:
     @property
     def service(self) -> TrainingService | None:
         return self.host.service
+
+    @property
+    def keepers_report(self) -> bool:
+        """Whether trials may have keepers whose word is to come."""
+        return self.service is None or self.service.keepers_report

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+from nniweb.annotation.reading_process import AnnotationsInvalid, RewrittenFiles
+from nniweb.experiments.config.annotated_space import check_space, check_space_for
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
 from nniweb.experiments.launch.git_source import GitSource
@@ -54,7 +56,10 @@ def _fetch(work: ClusterWork, experiment: Experiment, source: GitSource, stop: t
         try:
             token = unseal(experiment.code_git_token) if experiment.code_git_token is not None else ""
             fetched = fetch_code(source, token, scratch, limits, stop)
-            archive = _keep(work, fetched)
+            archive, found = _keep(work, experiment, fetched)
+        except AnnotationsInvalid as invalid:
+            problems = struck_out(str(invalid))
+            return lambda: _end(work, experiment, Reason("annotations_invalid", source=str(source), said=problems))
         except (FetchFailed, CannotOpen) as error:
             reason = struck_out(str(error))
             return lambda: None if stop.is_set() else _failed(work, experiment, source, reason)
@@ -64,32 +69,46 @@ def _fetch(work: ClusterWork, experiment: Experiment, source: GitSource, stop: t
             return lambda: _failed(work, experiment, source, reason)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        return lambda: _arrived(work, experiment, source, fetched, archive)
+        return lambda: _arrived(work, experiment, source, fetched, archive, found)
 
 
-def _keep(work: ClusterWork, fetched: FetchedCode) -> CodeArchive:
+def _keep(work: ClusterWork, experiment: Experiment, fetched: FetchedCode) -> tuple[CodeArchive, RewrittenFiles | None]:
+    """The archive, and what its annotations say where they count. Raises FetchFailed, AnnotationsInvalid."""
     try:
-        return code_archives.keep_folder(fetched.folder, work.now())
+        if not experiment.config.get("useAnnotation"):
+            return code_archives.keep_folder(fetched.folder, work.now()), None
+        archive, found = code_archives.keep_annotated_folder(fetched.folder, work.now())
+        check_space(found, experiment.has_own_tuner)
+        if not experiment.has_own_tuner:
+            check_space_for(found, experiment.tuner["name"])
+        return archive, found
     except TrainingServiceError as error:
         raise FetchFailed(str(error).replace(f"{fetched.folder}/", "").replace(f" {fetched.folder}", "")) from None
 
 
 def _arrived(work: ClusterWork, experiment: Experiment, source: GitSource, fetched: FetchedCode,
-             archive: CodeArchive) -> None:
+             archive: CodeArchive, found: RewrittenFiles | None) -> None:
+    config = {} if found is None else {"config": {**experiment.config, "searchSpace": found.search_space}}
     with work.lease.transaction():
         next_revision(experiment.pk)
         changed = Experiment.objects.filter(pk=experiment.pk, code=None).update(
-            code=archive, code_git={**source.document(), "commit": fetched.commit}, code_git_token=None, **said(""))
+            code=archive, code_git={**source.document(), "commit": fetched.commit}, code_git_token=None, **config,
+            **said(""))
+        if changed and found is not None:  # unless somebody has given another one meanwhile
+            Experiment.objects.filter(pk=experiment.pk, search_space_version=0).update(search_space=found.search_space)
         if changed:
             ExperimentEvent.objects.create(experiment=experiment, at=work.now(), kind="code fetched",
                                            message=f"{source}, commit {fetched.commit}")
 
 
 def _failed(work: ClusterWork, experiment: Experiment, source: GitSource, reason: str) -> None:
+    _end(work, experiment, Reason("code_not_fetched", source=str(source), said=reason))
+
+
+def _end(work: ClusterWork, experiment: Experiment, reason: Reason) -> None:
     """The experiment ends; resuming it tries again."""
     with work.lease.transaction():
         now = Experiment.objects.filter(pk=experiment.pk, code=None, deleted_at=None).defer(
             "config", "config_text").first()
         if now is not None and now.target == ExperimentTarget.RUN:
-            move_experiment(now, ExperimentStatus.ERROR, work.now(),
-                            message=Reason("code_not_fetched", source=str(source), said=reason))
+            move_experiment(now, ExperimentStatus.ERROR, work.now(), message=reason)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db.models import Q
 
+from nniweb.experiments.lifecycle.platform_times import began_at, duration, ended_at
 from nniweb.experiments.lifecycle.reason_columns import reason_of, said_by_platform
 from nniweb.experiments.lifecycle.transitions import (
     add_cause,
@@ -26,15 +28,17 @@ from nniweb.experiments.lifecycle.trial_end import completed, is_held, observati
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.sql.changed_rows import update
+from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.worker.rounds.cluster_work import ClusterWork, Drain
+from nniweb.worker.rounds.without_keepers import FINAL_RESULT_SECONDS, end_lost_jobs, has_final, with_final
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.reasons import Reason
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 
 #: How long the keeper's last report is waited for after the platform said that the job ended, in seconds.
 DRAIN_SECONDS = 60.0
@@ -44,8 +48,12 @@ DRAIN_SECONDS_UNHEARD = 5.0
 UNKNOWN_AFTER = timedelta(minutes=5)
 #: All jobs are looked at so often, in seconds; in between only those that rang.
 FULL_LOOK_SECONDS = 30.0
+#: The same where no keeper reports: NNI's services are asked, they do not ring.
+FULL_LOOK_SECONDS_WITHOUT_KEEPERS = 1.0
 #: maxTrialDuration is enforced by the keeper; if it has not done so after this, the worker does.
 TIME_LIMIT_GRACE = 30.0
+#: Tags of a job that are taken over, and how long one may be.
+MOST_TAGS, MOST_OF_TAG = 20, 64
 #: Details handled in one transaction: bounds how long other writers wait.
 CHUNK = 100
 
@@ -76,8 +84,11 @@ def _look(work: ClusterWork, service: TrainingService, changed: Collection[str])
     details: Sequence[TrialJobDetail]
     if full:
         details = work.host.ask("list_trial_jobs", service.list_trial_jobs, [])
+        listed = {detail.id for detail in details}
+        details = [detail for detail in details if detail.id not in work.settled]
     else:
         details = [detail for name in changed if (detail := _detail(work, service, name)) is not None]
+    work.metrics.store()  # what was emitted before a job was shown as ended is there before its end
     for start in range(0, len(details), CHUNK):
         _apply(work, details[start: start + CHUNK])
     if full:
@@ -85,7 +96,11 @@ def _look(work: ClusterWork, service: TrainingService, changed: Collection[str])
         _show_silence(work)
         _enforce_time_limits(work)
         work.drains_loaded = False
-        work.next_full_look = now + FULL_LOOK_SECONDS  # only now: a look that could not be written is taken again
+        if not service.keepers_report and "list_trial_jobs" not in work.host.faults:
+            end_lost_jobs(work, service, listed)
+        # only now: a look that could not be written is taken again
+        work.next_full_look = now + (
+            FULL_LOOK_SECONDS if service.keepers_report else FULL_LOOK_SECONDS_WITHOUT_KEEPERS)
 
 
 def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobDetail | None:
@@ -97,7 +112,8 @@ def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobD
 
 #: Of the many columns, those that each look needs.
 _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "journal_id", "observed_end", "unseen_since", "url",
-               "machine_name", "working_directory", "platform_state", "heard_at")
+               "machine_name", "working_directory", "interpreter", "interpreter_version", "platform_state", "heard_at",
+               "tags", "created_at")
 _OF_TRIAL = ("id", "experiment", "status", "target", "message", "reason", "reason_arguments")
 
 
@@ -127,6 +143,8 @@ def _forget_settled(work: ClusterWork, by_name: Mapping[str, TrialJobDetail], op
     settled = [name for name, detail in by_name.items() if detail.status.is_end and name not in open_names]
     if settled and (service := work.service) is not None:
         work.host.ask("forget_trial_jobs", lambda: service.forget_trial_jobs(settled), None)
+        if not service.keepers_report:
+            work.settled.update(settled)
 
 
 def _looked_at(job_names: Sequence[str], explained: Sequence[str]) -> list[Attempt]:
@@ -162,7 +180,8 @@ def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
             or (_says_why_it_waits(attempt, detail) and trial.message != printable(detail.message))
             or attempt.unseen_since is not None
             or facts(detail).items() - _facts_of(attempt).items() != set()
-            or attempt.platform_state != detail.platform_state)
+            or attempt.platform_state != detail.platform_state
+            or attempt.tags != tags_of(detail))
 
 
 def _has_been_suspended(attempt: Attempt, detail: TrialJobDetail) -> bool:
@@ -184,11 +203,31 @@ def _says_what_is_not_known(trial: Trial, detail: TrialJobDetail) -> bool:
 def facts(detail: TrialJobDetail) -> dict[str, str]:
     """What is taken over as it is; a keeper's own report may know better, so empty ones are left out."""
     facts = {"url": detail.url, "machine_name": detail.machine, "working_directory": detail.working_directory}
+    if detail.interpreter is not None:
+        facts |= {"interpreter": printable(detail.interpreter.path),
+                  "interpreter_version": printable(detail.interpreter.version)[:40]}
     return {name: value for name, value in facts.items() if value}
 
 
-def _facts_of(attempt: Attempt) -> dict[str, str]:
-    return {"url": attempt.url, "machine_name": attempt.machine_name, "working_directory": attempt.working_directory}
+def tags_of(detail: TrialJobDetail) -> list[str]:
+    """The platform's tags of a job, as far as a trial can carry them."""
+    return [tag for tag in dict.fromkeys(map(str, detail.tags)) if tag.strip() and printable(tag, MOST_OF_TAG) == tag
+            ][:MOST_TAGS] if detail.tags else []
+
+
+def _note_tags(attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
+    """Add to the trial's tags what the platform has not said before: what a person took away stays away."""
+    tags = tags_of(detail)
+    new = [tag for tag in tags if tag not in attempt.tags]
+    Attempt.objects.filter(pk=attempt.pk).update(tags=tags)
+    if new:
+        trial = Trial.objects.only("tags").get(pk=attempt.trial_id)
+        Trial.objects.filter(pk=trial.pk).update(tags=list(dict.fromkeys([*trial.tags, *new])), revision=revision)
+
+
+def _facts_of(attempt: Attempt) -> dict[str, str | None]:
+    return {"url": attempt.url, "machine_name": attempt.machine_name, "working_directory": attempt.working_directory,
+            "interpreter": attempt.interpreter, "interpreter_version": attempt.interpreter_version}
 
 
 def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
@@ -201,11 +240,13 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
                 revision=revision, **said_by_platform(detail.message))
         return
     update(Attempt, "id = %s", [attempt.pk], unseen_since=None, platform_state=detail.platform_state, **facts(detail))
+    if attempt.tags != tags_of(detail):
+        _note_tags(attempt, detail, revision)
     if status.is_end:
         _note_end(work, attempt, detail, revision)
     elif status is TrialJobStatus.RUNNING:
         if attempt.trial.status != TrialJobStatus.RUNNING:
-            attempt_started(attempt, now, revision=revision, by_keeper=False)
+            attempt_started(attempt, began_at(detail.start_time, attempt, now), revision=revision, by_keeper=False)
     elif _has_been_suspended(attempt, detail):
         now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.suspended:  # else its next run may have begun meanwhile
@@ -223,6 +264,8 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
 def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
     """Write the observed end; where no keeper ever reported it is the end, else its last word is waited for."""
     observed = observation(detail)
+    if not (work.keepers_report or attempt.journal_id) and detail.exit_code is not None:
+        observed["reason"] = contract.EXITED  # of its command: its service ran that itself
     if is_held(attempt):
         attempt.observed_end = completed(attempt.observed_end or {}, observed)
         _end_as_observed(work, attempt, revision)
@@ -234,11 +277,25 @@ def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revis
         if detail.cause:
             add_cause(attempt, detail.cause, revision=revision)
         return
-    if detail.start_time is None and not attempt.journal_id:
+    drain = _drain(work, attempt, detail)
+    if drain is None:
         _end_as_observed(work, attempt, revision)
     else:
-        seconds = DRAIN_SECONDS_UNHEARD if _was_stopped_unheard(work, attempt) else DRAIN_SECONDS
-        work.draining.setdefault(attempt.pk, Drain(work.monotonic() + seconds, attempt.heard_at))
+        work.draining.setdefault(attempt.pk, drain)
+
+
+def _drain(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail) -> Drain | None:
+    """How long more of a trial is waited for whose job has ended; None: nothing is to come."""
+    now = work.monotonic()
+    if attempt.journal_id:
+        return Drain(now + DRAIN_SECONDS, attempt.heard_at)
+    if not work.keepers_report:
+        waits = detail.status is TrialJobStatus.SUCCEEDED and not has_final(attempt)
+        return Drain(now + FINAL_RESULT_SECONDS, attempt.heard_at, until_final=True) if waits else None
+    if detail.start_time is None:
+        return None
+    return Drain(now + (DRAIN_SECONDS_UNHEARD if _was_stopped_unheard(work, attempt) else DRAIN_SECONDS),
+                 attempt.heard_at)
 
 
 def _was_stopped_unheard(work: ClusterWork, attempt: Attempt) -> bool:
@@ -253,15 +310,22 @@ def _load_drains(work: ClusterWork) -> None:
     keeper told and that wait for the platform's word."""
     if work.drains_loaded:
         return
-    for pk, heard_at in Attempt.objects.under_way().filter(
-            trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).values_list("pk", "heard_at"):
-        work.draining.setdefault(pk, Drain(work.monotonic() + DRAIN_SECONDS, heard_at))
+    for pk, heard_at, journal_id in Attempt.objects.under_way().filter(
+            trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).values_list(
+            "pk", "heard_at", "journal_id"):
+        without_keeper = not (work.keepers_report or journal_id)
+        drain = Drain(work.monotonic() + (FINAL_RESULT_SECONDS if without_keeper else DRAIN_SECONDS), heard_at,
+                      until_final=without_keeper)
+        if pk not in work.draining or drain.until_final and not work.draining[pk].until_final:
+            work.draining[pk] = drain
     work.drains_loaded = True
 
 
 def _finish_drains(work: ClusterWork) -> None:
     """End attempts whose drain time is over without a word from the keeper."""
-    over = [pk for pk, drain in work.draining.items() if work.monotonic() >= drain.deadline]
+    over = {pk for pk, drain in work.draining.items() if work.monotonic() >= drain.deadline}
+    if until_final := {pk for pk, drain in work.draining.items() if drain.until_final} - over:
+        over |= with_final(until_final)
     if not over:
         return
     # an end that was seen and could not be written is none: it is seen again
@@ -278,8 +342,16 @@ def _finish_drains(work: ClusterWork) -> None:
 
 
 def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int) -> None:
-    end = observed_by_platform(attempt.observed_end or {}, attempt.trial.target, reason_of(attempt.trial))
-    end_attempt(attempt, end, work.now(), revision=revision)
+    observed, now = attempt.observed_end or {}, work.now()
+    end = observed_by_platform(observed, attempt.trial.target, reason_of(attempt.trial))
+    at = ended_at(observed, attempt, now)
+    if end.duration is None:
+        end = replace(end, duration=duration(observed, attempt, at))
+    if end.duration is not None and attempt.started_at is None:
+        began = at - timedelta(seconds=end.duration)
+        update(Attempt, "id = %s", [attempt.pk], started_at=IfNone(began))
+        update(Trial, "id = %s", [attempt.trial_id], started_at=IfNone(began))
+    end_attempt(attempt, end, at, revision=revision)
 
 
 def _show_silence(work: ClusterWork) -> None:
@@ -308,10 +380,11 @@ def _enforce_time_limits(work: ClusterWork) -> None:
         experiment__cluster=work.cluster_pk, experiment__max_trial_duration__isnull=False, target=TrialTarget.RUN,
         started_at__isnull=False).select_related("experiment"))
     now = work.monotonic()
+    grace = TIME_LIMIT_GRACE if work.keepers_report else 0.0
     work.seen_running = {trial.pk: work.seen_running.get(trial.pk, now) for trial in running}
     for trial in running:
         limit = trial.experiment.max_trial_duration
-        if limit is not None and now - work.seen_running[trial.pk] > limit + TIME_LIMIT_GRACE:
+        if limit is not None and now - work.seen_running[trial.pk] > limit + grace:
             with work.lease.transaction():
                 set_targets([trial], TrialTarget.EARLY_STOPPED, work.now(),
                                revision=next_revision(trial.experiment_id),

@@ -26,6 +26,7 @@ from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from nniweb.worker.cluster_host.fenced_gpu_book import FencedGpuBook
+from nniweb.worker.cluster_host.metric_inbox import MetricInbox
 from nniweb.worker.cluster_host.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.cluster_host.service_host import SLOW_CALL_SECONDS, ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
@@ -69,9 +70,10 @@ class ClusterRunner:
         self._wake = CoalescingEvent()
         self._stopping = threading.Event()
         self._is_idle = False
-        host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring)
+        metrics = MetricInbox(cluster.name, lease)
+        host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring, metrics.listen)
         tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early)
-        self.work = ClusterWork(cluster.pk, lease, host, tuners, CodeFetches(self._wake.ring))
+        self.work = ClusterWork(cluster.pk, lease, host, metrics, tuners, CodeFetches(self._wake.ring))
         self._experiments = RoundExperiments(cluster.pk)
         #: Whether the round that is going on takes in what has happened, before the steps of experiments.
         self._is_gathering = False
@@ -247,6 +249,7 @@ class ClusterRunner:
             self.work.fetches.close()
             self.work.host.close()
             self.work.host.join(timeout=3.0)
+            self.work.metrics.close()
             self.work.tuners.close()
             if not self.lease.is_lost:
                 if self._is_idle:

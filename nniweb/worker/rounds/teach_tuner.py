@@ -40,7 +40,7 @@ def teach_tuner(work: ClusterWork, experiment: Experiment, found: WorkCounts) ->
     """Give the tuner a changed search space and the ends of trials, and the assessor new results."""
     # read before the results are handed over: a trial's results then reach the assessor before its end
     ended = _not_taught(experiment) if found.not_taught else []
-    if not experiment.is_finished and work.tuners.ready(experiment):
+    if not experiment.is_finished and not experiment.waits_for_search_space and work.tuners.ready(experiment):
         _tell_search_space(work, experiment)
         if experiment.multi_phase:
             tell_results_of_sets(work, experiment)

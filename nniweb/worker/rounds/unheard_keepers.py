@@ -30,7 +30,7 @@ def remark_on_unheard_keepers(work: ClusterWork) -> None:
     if service is None or work.monotonic() < work.next_look_for_unheard:
         return
     work.next_look_for_unheard = work.monotonic() + LOOK_SECONDS
-    if not service.settings.keepers_call_home():
+    if not (service.keepers_report and service.settings.keepers_call_home()):
         return
     unheard = Attempt.objects.under_way().filter(
         trial__experiment__cluster=work.cluster_pk, trial__status=TrialJobStatus.RUNNING.value, heard_at=None,

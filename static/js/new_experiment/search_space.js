@@ -319,12 +319,14 @@ export function startSpace(readFile) {
   section.hidden = false;
   onValues((values) => {
     const file = values?.searchSpaceFile;
+    const isGenerated = values?.useAnnotation === true;
     note.textContent = values === null ? "It follows when the experiment file can be read as NNI's v2 form."
-      : file ? `It is in the file ${file}, which is read when you check or launch.`
-        : values.searchSpace ? "" : "There is none yet: add a parameter.";
-    inline.hidden = !file;
-    editor.hidden = values === null || Boolean(file);
-    if (values === null || file) return;
+      : isGenerated ? "It is made from the annotations in the code when you check or launch."
+        : file ? `It is in the file ${file}, which is read when you check or launch.`
+          : values.searchSpace ? "" : "There is none yet: add a parameter.";
+    inline.hidden = isGenerated || !file;
+    editor.hidden = values === null || isGenerated || Boolean(file);
+    if (values === null || isGenerated || file) return;
     const found = values.searchSpace && typeof values.searchSpace === "object" && !Array.isArray(values.searchSpace) ? values.searchSpace : {};
     if (JSON.stringify(found) === JSON.stringify(space) && rows.childElementCount === Object.keys(space).length) return;
     space = found;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -330,16 +329,12 @@ def test_ten_thousand_trials_open_without_ten_thousand_rows_and_are_paged_and_fi
     assert len(chart["id"]) <= 2_500
     assert chart["left_out"] + len(chart["id"]) >= MANY
     page = open_page(server, "/sign-in/")
-    began = time.monotonic()
     page.goto(f"/experiments/{experiment}/", wait_until="commit")
     expect(page.locator("#top-trials tbody tr").first).to_be_visible()
-    rows_after = time.monotonic() - began
     expect(page.locator("#result-chart canvas")).to_be_visible()
     expect(page.locator("#chart-note")).to_contain_text("left out")
-    chart_after = time.monotonic() - began
     assert page.locator("#top-trials tbody tr").count() == 10
     assert page.evaluate(BYTES_OF_THE_PAGE) < 1_000_000
-    assert rows_after <= chart_after < 10, "far above what it takes, for a busy machine"
     page.get_by_role("link", name="Trials").click()
     expect(page.locator("#trials-table tbody tr")).to_have_count(50)
     page.get_by_role("link", name="Result").click()  # sorted on the server

@@ -399,6 +399,25 @@ def test_a_search_space_of_a_file_is_taken_into_the_text(server, open_page) -> N
 
 
 @pytest.mark.slow
+def test_a_search_space_of_annotations_is_made_by_the_check(server, open_page, code) -> None:
+    (code / "trial.py").write_text('"""@nni.variable(nni.uniform(0, 1), name=x)"""\nx = 0\n'
+                                   '"""@nni.report_final_result(x)"""\n')
+    page = open_page(server, "/new/")
+    editor(page).fill(CONFIG.replace("searchSpaceFile: search_space.json", "useAnnotation: true"))
+    expect(page.locator("#space-note")).to_contain_text("It is made from the annotations in the code")
+    expect(page.locator("#space-editor")).to_be_hidden()
+    page.get_by_label("Code folder on the server").fill(str(code))
+    press(page, "Check")
+    expect(page.locator("#outcome")).to_contain_text("the annotations give 1 parameter: trial/x/uniform.")
+    press(page, "Launch")
+    page.wait_for_url("**/experiments/*/")
+    experiment = page.url.rstrip("/").rpartition("/")[2]
+    server.wait_for_experiment(experiment)
+    page.goto(f"{server.url}/experiments/{experiment}/config/")
+    expect(page.locator("main")).to_contain_text("trial/x/uniform")
+
+
+@pytest.mark.slow
 def test_the_v1_form_is_converted_for_the_fields(server, open_page) -> None:
     page = open_page(server, "/new/?template=quadratic-v1")
     page.allow("status of 400")

@@ -133,6 +133,19 @@ def test_each_try_of_a_launch_has_the_whole_form_and_the_same_key_and_the_next_l
     assert len({len(body) for body in bodies}) == 1
 
 
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_launch_brings_the_python_of_its_shell_to_a_server_on_the_same_machine_and_to_no_other(
+        server: Server, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_here: bool) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", "/my/environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "do-not-tell")
+    monkeypatch.setattr(connection_module, "is_loopback", lambda host: is_here)
+    (tmp_path / "config.yml").write_text("trialCommand: x\n")
+    client.launch(tmp_path / "config.yml")
+    [body] = [request.body for request in server.requests if request.method == "POST"]
+    assert (b"/my/environment" in body) == is_here
+    assert b"do-not-tell" not in body
+
+
 def test_a_server_that_is_not_there_is_named_and_nothing_was_done() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # and does not listen

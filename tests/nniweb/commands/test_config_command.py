@@ -86,3 +86,17 @@ def test_upgrade_refuses_what_it_cannot_carry_over(db, file: Path) -> None:
         run("upgrade", file)
     with pytest.raises(CommandError, match="cannot be read: No such file"):
         run("check", file.with_name("nowhere.yml"))
+
+
+def test_check_says_which_parameters_the_annotations_give_and_changes_no_code(db, file: Path) -> None:
+    code = '"""@nni.variable(nni.uniform(0, 1), name=x)"""\nx = 0\n'
+    (file.parent / "train.py").write_text(code)
+    file.write_text(V1.replace("searchSpacePath: space.json\nuseAnnotation: false", "useAnnotation: true"))
+    out, err = run("check", file)
+    assert "Note: useAnnotation: the annotations give 1 parameter: train/x/uniform." in err
+    document = yaml.safe_load(out)
+    assert (document["useAnnotation"], "searchSpace" in document) == (True, False)
+    assert (file.parent / "train.py").read_text() == code
+    (file.parent / "train.py").write_text("#\n" + code.replace("x = 0", "y = 0"))
+    with pytest.raises(CommandError, match=r"line 7, column 16: useAnnotation: train\.py, line 2: the annotation"):
+        run("check", file)

@@ -1,6 +1,10 @@
 """``manage.py launch``."""
 
 import io
+import os
+import shutil
+import socket
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,8 +12,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from nniweb.experiments.models import Experiment, User, Worker
+from nniweb.experiments.config import parse_experiment_config
+from nniweb.experiments.launch.launch_shell import with_shell
+from nniweb.experiments.models import Cluster, Experiment, User, Worker
 from nniweb.management.following import Follower
+from tests.fakes.python_environments import make_environment, shell_with
+from trainingservice.local.shell import shell_variables
 
 CONFIG = """\
 searchSpaceFile: search_space.json
@@ -150,3 +158,98 @@ def test_the_code_may_be_in_a_git_repository(config, admin, tmp_path) -> None:
     assert "sesame" not in out
     with pytest.raises(CommandError, match="git_url: must begin with https"):
         run(config, "--git", "file:///etc")
+
+
+# --- the Python of the shell ------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch) -> Path:
+    """A virtual environment that is active here."""
+    environment = make_environment(tmp_path / "env", "mylib")
+    for name, value in shell_with(environment).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    return environment
+
+
+def recorded(experiment: Experiment) -> object:
+    return experiment.trial_options.get("shellEnvironment")
+
+
+def test_the_environment_of_the_shell_is_recorded_with_the_experiment(config, admin, shell, monkeypatch) -> None:
+    before = os.environ["PATH"]
+    monkeypatch.chdir(shell)
+    monkeypatch.setenv("PATH", f"tools:{before}")
+    run(config)
+    experiment = Experiment.objects.get()
+    assert recorded(experiment) == {"path": f"{shell}/tools:{before}", "virtualEnv": str(shell), "condaPrefix": ""}
+    assert experiment.config["trainingService"]["shellEnvironment"] == recorded(experiment)
+    assert experiment.config_text == config.read_text()
+
+
+@pytest.mark.parametrize("more", ["environment: {PATH: /usr/bin:/bin}",
+                                  "trainingService: {platform: local, shellEnvironment: {path: '/usr/bin:/bin'}}"])
+def test_what_the_file_says_of_the_path_has_the_last_word(config, admin, shell, more) -> None:
+    config.write_text(CONFIG.replace("trainingService: {platform: local, reuseMode: true}\n", "") + more
+                      + ("\n" if "trainingService" in more else "\ntrainingService: {platform: local}\n"))
+    run(config)
+    assert str(shell) not in str(Experiment.objects.get().trial_options)
+
+
+def test_experiments_of_platforms_elsewhere_do_not_have_it(config, admin, shell, settings) -> None:
+    parsed = parse_experiment_config(CONFIG.replace("{platform: local, reuseMode: true}",
+                                                    "{platform: slurm, workingFolder: /s}"), config.parent)
+    assert with_shell(parsed, admin, shell_variables()) == parsed
+
+
+def test_who_may_not_run_trials_here_chooses_no_python_either(config, member_without_right, shell) -> None:
+    parsed = parse_experiment_config(CONFIG, config.parent)
+    assert with_shell(parsed, member_without_right, shell_variables()) == parsed
+    member_without_right.local_users = "*"
+    assert with_shell(parsed, member_without_right, shell_variables()) != parsed
+
+
+@pytest.fixture
+def member_without_right(db) -> User:
+    return User.objects.create_user("alice", role="member")
+
+
+def test_on_a_cluster_of_another_machine_it_is_not_used_and_a_note_says_so(config, admin, shell) -> None:
+    for name, host in (("here", socket.gethostname()), ("there", "another-host")):
+        Cluster.objects.create(name=name, platform="local", pinned_host=host, settings={})
+        parsed = parse_experiment_config(CONFIG.replace("trainingService: {platform: local, reuseMode: true}",
+                                                        f"cluster: {name}"), config.parent)
+        found = with_shell(parsed, admin, shell_variables())
+        is_used = found.settings.trial_options is not None and "shellEnvironment" in str(
+            found.settings.trial_options.canonical())
+        assert is_used == (name == "here")
+        notes = [note for note in found.notes if "do not get the environment of the shell" in note]
+        assert len(notes) == (name == "there")
+
+
+def test_a_shell_with_a_path_out_of_bounds_is_told_so(config, admin, shell, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", ":".join([os.environ["PATH"], *["/" + "a" * 200] * 200]))
+    with pytest.raises(CommandError, match="The environment of the shell cannot be recorded: path"):
+        run(config)
+
+
+def test_an_environment_that_is_gone_is_refused_before_anything_is_created(config, admin, shell) -> None:
+    shutil.rmtree(shell / "bin")
+    with pytest.raises(CommandError, match="was active in the shell that launched the experiment, and has no Python"):
+        run(config)
+    assert not Experiment.objects.exists()
+
+
+def test_modules_that_the_script_imports_and_the_interpreter_does_not_have_are_told(config, admin, shell) -> None:
+    (config.parent / "train.py").write_text("import mylib\nimport absent_one\n")
+    config.write_text(CONFIG.replace('"true"', "python3 train.py"))
+    out, _ = run(config)
+    [note] = [line for line in out.splitlines() if "absent_one" in line]
+    assert note.startswith(f"Note: Trials run with {shell}/bin/python3 (Python {sys.version.split()[0]})")
+    assert "absent_one (train.py, line 2)" in note
+    assert "mylib" not in note
+    assert note.removeprefix("Note: ") in Experiment.objects.get().notes
+    told = io.StringIO()
+    call_command("config", "check", str(config), stdout=io.StringIO(), stderr=told)
+    assert note in told.getvalue()

@@ -213,7 +213,7 @@ class Host:
     def __init__(self) -> None:
         self.now = 0.0
         build: Any = lambda _: _Service()  # noqa: E731
-        self.host = ServiceHost("one", build, list, lambda _: None, monotonic=lambda: self.now)
+        self.host = ServiceHost("one", build, list, lambda _: None, lambda _: None, monotonic=lambda: self.now)
 
     def round(self) -> None:
         self.host.look_after()
@@ -231,6 +231,10 @@ class _Service:
     def __init__(self) -> None:
         self.closed = threading.Event()
         self.cleaned = 0
+
+    def add_trial_job_metric_listener(self, listener: Any) -> None: ...
+
+    def remove_trial_job_metric_listener(self, listener: Any) -> None: ...
 
     def resume_trial_jobs(self, jobs: Any) -> None:
         assert jobs == []

@@ -140,6 +140,22 @@ def test_a_private_cluster_is_driven_on_for_a_while_after_its_last_experiment(
     until(lambda: "private" not in held())
 
 
+def test_a_service_is_cleaned_up_when_the_last_experiment_of_a_private_cluster_has_ended(
+        supervisor: Supervisor, make_experiment, monkeypatch) -> None:
+    monkeypatch.setattr("nniweb.worker.supervisor.LINGER_SECONDS", 0.0)
+    services: list[DocileTrainingService] = []
+    made = DocileTrainingService.run
+    monkeypatch.setattr(DocileTrainingService, "run", lambda self: (services.append(self), made(self)))
+    private = Cluster.objects.create(name="private", platform="docile", is_private=True)
+    first, second = (make_experiment(cluster=private, status="INITIALIZED") for _ in range(2))
+    until(lambda: services)
+    Experiment.objects.filter(pk=first.pk).update(status="DONE")
+    until(lambda: private.pk not in supervisor._idle_since)
+    assert "clean_up" not in services[0].calls
+    Experiment.objects.filter(pk=second.pk).update(status="STOPPED")
+    until(lambda: "clean_up" in services[0].calls)
+
+
 def test_trouble_of_a_private_cluster_that_nobody_asks_any_more_is_said_no_more(
         supervisor: Supervisor, make_experiment, monkeypatch) -> None:
     monkeypatch.setattr("nniweb.worker.supervisor.LINGER_SECONDS", 0.0)

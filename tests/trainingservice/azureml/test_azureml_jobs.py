@@ -38,7 +38,7 @@ def test_a_job_has_what_was_asked_for(bench, workspace):
     options = AzureMlTrialOptions(docker_image="i:1", shm_size="2g", docker_args="--cap-add X",
                                   data_mounts={"train": "azureml://datastores/images/paths/train/"})
     service = bench.open_service()
-    form = replace(bench.form("""echo "$NNI_DATA_train" '${{ not a template }}'"""), options=options)
+    form = replace(bench.form("""pwd; echo "$NNI_DATA_train" '${{ not a template }}'"""), options=options)
     service.submit_trial_job(form)
     detail = bench.wait_for_end(service, form)
     sent = only_job(workspace).properties
@@ -51,6 +51,8 @@ def test_a_job_has_what_was_asked_for(bench, workspace):
                             "nni_trial": form.job_name}
     assert set(sent["properties"].values()) <= {""}, "nothing of the server's own git checkout"
     assert detail.url.startswith("https://ml.azure.com/")
+    assert detail.working_directory == bench.output(form).split("\n")[0]
+    assert detail.working_directory == bench.entries(form, "started")[0]["working_directory"]
     assert "/inputs/train" in bench.output(form)
     assert "${{ not a template }}" in bench.output(form)
 

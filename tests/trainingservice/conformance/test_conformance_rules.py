@@ -3,11 +3,12 @@
 import pytest
 
 from trainingservice.base import ServiceContext
-from trainingservice.testing.conformance import TrainingServiceConformance
+from trainingservice.testing.conformance import ListenerConformance, TrainingServiceConformance
 from trainingservice.testing.misbehaving import DocileSettings, DocileTrainingService
 from trainingservice.testing.rules import OTHERWISE, RULES, rule_of
 
-CASES = [name for name in dir(TrainingServiceConformance) if name.startswith("test_")]
+CASES = [name for suite in (TrainingServiceConformance, ListenerConformance) for name in dir(suite)
+         if name.startswith("test_")]
 
 
 def test_every_case_has_a_rule_and_every_rule_a_case() -> None:

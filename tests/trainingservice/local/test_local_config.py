@@ -1,12 +1,10 @@
 """What configuration files may say about the local platform, and what trials see of the environment."""
 
-import sys
-
 import pytest
 from pydantic import ValidationError
 
 from trainingservice.local.config import LocalClusterSettings, LocalTrialOptions
-from trainingservice.local.environment import allowed_environment, interpreter_path
+from trainingservice.local.environment import allowed_environment
 
 
 @pytest.mark.parametrize(("given", "meant"), [([0, 2], (0, 2)), (1, (1,)), ("0,2", (0, 2)), ("3", (3,)),
@@ -51,10 +49,23 @@ def test_secrets_of_the_server_are_not_handed_on():
     assert set(allowed_environment(server)) == {"CUDA_HOME", "HOME", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "VIRTUAL_ENV"}
 
 
-def test_a_virtual_environment_s_programs_come_first(monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/venv/bin/python")
-    monkeypatch.setattr(sys, "prefix", "/venv")
-    monkeypatch.setattr(sys, "base_prefix", "/usr")
-    assert interpreter_path() == ["/venv/bin"]
-    monkeypatch.setattr(sys, "prefix", "/usr")
-    assert interpreter_path() == []
+@pytest.mark.parametrize(("given", "message"), [
+    ({"venv": "venv"}, "absolute path"), ({"pythonPath": "bin"}, "absolute path"),
+    ({"venv": "/a\nb"}, "printable"), ({"condaEnv": "a/b"}, "name of a conda environment"),
+    ({"venv": "/" + "a" * 5000}, "at most 4096"),
+    ({"venv": "/a", "condaEnv": "torch"}, "venv and condaEnv exclude each other"),
+    ({"condaEnv": "torch", "runAs": "alice"}, "must be the folder of the environment"),
+    ({"shellEnvironment": {"path": "/bin" * 10000}}, "at most 32768"),
+    ({"shellEnvironment": {"HOME": "/root"}}, "Extra inputs"),
+])
+def test_a_python_that_cannot_be_meant_is_refused_with_a_reason(given, message):
+    with pytest.raises(ValidationError, match=message):
+        LocalTrialOptions.model_validate(given)
+
+
+def test_of_a_shell_three_variables_are_recorded_and_a_file_that_gives_them_has_the_last_word():
+    shell = {"PATH": "/v/bin:/bin", "VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c", "HOME": "/root", "AWS_SECRET": "s"}
+    recorded = LocalTrialOptions().with_shell(shell).canonical()
+    assert recorded["shellEnvironment"] == {"path": "/v/bin:/bin", "virtualEnv": "/v", "condaPrefix": "/c"}
+    given = LocalTrialOptions.model_validate({"shellEnvironment": {"path": "/usr/bin"}})
+    assert given.with_shell(shell) == given

@@ -227,3 +227,31 @@ def test_what_a_trial_of_a_user_wrote_is_read_as_that_user_so_a_link_never_leads
             folder.list_files()
         nni.unlink()
         nni.with_name("moved").rename(nni)
+
+
+def test_the_python_of_a_user_is_asked_as_that_user_and_one_that_is_closed_to_the_user_is_named(
+        bench, user, key, form_as, way):
+    service = open_with_private_folder(bench)
+    own = Path(user.pw_dir) / "env"
+    (own / "bin").mkdir(parents=True)
+    python = own / "bin" / "python3"
+    python.write_text('#!/bin/sh\nid -u >> "$HOME/asked_as"\necho "nniweb:3.9.9 $0"\n')
+    python.chmod(0o755)
+    for path in (own, own / "bin", python):
+        os.chown(path, user.pw_uid, user.pw_gid)
+    named = LocalTrialOptions(run_as=user.pw_name, venv="~/env")
+    assert sentences(service.rehearse(quick=True, options=named)) == []
+    (finding,) = service.check_command("python3 train.py", None, {}, named)
+    assert finding.message == f"Trials run with {python} (Python 3.9.9)."
+    form = replace(form_as("python3 train.py", user), options=named)
+    service.submit_trial_job(form)
+    detail = bench.wait_for_end(service, form)
+    assert (detail.interpreter.path, detail.interpreter.version) == (str(python), "3.9.9")
+    assert set((Path(user.pw_dir) / "asked_as").read_text().split()) == {str(user.pw_uid)}
+    closed = Path(key).parent / "env"
+    shutil.copytree(own, closed)
+    recorded = LocalTrialOptions(run_as=user.pw_name).with_shell(
+        {"PATH": f"{closed}/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(closed)})
+    (message,) = sentences(service.rehearse(quick=True, options=recorded))
+    assert f"{closed} was active in the shell" in message
+    assert f"that user {user.pw_name} may run" in message

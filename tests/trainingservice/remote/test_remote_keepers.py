@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from urllib.parse import urlsplit
 
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -26,6 +27,8 @@ time.sleep(300)
     service.submit_trial_job(form)
     bench.wait("its metrics come", lambda: sequences(bench, form) == [0, 1, 2])
     [file] = machine.home.rglob(f"{form.job_name}/**/{contract.KEEPER_FILE}")
+    url = urlsplit(service.get_trial_job(form.job_name).url)
+    assert (url.scheme, url.port, url.path) == ("ssh", machine.port, str(file.parent)), "its folder, as it is there"
     os.kill(json.loads(file.read_text())["pid"], signal.SIGKILL)
     ended = bench.wait_for_end(service, form, TrialJobStatus.FAILED)
     assert "keeper was killed" in ended.message

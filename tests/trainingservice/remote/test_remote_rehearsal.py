@@ -82,7 +82,7 @@ def rehearse_silent_ones(bench, port, count, **limits):
 def test_a_check_of_very_many_dead_machines_ends_in_time_and_says_which_were_not_looked_at(bench, silent):
     began = time.monotonic()
     findings = rehearse_silent_ones(bench, silent, 3000, seconds=1.0)
-    assert time.monotonic() - began < 15, "not the six minutes that all of them take; the machine may be busy"
+    assert time.monotonic() - began < 60, "not the six minutes that all of them take; the machine may be busy"
     told = findings[-1]
     assert (told.check, told.ok, told.temporary) == ("machines", False, True)
     assert "of 3000 machines were not looked at" in told.message

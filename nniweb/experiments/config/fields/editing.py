@@ -22,7 +22,7 @@ from nniweb.experiments.config.yaml_positions import Path, SourceDocument, read_
 EDITABLE: tuple[str, ...] = (
     "experimentName", "description", "trialCommand", "trialConcurrency", "trialGpuNumber", "maxTrialNumber",
     "maxExperimentDuration", "maxTrialDuration", "tuner.name", "tuner.classArgs", "assessor.name", "assessor.classArgs",
-    "cluster", "searchSpace", "searchSpaceFile", "trainingService")
+    "cluster", "searchSpace", "searchSpaceFile", "useAnnotation", "trainingService")
 _WIDTH = 100
 
 

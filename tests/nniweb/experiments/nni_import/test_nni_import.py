@@ -164,6 +164,17 @@ def test_the_space_that_was_used_counts_and_not_the_file_it_came_from(admin, tmp
     assert experiment.search_space == SPACE
 
 
+@pytest.mark.parametrize(("form", "columns"), [(v3, None), (v1, "")])
+def test_the_space_that_annotations_gave_counts_and_they_are_not_read_again(admin, tmp_path: Path, form, columns
+                                                                            ) -> None:
+    made = Kept(tmp_path / "nni" / "kEpt1234", {**form(tmp_path), "useAnnotation": True},
+                **({} if columns is None else {"columns": columns}))
+    experiment = import_archive(read_archive(made.close()), admin, go_on=True)
+    assert experiment.search_space == SPACE
+    assert "useAnnotation" not in experiment.config
+    assert experiment.code_folder
+
+
 #: Key of clusterMetaData by section of the v1 file, as NNI's launchers send it.
 KEYS = {"trial": "trial_config", "localConfig": "local_config", "machineList": "machine_list",
         "remoteConfig": "remote_config", "paiConfig": "pai_config", "kubeflowConfig": "kubeflow_config",

@@ -11,7 +11,7 @@ import pytest
 
 from nniweb.experiments.actions import intents
 from nniweb.experiments.launch import code_archives
-from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.models import Experiment, Trial, TrialParameters
 from nniweb.experiments.secrets.sealing import seal
 from tests.fakes.git_server import GitServer
 
@@ -96,3 +96,47 @@ def test_one_that_is_stopped_while_it_waits_starts_nothing(rig, server) -> None:
     rig.until(lambda: now(experiment).code_id is not None, PATIENCE)
     rig.rounds()
     assert (now(experiment).status, Trial.objects.count()) == ("STOPPED", 0)
+
+
+TRAIN = '"""@nni.variable(nni.choice(1, 2), name=x)"""\nx = 0\n'
+SPACE = {"train/x/choice": {"_type": "choice", "_value": [1, 2]}}
+
+
+def annotated(rig, server, files: dict[str, str], **more) -> Experiment:
+    server.commit("annotated", files)
+    return from_git(rig, server.url("annotated"), search_space={}, config={"useAnnotation": True, "searchSpace": {}},
+                    **more)
+
+
+def test_annotations_in_it_make_the_search_space_and_are_carried_out(rig, server) -> None:
+    experiment = annotated(rig, server, {"train.py": TRAIN, "data.txt": "x"})
+    rig.until(lambda: now(experiment).code_id is not None, PATIENCE)
+    rig.submitted(experiment, 2)
+    done = now(experiment)
+    assert (done.search_space, done.config) == (SPACE, {"useAnnotation": True, "searchSpace": SPACE})
+    assert {key for row in TrialParameters.objects.all() for key in row.value} == set(SPACE)
+    assert done.code is not None
+    with tarfile.open(code_archives.local_path(done.code)) as archive:
+        source = archive.extractfile("train.py")
+        assert source is not None
+        assert b"get_current_parameter" in source.read()
+
+
+@pytest.mark.parametrize(("text", "tuner", "words"), [
+    (TRAIN.replace("x = 0", "y = 0"), "Random", "train.py, line 1: the annotation is for x"),
+    ("x = 0\n", "Random", "no Python file of the code has an annotation"),
+    (TRAIN.replace("choice(1, 2)", "uniform(2, 1)"), "Random", "train.py, line 1: train/x/uniform._value[1]: the high"),
+    (TRAIN, "BatchTuner", "train.py, line 1: train/x/choice")])
+def test_annotations_that_cannot_be_used_end_the_experiment_with_their_line(rig, server, text, tuner, words) -> None:
+    experiment = annotated(rig, server, {"train.py": text}, tuner={"name": tuner})
+    rig.until(lambda: now(experiment).status == "ERROR", PATIENCE)
+    ended = now(experiment)
+    assert ended.reason == "annotations_invalid"
+    assert words in ended.message
+    assert str(code_archives.settings.DATA_FOLDER) not in ended.message
+    server.commit("annotated", {"train.py": TRAIN})
+    Experiment.objects.filter(pk=experiment.pk).update(tuner={"name": "Random"})
+    intents.resume(ended)
+    rig.until(lambda: now(experiment).code_id is not None, PATIENCE)
+    rig.submitted(experiment, 1)
+    assert now(experiment).search_space == SPACE

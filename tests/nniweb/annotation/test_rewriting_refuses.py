@@ -1,0 +1,73 @@
+"""What cannot be carried out is refused at its line, with a sentence that says what to write."""
+
+import pytest
+
+from tests.nniweb.annotation.annotated_code import problems
+
+VARIABLE = '"""@nni.variable(nni.choice(1, 2), name=x)"""\n'
+REFUSED = {
+    VARIABLE + "y = 1\n": (1, "the annotation is for x, and the assignment after it is to y."),
+    VARIABLE + "x += 1\n": (1, "must stand directly before an assignment to one variable"),
+    VARIABLE + "x = y = 1\n": (1, "must stand directly before an assignment"),
+    VARIABLE + "x: int = 1\n": (1, "must stand directly before an assignment"),
+    VARIABLE + VARIABLE + "x = 1\n": (2, "a text stands where the statement should be that the annotation in line 1"),
+    "def f():\n    " + VARIABLE + "x = 1\n": (2, "stands at the end of its block"),
+    VARIABLE + "x = 1\n" + VARIABLE.replace("2", "3") + "x = 1\n": (3, "other values in line 1"),
+    '"""@nni.variable(nni.choice(1, 2))"""\nx = 1\n': (1, "exactly one argument by name, name="),
+    '"""@nni.variable(nni.choice(1, 2), name=x, more=1)"""\nx = 1\n': (1, "exactly one argument by name"),
+    '"""@nni.variable(1, 2, name=x)"""\nx = 1\n': (1, "needs one call that says what to choose from"),
+    '"""@nni.variable(range(3), name=x)"""\nx = 1\n': (1, "range(3) is none of NNI's functions"),
+    '"""@nni.variable(nni.coice(1, 2), name=x)"""\nx = 1\n': (1, "There are nni.choice, nni.randint"),
+    '"""@nni.variable(nni.uniform(0, k), name=x)"""\nx = 1\n': (1, "has k where a number must be written"),
+    '"""@nni.variable(nni.uniform(low=0, high=1), name=x)"""\nx = 1\n': (1, "takes its values by their order"),
+    '"""@nni.variable(nni.uniform(True, 1e999), name=x)"""\nx = 1\n': (1, "has True where a number"),
+    '"""@nni.variable(nni.choice(), name=x)"""\nx = 1\n': (1, "no options to choose from"),
+    '"""@nni.variable(nni.choice(*some), name=x)"""\nx = 1\n': (1, "the options behind *some are not known"),
+    '"""@nni.variable(nni.choice(1, True), name=x)"""\nx = 1\n': (1, "options 1 and True are equal for Python"),
+    '"""@nni.variable(nni.choice(1j, b"a"), name=x)"""\nx = 1\n': (1, "neither sent nor stored as JSON"),
+    '"""@nni.variable(nni.choice(1e999), name=x)"""\nx = 1\n': (1, "neither sent nor stored as JSON"),
+    '"""@nni.function_choice(f(1), g(1), name=f)"""\nf(2)\n': (1, "calls none of its functions with the same"),
+    '"""@nni.report_final_result(1"""\n': (1, "cannot be read as Python: '(' was never closed"),
+    'x = 1\n"""@nni.report_final_result(\n1 +* 2)"""\n': (3, "cannot be read as Python: invalid syntax"),
+    '"""@nni.report_final_result(1); x = 2"""\n': (1, "must be one call"),
+    '"""@nni.report_final_result"""\n': (1, "must be one call"),
+    '"""@nni.report_result(1)"""\n': (1, "@nni.report_result is no annotation. There are @nni.variable"),
+    '"""@nni.mutable_layers({layer_choice: [a()], layer_output: b})"""\n': (
+        1, "@nni.mutable_layers belongs to neural architecture search, which is not done here."),
+    '"""@nni.training_update(tf=tf)"""\n': (1, "belongs to neural architecture search"),
+    "x = nni.mutable_layer('a', 'b')\n": (1, "nni.mutable_layer belongs to neural architecture search"),
+    "x = nni.choice(1, 2)\n": (1, "nni.choice needs a dict whose keys are written out"),
+    "x = nni.choice({**a})\n": (1, "needs a dict whose keys are written out"),
+    "x = nni.choice({1: 1}, name=y)\n": (1, 'takes one argument by name, a text: name="x"'),
+    "x = nni.choice()\n": (1, "has nothing to choose from"),
+    "x = nni.uniform(0, 1) + nni.uniform(2, 3)\n": (1, "stands twice in this line without a name"),
+    "x = nni.uniform(0, y)\n": (1, "has y where a number must be written"),
+    "print 'nni.choice'\n": (1, "this is no code of Python 3."),
+    "x = 1\n  y = nni.choice({1: 1})\n": (2, "this is no code of Python 3."),
+    "# coding: nothing\nnni.choice({1: 1})\n": (1, "unknown encoding"),
+    '"""@nni.get_next_parameter()"""\nfrom __future__ import annotations\n': (2, "gives no Python code"),
+    VARIABLE.replace("x", "a" * 600) + "a" * 600 + " = 1\n": (1, "at most 500"),
+}
+
+
+@pytest.mark.parametrize("code", REFUSED, ids=range(len(REFUSED)))
+def test_it_is_refused_at_its_line(code: str) -> None:
+    line, words = REFUSED[code]
+    found = problems(code)
+    assert found
+    assert found[0][0] == line
+    assert words in found[0][1]
+
+
+def test_all_that_is_wrong_in_a_file_is_said_at_once() -> None:
+    code = VARIABLE + "y = 1\n" + '"""@nni.report(1)"""\n' + VARIABLE + "x = 1\n" + "nni.choice(1)\n"
+    assert [line for line, _ in problems(code)] == [1, 3, 6]
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    assert "can't decode" in problems(b"x = '\xff'; nni.choice({1: 1})\n")[0][1] or problems(b"\xff\xfe")[0]
+
+
+def test_code_that_is_nested_too_deeply_is_refused() -> None:
+    assert problems("nni.choice({1: " + "(" * 500 + ")" * 500 + "})\n")
+    assert problems('"""@nni.report_final_result(' + "-" * 20_000 + '1)"""\n')
