@@ -8,7 +8,7 @@ experiments share a cluster; fields of its ``TrialOptions`` describe one experim
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SecretStr
 from pydantic.alias_generators import to_camel
 
 
@@ -109,3 +109,20 @@ class TrialOptions(SettingsModel):
     def with_gpus(self, gpu_number: int | None) -> Self:
         """For a rehearsal: with trialGpuNumber written where these options leave the number of GPUs to it."""
         return self
+
+
+def without_secrets(model: BaseModel) -> dict[str, Any]:
+    """JSON-able camelCase form of a platform's model without secrets, at any depth, and without empty fields."""
+    document: dict[str, Any] = _less_secrets(model.model_dump(by_alias=True, exclude_none=True),
+                                             model.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return document
+
+
+def _less_secrets(live: Any, plain: Any) -> Any:
+    if isinstance(live, dict):
+        return {str(key): _less_secrets(value, plain_value)
+                for (key, value), plain_value in zip(live.items(), plain.values(), strict=True)
+                if not isinstance(value, SecretStr)}
+    if isinstance(live, list | tuple):
+        return [_less_secrets(value, plain_value) for value, plain_value in zip(live, plain, strict=True)]
+    return plain

@@ -58,9 +58,9 @@ def path_text(path: Path) -> str:
 def text_problem(text: str) -> str:
     """Why this text cannot be stored, "" where it can."""
     if "\x00" in text:
-        return "holds the character NUL, which no database stores"
+        return "contains the character NUL, which databases cannot store"
     if any("\ud800" <= character <= "\udfff" for character in text):
-        return "holds half of a character (a lone surrogate)"
+        return "contains half of a character (a lone surrogate)"
     return ""
 
 
@@ -73,7 +73,7 @@ def scalar_problem(value: object) -> str:
     if isinstance(value, int | float):
         # also false for NaN
         return "" if -LARGEST_NUMBER < value < LARGEST_NUMBER else "must be a finite number"
-    return f"is a {type(value).__name__}, which a config cannot hold; put it in quotes to make it text"
+    return f"is a {type(value).__name__}, which a config cannot contain; put it in quotes to make it text"
 
 
 def read_yaml(text: str) -> Any:
@@ -122,7 +122,8 @@ _Loader.add_implicit_resolver(
 
 
 def _too_many(mark: yaml.Mark | None) -> YamlRefused:
-    return YamlRefused(f"it holds more than {MOST_NODES} keys and values, with those that aliases stand for", mark=mark)
+    return YamlRefused(f"it contains more than {MOST_NODES} keys and values, including the content of "
+                       "aliases", mark=mark)
 
 
 def _too_deep(path: Path, mark: yaml.Mark | None) -> YamlRefused:
@@ -145,7 +146,7 @@ class YamlReading:
             node = self._loader.get_single_node()
         except yaml.reader.ReaderError as error:
             before = self._text[:error.position]
-            raise YamlRefused("holds a character that YAML does not allow", line=before.count("\n") + 1,
+            raise YamlRefused("contains a character that YAML does not allow", line=before.count("\n") + 1,
                               column=len(before) - before.rfind("\n")) from error
         except yaml.MarkedYAMLError as error:
             raise YamlRefused(_words(error), mark=error.problem_mark or error.context_mark) from error
@@ -204,7 +205,7 @@ class YamlReading:
             result[key] = self._value(value_node, (*path, key))
         for source in merged:  # what << brings and is not there yet; its places are those of the anchor
             if not isinstance(source, yaml.MappingNode):
-                raise YamlRefused("<< can only take in mappings", path, source.start_mark)
+                raise YamlRefused("<< can only merge mappings", path, source.start_mark)
             self._count_one(source)
             for key, value in self._mapping(source, path).items():
                 result.setdefault(key, value)

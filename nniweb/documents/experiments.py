@@ -38,7 +38,7 @@ class ProgressSerializer(serializers.Serializer[Any]):
     trials = TrialCountsSerializer()
     total = serializers.IntegerField(help_text="Trials submitted so far.")
     ended = serializers.IntegerField(help_text="Trials that have ended, with any result.")
-    fraction = serializers.FloatField(allow_null=True, help_text="0 to 1; null where there is no limit.")
+    fraction = serializers.FloatField(allow_null=True, help_text="0 to 1; null if there is no limit.")
     elapsed = serializers.FloatField(help_text="Seconds spent in status RUNNING.")
     eta = serializers.FloatField(allow_null=True, help_text=(
         "Estimated seconds to the end, at the average speed so far."))

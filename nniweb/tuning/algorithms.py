@@ -109,7 +109,8 @@ ASSESSORS = (
 )
 
 # Names an NNI user may bring, so that the answer is not "unknown".
-_ARCHITECTURE_SEARCH = "it searches network architectures, which is not done here; TPE or Evolution search parameters"
+_ARCHITECTURE_SEARCH = ("it searches network architectures, which is not supported; use TPE or Evolution to search "
+                        "parameters")
 _NOT_HERE = {
     "PPOTuner": _ARCHITECTURE_SEARCH,
     "PPO": _ARCHITECTURE_SEARCH,
@@ -196,8 +197,8 @@ def check_objectives(algorithm: Algorithm, count: int) -> list[Problem]:
     if count < 2 or algorithm.several_objectives:
         return []
     able = [entry.name for entry in TUNERS if entry.several_objectives]
-    return [Problem("name", f"{algorithm.name} searches by one objective, and there are {count}. For several there are "
-                            f"{', '.join(able[:-1])} and {able[-1]}")]
+    return [Problem("name", f"{algorithm.name} supports one objective, but there are {count}. {', '.join(able[:-1])} "
+                            f"and {able[-1]} support several")]
 
 
 def check_multi_phase(algorithm: Algorithm) -> list[Problem]:

@@ -113,7 +113,7 @@ def test_counts_statuses_and_metrics_agree_and_continuing_adds_trials(
 
     refused = server.manage("import_nni", str(made_by_nni), "--continue", check=False)
     assert refused.returncode == 1
-    assert "was imported already" in refused.stderr
+    assert "was already imported" in refused.stderr
     server.request("DELETE", f"experiments/{experiment['id']}/")
     server.manage("import_nni", str(made_by_nni), "--continue", "--max-trial-number", "7")
     [again] = server.wait_until(lambda: [found for found in server.get("experiments/")["results"]

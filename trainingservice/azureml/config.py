@@ -25,8 +25,8 @@ class AzureMlClusterSettings(ClusterSettings):
 
     platform_name: ClassVar[str] = "azureml"
     reuse_mode_meaning: ClassVar[str] = (
-        "accepted and not needed on azureml: each trial is a job of its own (in NNI one job ran many trials), so that "
-        "the portal shows, stops and bills trials one by one")
+        "accepted but has no effect on azureml: each trial is a job of its own (in NNI one job ran many trials), so "
+        "that the portal shows, stops and bills each trial separately")
     v1_fields: ClassVar[Mapping[str, str]] = {
         "amlConfig.subscriptionId": "subscriptionId",
         "amlConfig.resourceGroup": "resourceGroup",
@@ -47,17 +47,18 @@ class AzureMlClusterSettings(ClusterSettings):
     managed_identity: bool = Field(
         default=False, description="Log in with the managed identity of the machine the server runs on.")
     authority_host: HttpsAddress | None = Field(
-        default=None, description="Where one logs in, for clouds of their own. Default: Azure's public cloud.")
+        default=None, description="Address of the log-in service, for sovereign clouds such as Azure Government. "
+                                  "Default: Azure's public cloud.")
     resource_manager: HttpsAddress | None = Field(
-        default=None, description="Address of the resource manager, for clouds of their own. Default: Azure's public "
-                                  "cloud.")
+        default=None, description="Address of the resource manager, for sovereign clouds such as Azure Government. "
+                                  "Default: Azure's public cloud.")
 
     @model_validator(mode="after")
     def _one_log_in(self) -> AzureMlClusterSettings:
         if self.client_secret is not None and (self.tenant_id is None or self.client_id is None):
-            raise ValueError("clientSecret belongs to a service principal: give tenantId and clientId, too")
+            raise ValueError("clientSecret is the secret of a service principal; give its tenantId and clientId, too")
         if self.client_secret is not None and self.managed_identity:
-            raise ValueError("clientSecret and managedIdentity exclude each other; give one of them")
+            raise ValueError("clientSecret and managedIdentity cannot be given together; leave one of them out")
         return self
 
     def borrowed_from_the_server(self) -> str:
@@ -82,7 +83,7 @@ class AzureMlTrialOptions(TrialOptions):
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {"amlConfig.useActiveGpu": bool}
 
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
-                              description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
+                              description="Image of each job. It needs Python 3.8 or newer; NNI is not needed.")
     environment: str | None = Field(
         default=None, pattern=r"^azureml:[^:\s]+(:[^:\s]+|@latest)$",
         description="A registered environment instead of an image: azureml:name:version. (Not in NNI.)")
@@ -91,28 +92,28 @@ class AzureMlTrialOptions(TrialOptions):
                                         "with a node of its own.")
     data_mounts: dict[InputName, str] = Field(
         default={}, description="Data that each job mounts, read-only: a name and an address such as "
-                                "azureml://datastores/store/paths/folder/. The trial finds the folder in the variable "
-                                "NNI_DATA_ and the name. (Not in NNI.)")
+                                "azureml://datastores/store/paths/folder/. The trial finds the folder in the "
+                                "environment variable NNI_DATA_ followed by the name. (Not in NNI.)")
     writable_mounts: dict[ContainerPath, Datastore] = Field(
         default={}, description="Folders of datastores that each job can write to: the path in the job, and an address "
-                                "such as azureml://datastores/store/paths/folder/. Here a datastore is what "
-                                "sharedStorage describes. (Not in NNI.)")
+                                "such as azureml://datastores/store/paths/folder/. Use this instead of sharedStorage. "
+                                "(Not in NNI.)")
     shm_size: str | None = Field(default=None, pattern=r"^\d+[kmgKMG]?b?$",
                                  description='Shared memory of each job, such as "2g". (Not in NNI.)')
     docker_args: str | None = Field(default=None, description="Further arguments of docker run. (Not in NNI.)")
     experiment_name: Name | None = Field(
-        default=None, description="Azure ML's experiment that the jobs are shown in. Default: nni_exp_ and the "
-                                  "experiment's id. (Not in NNI.)")
+        default=None, description="Experiment of Azure ML that shows the jobs. Default: nni_exp_ and the experiment's "
+                                  "id. (Not in NNI.)")
     channel: Literal["auto", "http", "log"] = Field(
         default="auto", description="How trials get their code and report: by calling this server (http), or through "
-                                    "the job's uploaded code and its log. auto: http where the server has an address "
-                                    "for other machines, else log. (Not in NNI.)")
+                                    "the job's uploaded code and its log. auto: http if the server has an address for "
+                                    "other machines, else log. (Not in NNI.)")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         if is_below(path, self.writable_mounts):
             return ""
-        return (f"jobs on Azure ML will have nothing at {path}, because a container there may mount nothing itself. "
-                "Register the store that this describes as a datastore of the workspace, and give it in the field "
+        return (f"jobs on Azure ML find no share at {path}, because their containers cannot mount file systems. "
+                "Register this share as a datastore of the workspace, and give the datastore in the field "
                 f"writableMounts, such as writableMounts: {{{path}: azureml://datastores/lab/paths/nni/}}")

@@ -48,12 +48,12 @@ class StorageSettings(SettingsModel):
     azure_account_key: SecretStr | None = Field(
         default=None, description="azureStorage: the account's key itself, instead of a vault.")
     azure_secret_name: ObjectName | None = Field(
-        default=None, description="azureStorage: a Secret that is in the namespace already, with "
-                                  "azurestorageaccountname and azurestorageaccountkey, instead of a key.")
+        default=None, description="azureStorage: an existing Secret of the namespace with azurestorageaccountname and "
+                                  "azurestorageaccountkey, instead of a key.")
     local_mount_point: str | None = Field(
-        default=None, description="Folder on this server where you have mounted the same storage. With it, code and "
-                                  "keeper reach the pods through the storage; without it, the storage is only "
-                                  "mounted for the trial's own use, and they come from the server.")
+        default=None, description="Folder at which the same storage is mounted on this server. With it, pods get code "
+                                  "and keeper through the storage. Without it, the storage is only for the trial's own "
+                                  "use, and pods get code and keeper from the server.")
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> StorageSettings:
@@ -69,8 +69,8 @@ class StorageSettings(SettingsModel):
         if self.storage_type == "azureStorage":
             vault = bool(self.key_vault_name and self.key_vault_key)
             if vault + (self.azure_account_key is not None) + bool(self.azure_secret_name) != 1:
-                raise ValueError("give one of keyVaultName with keyVaultKey, azureAccountKey, azureSecretName: the way "
-                                 "to the key of the account")
+                raise ValueError("give exactly one of keyVaultName with keyVaultKey, azureAccountKey or "
+                                 "azureSecretName; it provides the key of the account")
         return self
 
     @property
@@ -84,19 +84,19 @@ class RunPolicy(SettingsModel):
     """How the cluster treats the object of a trial. Kubeflow's runPolicy; plain Jobs have all but cleanPodPolicy."""
 
     clean_pod_policy: Literal["None", "Running", "All"] | None = Field(
-        default=None, description="Which pods go when the trial ends. Default: Running.")
+        default=None, description="Which pods are deleted when the trial ends. Default: Running.")
     ttl_seconds_after_finished: int | None = Field(
-        default=86400, ge=0, description="An ended trial's object, and with it the pods' logs, is removed after so "
-                                         "many seconds; null keeps it until the experiment is deleted.")
+        default=86400, ge=0, description="An ended trial's object, and with it the pods' logs, is removed after this "
+                                         "many seconds. null: it is kept until the experiment is deleted.")
     active_deadline_seconds: int | None = Field(
-        default=None, ge=1, description="The cluster ends the trial after so many seconds. maxTrialDuration is better: "
-                                        "its trials count as early stopped.")
+        default=None, ge=1, description="The cluster ends the trial after this many seconds. Prefer maxTrialDuration: "
+                                        "trials that it ends count as early stopped.")
     backoff_limit: int | None = Field(
-        default=None, ge=0, description="How often the cluster may start failed pods again. Default 0. It is no way to "
-                                        "run a trial again: its attempt belongs to the first pod's keeper, and that of "
-                                        "a second pod ends at once; retry runs a trial again.")
+        default=None, ge=0, description="How often the cluster may start failed pods again. Default: 0. This does not "
+                                        "run a trial again: the attempt belongs to the first pod's keeper, and the "
+                                        "keeper of a second pod ends at once. Use retry to run trials again.")
     suspend: bool | None = Field(
-        default=None, description="Create trials suspended: something else (Kueue, say) lets them run.")
+        default=None, description="Create trials suspended, so that another program (such as Kueue) starts them.")
 
 
 class RoleSettings(SettingsModel):
@@ -104,26 +104,26 @@ class RoleSettings(SettingsModel):
 
     replicas: int = Field(default=1, ge=1, le=10_000, description="Number of pods.")
     command: str | None = Field(
-        default=None, description="What they run, as shell text. Default: trialCommand.")
+        default=None, description="The shell command of these pods. Default: trialCommand.")
     docker_image: str = Field(
         default="msranni/nni:latest", min_length=1, description="Image; it needs Python 3.8 or later.")
     gpu_number: int | None = Field(
         default=None, ge=0, le=99_999, description="GPUs for each pod. Default: trialGpuNumber.")
     gpu_resource: str = Field(
-        default="nvidia.com/gpu", min_length=1, description="What the cluster calls its GPUs. (Not in NNI.)")
+        default="nvidia.com/gpu", min_length=1, description="The cluster's resource name of its GPUs. (Not in NNI.)")
     cpu_number: float | None = Field(
-        default=None, ge=0, le=99_999, description="CPUs for each pod, requested and the limit. Default, and 0: not "
-                                                   "said.")
+        default=None, ge=0, le=99_999, description="CPUs for each pod, as request and limit. Default, and 0: no "
+                                                   "request and no limit.")
     memory_size: Megabytes | None = Field(
-        default=None, ge=1, description='Memory for each pod: megabytes, or with a unit such as "4gb". '
-                                        "Default: not said.")
+        default=None, ge=1, description='Memory for each pod in megabytes, or with a unit such as "4gb". '
+                                        "Default: no request and no limit.")
     private_registry_auth_path: Path | None = Field(
-        default=None, description="A docker config.json on the server: a Secret made of it opens the image's registry, "
-                                  "and is removed with the experiment.")
+        default=None, description="A docker config.json on the server, for the image's registry. A Secret is made of "
+                                  "it, and is removed with the experiment.")
     code_directory: str | None = Field(
         default=None, description="Accepted because NNI's files have it; all roles get trialCodeDirectory.")
     python: str = Field(default="python3", min_length=1, pattern=r"^\S+$",
-                        description="How the image calls Python. (Not in NNI.)")
+                        description="Name of the Python program in the image. (Not in NNI.)")
 
     @field_validator("command")
     @classmethod
@@ -136,7 +136,7 @@ class KubernetesClusterSettings(ClusterSettings):
 
     reuse_mode_meaning: ClassVar[str] = (
         "it has no effect on Kubernetes: each trial has pods of its own, so that the cluster schedules, limits and "
-        "cleans up every trial by itself")
+        "cleans up each trial separately")
 
     kubeconfig: Path | None = Field(
         default=None, description="kubeconfig file on the server. Default: in the cluster itself the pod's service "
@@ -146,10 +146,10 @@ class KubernetesClusterSettings(ClusterSettings):
     namespace: Namespace = Field(default="default", description="Where trials run; it must exist.")
     storage: StorageSettings | None = Field(default=None, description="Shared storage that pods mount.")
     way_home: Literal["network", "log"] = Field(
-        default="network", description="How trials report. network: they call this server. log: they cannot, so their "
-                                       "reports are read from the pods' logs. (Not in NNI.)")
+        default="network", description="How trials report. network: they call this server. log: they cannot call it, "
+                                       "and the server reads their reports from the pods' logs. (Not in NNI.)")
     max_unfinished_objects: int = Field(
-        default=200, ge=1, description="At most so many trials are on the cluster at the same time. (Not in NNI.)")
+        default=200, ge=1, description="Maximum number of trials on the cluster at the same time. (Not in NNI.)")
 
     @model_validator(mode="before")
     @classmethod
@@ -165,7 +165,7 @@ class KubernetesClusterSettings(ClusterSettings):
     def lacks_way_for_code(self) -> str:
         if self.keepers_call_home() or self.storage is not None and self.storage.folder_here is not None:
             return ""
-        return ("Pods that cannot call the server (wayHome: log) get their code by the storage: set storage with "
+        return ("Pods that cannot call the server (wayHome: log) get their code through the storage. Set storage with "
                 "localMountPoint.")
 
     def keepers_call_home(self) -> bool:
@@ -179,8 +179,8 @@ class KubernetesTrialOptions(TrialOptions):
         default=None, description="Service account of the pods. Default: the namespace's own.")
     run_policy: RunPolicy = Field(default=RunPolicy(), description="How the cluster treats a trial's object.")
     keeper_image: str | None = Field(
-        default=None, min_length=1, description="An image that holds the keeper as /keeper.pyz: an init container "
-                                                "copies it from there. Default: the keeper comes by ConfigMap, or by "
+        default=None, min_length=1, description="An image that contains the keeper as /keeper.pyz. An init container "
+                                                "copies it from there. Default: the keeper comes from a ConfigMap or "
                                                 "the storage. (Not in NNI.)")
     node_selector: dict[str, str] = Field(
         default={}, description="Labels that the pods' nodes must have. (Not in NNI.)")
@@ -188,8 +188,8 @@ class KubernetesTrialOptions(TrialOptions):
         default=None, description="Accepted because NNI's files have it. It has no effect here: each trial has pods of "
                                   "its own.")
     max_trial_number_per_gpu: int | None = Field(
-        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect here: a GPU that the "
-                                        "cluster gives to a pod is the pod's alone.")
+        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect here: a pod does not "
+                                        "share the GPUs that the cluster assigns to it.")
 
     def roles(self) -> dict[str, RoleSettings]:
         """The roles by name, the reporting one first."""

@@ -33,8 +33,8 @@ class OpenPaiClusterSettings(ClusterSettings):
 
     platform_name: ClassVar[str] = "openpai"
     reuse_mode_meaning: ClassVar[str] = (
-        "accepted and not needed on openpai: each trial is a job of its own, so that the cluster shows, schedules and "
-        "stops trials one by one")
+        "accepted but has no effect on openpai: each trial is a job of its own, so that the cluster shows, schedules "
+        "and stops each trial separately")
     v1_fields: ClassVar[Mapping[str, str]] = {
         "paiConfig.host": "host",
         "paiConfig.userName": "username",
@@ -48,21 +48,21 @@ class OpenPaiClusterSettings(ClusterSettings):
 
     host: Name = Field(description="Address of the cluster's web portal. Without http:// or https:// it means "
                                    "https:// (in NNI's v1 form http://).")
-    username: Name = Field(description="The account whose jobs these are.")
+    username: Name = Field(description="The account that submits the jobs.")
     token: SecretStr | None = Field(
-        default=None, description="A token of this account, from the profile page of the web portal; an application "
-                                  "token does not run out. This or password.")
+        default=None, description="A token of this account, from the profile page of the web portal. Application "
+                                  "tokens do not expire. Give this or password.")
     password: SecretStr | None = Field(
-        default=None, min_length=6, description="The account's password, where the cluster takes passwords: a token is "
-                                                "fetched with it whenever one is needed. (NNI 2 does not take one.)")
+        default=None, min_length=6, description="The account's password, if the cluster accepts passwords. The server "
+                                                "uses it to get a token when it needs one. (Not in NNI 2.)")
     ca_file: Path | None = Field(
-        default=None, description="PEM file with the authority that signed the cluster's certificate, where it is a "
-                                  "private one. (Not in NNI.)")
+        default=None, description="PEM file of the authority that signed the cluster's certificate, if it is a private "
+                                  "one. (Not in NNI.)")
     storage_config_name: Name = Field(description="Name of a storage of the cluster that the account may use.")
     local_storage_mount_point: Path = Field(
-        description="Where this server has that storage mounted. If the storage is not shared among users, the folder "
-                    "of the account in it.")
-    container_storage_mount_point: ContainerPath = Field(description="Where jobs find it.")
+        description="Folder at which that storage is mounted on this server. If the storage is not shared among users, "
+                    "the account's folder in it.")
+    container_storage_mount_point: ContainerPath = Field(description="Path of the storage inside jobs.")
 
     def borrowed_from_the_server(self) -> str:
         return "a folder of its file system"
@@ -76,15 +76,15 @@ class OpenPaiClusterSettings(ClusterSettings):
     @classmethod
     def _is_folder(cls, value: Path, info: ValidationInfo) -> Path:
         if (info.context or {}).get("must_exist") and not value.is_dir():
-            raise ValueError(f"there is no folder {value}; mount the storage there, or correct the path")
+            raise ValueError(f"there is no folder {value}; mount the storage there or correct the path")
         return value
 
     @model_validator(mode="after")
     def _one_credential(self) -> OpenPaiClusterSettings:
         if self.token is not None and self.password is not None:
-            raise ValueError("token and password exclude each other; give one of them")
+            raise ValueError("token and password cannot be given together; leave one of them out")
         if self.token is None and self.password is None:
-            raise ValueError("token is required: copy one from your profile page in the cluster's web portal")
+            raise ValueError("token is required; copy a token from your profile page in the cluster's web portal")
         return self
 
 
@@ -113,22 +113,22 @@ class OpenPaiTrialOptions(TrialOptions):
     trial_memory_size: Megabytes = Field(
         default=8192, ge=100, description='Memory of each job: megabytes, or a size with its unit such as "8gb".')
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
-                              description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
+                              description="Image of each job. It needs Python 3.8 or newer; NNI is not needed.")
     virtual_cluster: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9_]+$",
         description="The cluster's queue. Default: the queue default.")
     storages: dict[Name, ContainerPath] = Field(
         default={}, description="Further storages of the cluster that each job mounts: the storage's name, and the "
-                                "path in the job. Here the cluster mounts what sharedStorage describes. (Not in NNI.)")
+                                "path in the job. Use this instead of sharedStorage. (Not in NNI.)")
     openpai_config: dict[str, Any] | None = Field(
-        default=None, description="A whole job document (protocol version 2) to be used instead of the fields above; "
-                                  "name and storage are put in. The first task role reports the metrics.")
+        default=None, description="A whole job document (protocol version 2) that is used instead of the fields above. "
+                                  "The server adds name and storage. The first task role reports the metrics.")
     openpai_config_file: Path | None = Field(
-        default=None, description="The same from a YAML file, which is read when the experiment is launched.")
+        default=None, description="The same in a YAML file, which is read when the experiment is launched.")
     channel: Literal["auto", "http", "storage"] = Field(
         default="auto", description="How trials get their code and report: by calling this server (http), or through "
-                                    "the storage. auto: http where the server has an address for other machines, else "
-                                    "the storage. (Not in NNI.)")
+                                    "the storage. auto: http if the server has an address for other machines, else the "
+                                    "storage. (Not in NNI.)")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")
 
@@ -138,9 +138,9 @@ class OpenPaiTrialOptions(TrialOptions):
                        for entry in own_storages(self.openpai_config)]
         if is_below(path, [settings.container_storage_mount_point, *self.storages.values(), *in_document]):
             return ""
-        return (f"jobs on OpenPAI will have nothing at {path}, because a container there may mount nothing itself. "
-                "Give the cluster's storage that this describes in the field storages, by its name in the cluster, "
-                f"such as storages: {{lab-nfs: {path}}}; your profile page in the web portal names those you may use")
+        return (f"jobs on OpenPAI find no share at {path}, because their containers cannot mount file systems. Give "
+                "this storage in the field storages, by its name in the cluster, such as storages: {lab-nfs: "
+                f"{path}}}; your profile page in the web portal names those you may use")
 
     @model_validator(mode="before")
     @classmethod
@@ -151,7 +151,7 @@ class OpenPaiTrialOptions(TrialOptions):
         if not keys:
             return data
         if any(data.get(key) is not None for key in ("openpaiConfig", "openpai_config")):
-            raise ValueError("openpaiConfig and openpaiConfigFile exclude each other; give one of them")
+            raise ValueError("openpaiConfig and openpaiConfigFile cannot be given together; leave one of them out")
         if not isinstance(data[keys[0]], str | Path):
             return data  # the field's own type says what is wrong
         path = Path(data[keys[0]])

@@ -48,13 +48,14 @@ def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPai
         yield RehearsalFinding("rights", False, f"The token belongs to user {owner}, not to {settings.username}; "
                                                 "correct username or token.")
         return
-    yield RehearsalFinding("rights", True, f"The cluster knows the token of user {owner}.")
+    yield RehearsalFinding("rights", True, f"The cluster accepts the token of user {owner}.")
     yield from _expiry(settings, clock())
     queues = api.virtual_clusters(timeout)
     wanted = _queue(options)
     if queues and wanted not in queues:
-        yield RehearsalFinding("queue", False, f"User {owner} may not use the virtual cluster {wanted!r}; those that "
-                                               f"may be used: {', '.join(queues)}. Correct virtualCluster.")
+        yield RehearsalFinding("queue", False, f"User {owner} may not use the virtual cluster {wanted!r}. Virtual "
+                                               f"clusters that the user may use: {', '.join(queues)}. Correct "
+                                               "virtualCluster.")
     else:
         yield RehearsalFinding("queue", True, f"Jobs go to the virtual cluster {wanted}.")
     yield from _storage(api.storage(settings.storage_config_name, timeout), settings)
@@ -95,8 +96,8 @@ def _further_storages(options: OpenPaiTrialOptions | None, settings: OpenPaiClus
 def _expiry(settings: OpenPaiClusterSettings, now: float) -> Iterator[RehearsalFinding]:
     expiry = token_expiry(settings.token.get_secret_value()) if settings.token is not None else None
     if expiry is not None and expiry - now < EXPIRES_SOON:
-        yield RehearsalFinding("token", False, f"The token runs out in {max(0.0, expiry - now) / 3600:.1f} hours; "
-                                               "trials wait from then on. An application token does not run out.",
+        yield RehearsalFinding("token", False, f"The token runs out in {max(0.0, expiry - now) / 3600:.1f} hours. "
+                                               "Trials wait from then on. An application token does not expire.",
                                temporary=True)
 
 
@@ -107,8 +108,8 @@ def _storage(found: dict[str, Any] | None, settings: OpenPaiClusterSettings) -> 
                                                  "may use; correct storageConfigName.")
         return
     if found.get("readOnly"):
-        yield RehearsalFinding("storage", False, f"The storage {name!r} can only be read; trials write to it. Choose "
-                                                 "another one.")
+        yield RehearsalFinding("storage", False, f"The storage {name!r} can only be read, but trials must write to it. "
+                                                 "Choose another storage.")
         return
     data = found.get("data")
     where = ""

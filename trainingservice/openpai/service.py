@@ -198,8 +198,9 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
             self._api.config(job_name(job.form))
         except NoSuchJob:
             raise PermanentError(
-                f"{fault} It was asked {self._faults[job.id]} times and answers other questions, so the fault is taken "
-                "for a refusal. Correct openpaiConfig; if it is right, rerun the trial.") from fault
+                f"{fault} The submission was tried {self._faults[job.id]} times, and the cluster answers other "
+                "requests, so this counts as a refusal. Correct openpaiConfig. If it is correct, rerun the "
+                "trial.") from fault
 
     def _was_taken(self, name: str, job_id: str) -> bool:
         """Whether the cluster has this very attempt."""
@@ -269,7 +270,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
                     message = of_openpai("platform_queue", f"Waits in the cluster's queue: {warnings[0][:300]}"
                                          ) if warnings else ""
                 except TrainingServiceError as error:  # what is known of the jobs is worth more than why one waits
-                    logger.info("why job %s waits cannot be asked: %s", job.id, error)
+                    logger.info("the reason why job %s waits cannot be read: %s", job.id, error)
                     left = 0
             answers[job.id] = replace(seen, message=message)
 
@@ -277,4 +278,4 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
         raise PermanentError(f"OpenPAI would refuse the job document: {'; '.join(problems[:3])}. Correct "
-                             "openpaiConfig, or the fields it is made of.")
+                             "openpaiConfig, or the fields from which the document is made.")

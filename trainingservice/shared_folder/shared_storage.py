@@ -24,10 +24,10 @@ class SharedStorage(SettingsModel):
     """A file store that trials on several machines share."""
 
     storage_type: Literal["NFS", "AzureBlob"] = Field(description="Kind of storage.")
-    local_mount_point: Path = Field(description="Where it is mounted on this server.")
-    remote_mount_point: str = Field(description="Where it is mounted on the trial machines.")
+    local_mount_point: Path = Field(description="Folder at which it is mounted on this server.")
+    remote_mount_point: str = Field(description="Folder at which it is mounted on the trial machines.")
     local_mounted: Literal["usermount", "nnimount", "nomount"] = Field(
-        description="Who mounts it on this server: you have done it, NNI does it, nobody.")
+        description="Who mounts it on this server: you (usermount), NNI Web (nnimount), nobody (nomount).")
     nfs_server: str | None = Field(None, description="NFS: name or address of the server.")
     exported_directory: str | None = Field(None, description="NFS: the exported folder.")
     storage_account_name: str | None = Field(None, description="AzureBlob: the account.")

@@ -58,8 +58,8 @@ class StorageChannel:
                 try:
                     self._journals.expect(form)
                 except OSError as error:
-                    raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make "
-                                         "room there.") from error
+                    raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}. Free "
+                                         "disk space there.") from error
         return keeper, self.storage.there(folder)
 
     def variables(self, form: JobApplicationForm, folder: str, urls: tuple[str, ...]) -> dict[str, str]:

@@ -82,7 +82,7 @@ class ExperimentsView(generics.GenericAPIView[Experiment]):
     @extend_schema(operation_id="experiments_list", parameters=[ExperimentQuery],
                    responses=ExperimentSummarySerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Experiments the person may see, newest first."""
+        """Experiments that you may see, newest first."""
         wanted = ExperimentQuery.of(request)
         experiments = filtered(visible_experiments(signed_in_user(request)), wanted)
         page = self.paginate_queryset(in_order(for_a_list(experiments), wanted["order"]))
@@ -139,7 +139,7 @@ class ExperimentCheckView(generics.GenericAPIView[Experiment]):
                    request={"application/json": LaunchRequestSerializer, "multipart/form-data": UploadSerializer},
                    responses={200: CheckedLaunchSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
-        """What a launch would find wrong, and what it would do. Takes what a launch takes; creates nothing."""
+        """The errors that a launch would find, and its effects. Accepts the request of a launch; creates nothing."""
         return Response(check_document(*check_from(request, signed_in_user(request))))
 
 
@@ -161,7 +161,7 @@ class ExperimentDetailView(ExperimentView):
     @extend_schema(operation_id="experiments_change", request=ExperimentChangesSerializer,
                    responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, experiment_id: str) -> Response:
-        """Change limits, concurrency, search space (the tuner is told), words. Raising a limit takes up a DONE one."""
+        """Change limits, concurrency, search space, tuner or texts. Raising a limit resumes a DONE experiment."""
         experiment, user = self.get_object(), signed_in_user(request)
         form = ExperimentChangesSerializer(data=request.data, context={"user": user})
         form.is_valid(raise_exception=True)
@@ -187,7 +187,7 @@ class ExperimentDetailView(ExperimentView):
 
     @extend_schema(operation_id="experiments_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, experiment_id: str) -> Response:
-        """Remove it with its trials and what they left on the platform. It must have ended."""
+        """Delete an experiment with its trials and their data on the platform. It must have ended."""
         intents.delete(self.get_object(), signed_in_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -218,7 +218,7 @@ class ExperimentPauseView(ExperimentActionView):
     @extend_schema(operation_id="experiments_pause", request=None,
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Start nothing new; running trials go on to their end."""
+        """Pause an experiment. No new trials are started; running trials continue to their end."""
         return self.act(request, intents.pause)
 
 
@@ -226,7 +226,7 @@ class ExperimentResumeView(ExperimentActionView):
     @extend_schema(operation_id="experiments_resume", request=None,
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Go on with a paused experiment, or one that was stopped, failed, or is done but below its limits."""
+        """Resume an experiment that is paused, was stopped, failed, or is done but below its limits."""
         return self.act(request, intents.resume)
 
 
@@ -234,7 +234,7 @@ class ExperimentStopView(ExperimentActionView):
     @extend_schema(operation_id="experiments_stop", request=None,
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """End the experiment and all its trials. Stopping twice, or what has ended, is harmless."""
+        """Stop an experiment and all its trials. Stopping an ended experiment has no effect."""
         return self.act(request, intents.stop)
 
 
@@ -242,7 +242,7 @@ class ExperimentRerunFailedView(ExperimentActionView):
     @extend_schema(operation_id="experiments_rerun_failed", request=None,
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Run all failed trials again that were not yet, as new trials; maxTrialNumber grows by as many."""
+        """Run all failed trials again as new trials, each only once; maxTrialNumber grows by their number."""
         return self.act(request, intents.rerun_failed)
 
 
@@ -259,7 +259,7 @@ class ExperimentImportDataView(ExperimentView):
     @extend_schema(operation_id="experiments_import_data", request=ImportedResultsSerializer,
                    responses={200: ImportedSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Tell the tuner of results from elsewhere. They are no trials of this experiment and count for no limit."""
+        """Import results from elsewhere for the tuner. They do not become trials and do not count for limits."""
         experiment = self.get_object()
         form = ImportedResultsSerializer(data=request.data)
         form.is_valid(raise_exception=True)

@@ -15,6 +15,7 @@ from nniweb.experiments.config.model_validation import shown
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
 from nniweb.tuning.custom_algorithms.parameter_requests import gives_one_set_only, one_set_only
+from nniweb.tuning.registered_algorithms import RegisteredAlgorithm, find_registered
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
 
@@ -116,6 +117,8 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
         findings.add((section, "name"), f"is required: the name of a {kind}")
         return None
     try:
+        if (registered := find_registered("assessor" if section == "assessor" else "tuner", written.name)) is not None:
+            return _registered(registered, written)
         algorithm = find(written.name)
         algorithms.check_class_args(algorithm, written.class_args)
     except InvalidInput as error:
@@ -124,7 +127,19 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
             rest = problem.path.removeprefix("classArgs") if path[1] == "classArgs" else ""
             findings.add_text(findings.spelling(path) + rest, problem.message)
         return None
+    if _multi_thread(written):
+        findings.note(f"{findings.spelling((section, 'multiThread'))}: has no effect on a built-in tuner.")
     return AlgorithmSettings(name=algorithm.name, class_args=written.class_args)
+
+
+def _registered(registered: RegisteredAlgorithm, written: AlgorithmDocument) -> AlgorithmSettings:
+    return AlgorithmSettings(
+        class_name=registered.class_name, registered_as=registered.name, validator=registered.validator,
+        class_args={**registered.class_args, **written.class_args}, multi_thread=_multi_thread(written))
+
+
+def _multi_thread(written: AlgorithmDocument) -> bool | None:
+    return getattr(written, "multi_thread", False) or None
 
 
 def _own_class(section: str, written: AlgorithmDocument, findings: Findings, paths: LocalPaths
@@ -143,7 +158,8 @@ def _own_class(section: str, written: AlgorithmDocument, findings: Findings, pat
         findings.add((section, "codeDirectory"), problem)
     else:
         return AlgorithmSettings(class_name=written.class_name, code_directory=written.code_directory,
-                                 class_args=written.class_args)
+                                 class_args=written.class_args,
+                                 multi_thread=_multi_thread(written))
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from nniweb.experiments.config import v1_conversion
 from nniweb.experiments.config.algorithm_section import read_algorithms
+from nniweb.experiments.config.cluster_defaults import ClusterDefaults
 from nniweb.experiments.config.code_roots import CodeRoots
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigError
@@ -69,7 +70,8 @@ class ParsedConfig:
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
                             must_exist: bool = True, roots: CodeRoots | None = None,
                             cluster_platform: Callable[[str], str | None] | None = None,
-                            cluster: str | None = None, why_not_here: WhyNotHere | None = None) -> ParsedConfig:
+                            cluster: str | None = None, why_not_here: WhyNotHere | None = None,
+                            cluster_defaults: Callable[[str], ClusterDefaults] | None = None) -> ParsedConfig:
     """Read a config in NNI's v1 or v2/v3 form, as YAML or JSON text or as parsed values.
 
     Relative paths start from ``base_directory``; without it they are errors. With ``must_exist``
@@ -77,7 +79,8 @@ def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Pat
     are errors. ``cluster_platform`` tells the
     platform of the cluster that a file may name (None: there is no such cluster); without it the
     name is taken as it is and ``trialOptions`` cannot be given. ``cluster`` is one that takes the place
-    of what the file says about where to run. ``why_not_here`` tells why the person may not use a platform (and,
+    of what the file says about where to run. ``cluster_defaults`` tells what the metadata of the cluster say for files
+    that leave it out. ``why_not_here`` tells why the person may not use a platform (and,
     where the file describes it, these settings of it): fields and sentences. It is asked before any file that the text
     names is read. Raises ConfigInvalid and nothing else.
     """
@@ -85,6 +88,8 @@ def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Pat
     document = read_text(source) if isinstance(source, str) else read_mapping(source)
     reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist, roots),
                        cluster_platform, cluster, why_not_here)
+    if cluster_defaults is not None:
+        reading.fill_in(cluster_defaults)
     settings = reading.read()
     secrets = [reading.findings.raw(path) for path in reading.walk.secrets]
     return ParsedConfig(settings, reading.findings.notes, reading.version, redacted_text(text, document, secrets),
@@ -111,6 +116,31 @@ class _Reading:
         #: The section could not be read, and on its platform it may hold the trial's command.
         self._command_is_unknown = False
         self.walk = FieldWalk(self.findings, paths)
+
+    def fill_in(self, cluster_defaults: Callable[[str], ClusterDefaults]) -> None:
+        """Give the document what it leaves out and its cluster says."""
+        named = next((value for key, value in self._data.items() if fold(key) == "cluster"), None)
+        cluster = self._chosen_cluster or named
+        if not isinstance(cluster, str):
+            return
+        defaults = cluster_defaults(cluster)
+        if self._paths.base_directory is not None:  # the file's own folder is meant
+            defaults = defaults.without(["trialCodeDirectory"])
+        section = next((value for key, value in self._data.items() if fold(key) == fold(SECTION_KEY)), None)
+        section = section if isinstance(section, dict) else None
+        if section is not None and (there := self._platform_there(cluster)) is not None \
+                and there is platform_of(section):
+            options = section
+        else:
+            key = next((key for key in self._data if fold(key) == "trialoptions"), "trialOptions")
+            options = self._data.get(key) or {}
+            if not isinstance(options, dict):
+                return  # said when it is read
+            options = dict(options)
+            if defaults.options:
+                self._data[key] = options
+        if put_in := defaults.fill_in(self._data, section, options):
+            self.findings.note(f"Taken from the metadata of the cluster {cluster}: {', '.join(put_in)}.")
 
     def read(self) -> ExperimentSettings:
         section = self._take_section()

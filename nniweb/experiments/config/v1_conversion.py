@@ -43,6 +43,7 @@ V1_FIELDS: dict[str, str] = {
     "advisor.builtinAdvisorName": "advisor.name",
     **{f"{section}.{v1}": f"{section}.{v2}" for section in ALGORITHMS
        for v1, v2 in (("codeDir", "codeDirectory"), ("className", "className"), ("classArgs", "classArgs"))},
+    "multiThread": "tuner.multiThread",
     "tuner.gpuIndices": "tunerGpuIndices",
     "advisor.gpuIndices": "tunerGpuIndices",
     "trial.command": "trialCommand",
@@ -53,7 +54,6 @@ V1_FIELDS: dict[str, str] = {
 #: v1 fields without a counterpart -> what that means here.
 V1_DROPPED: dict[str, str] = {
     "authorName": "is not stored; an experiment belongs to the person who starts it",
-    "multiThread": "has no effect; the tuner always has a process of its own",
     "versionCheck": "has no effect; trials always get the keeper of this server's version",
     "logCollection": "has no effect; the output of trials is always collected",
     "tuner.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
@@ -68,7 +68,7 @@ V1_DROPPED: dict[str, str] = {
 
 #: Their types: nothing comes of such a value, and yet a wrong one is a slip that the person wants to know of.
 V1_DROPPED_TYPES: dict[str, Any] = {
-    "authorName": str, "multiThread": bool, "versionCheck": bool,
+    "authorName": str, "versionCheck": bool,
     "logCollection": Literal["http", "none"], "assessor.gpuIndices": GpuIndices,
     "trial.nasMode": Literal["classic_mode", "enas_mode", "oneshot_mode", "darts_mode"],
     **{f"{section}.includeIntermediateResults": bool for section in ALGORITHMS},
@@ -91,6 +91,8 @@ class V1Conversion:
         self._data = source.data
         self.findings = Findings(source.places, self.v1_path)
         self._fields: dict[str, str] = dict(V1_FIELDS)
+        if "advisor" in source.data and "tuner" not in source.data:
+            self._fields["multiThread"] = "advisor.multiThread"
         self._dropped: dict[str, str] = dict(V1_DROPPED)
         self._dropped_types: dict[str, Any] = dict(V1_DROPPED_TYPES)
         self._values: dict[str, Callable[[Any], Any]] = {}

@@ -26,8 +26,8 @@ logger = ExperimentLogger(__name__)
 
 #: Trials the tuner is told of, and results the assessor is told of, in one round.
 CHUNK = 500
-ASSESSED = "The assessor gave it up: its results are worse than those of earlier trials."
-ADVISED = "The experiment's own advisor gave it up."
+ASSESSED = "Stopped by the assessor, because its results are worse than those of earlier trials."
+ADVISED = "Stopped by the experiment's custom advisor."
 # by hand: each trial asks
 _TAUGHT_OF = ("id", "public_id", "sequence_id", "ask_number", "status", "message", "final_number", "final_value")
 _NOT_TAUGHT = ("WHERE experiment_id = %s AND NOT taught"
@@ -84,7 +84,7 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         for trial in trials:
             work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
     if experiment.status == ExperimentStatus.ERROR:
-        work.tuners.forget(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
+        work.tuners.finish(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
 
 
 def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | None]]) -> None:
@@ -92,7 +92,7 @@ def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | No
         told = [f"{value:g}" for value in results[trial.pk] if value is not None]
         logger.log(logging.WARNING if trial.status == TrialJobStatus.FAILED else logging.INFO,
                    "trial %d ended: %s%s%s", trial.sequence_id, trial.status,
-                   f", the tuner is told {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
+                   f"; the tuner gets {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
                    f". {trial.message}" if trial.message else "", extra={"trial": trial.public_id})
 
 
@@ -115,7 +115,7 @@ def _tell_search_space(work: ClusterWork, experiment: Experiment) -> None:
         next_revision(experiment.pk)
         append_events(experiment, [{"event": "search_space", "search_space": experiment.search_space}], work.now())
     work.tuners.update_search_space(experiment)
-    logger.info("the tuner is told of the new search space: %s", ", ".join(experiment.search_space) or "an empty one")
+    logger.info("the tuner gets the new search space: %s", ", ".join(experiment.search_space) or "an empty one")
 
 
 def _assess(work: ClusterWork, experiment: Experiment) -> bool:

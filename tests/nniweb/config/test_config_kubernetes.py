@@ -63,7 +63,7 @@ def test_sizes_of_memory_have_units_or_are_megabytes(folder: Path, kubeflow_v2: 
     (("namespace",), "Not_A_Name", "namespace"),
     (("storage", "storageType"), "floppy", "nfs"),
     (("storage", "server"), None, "server is required for nfs"),
-    (("apiVersion",), "v2beta1", "mpi-operator alone"),
+    (("apiVersion",), "v2beta1", "only for mpi-operator"),
 ])
 def test_only_what_is_wrong_is_told_and_at_its_field(folder: Path, kubeflow_v2: dict[str, Any], path: tuple[str, ...],
                                              value: object, sentence: str) -> None:

@@ -71,7 +71,7 @@ def test_a_service_principal_is_sealed_and_no_other_log_in_is_for_everybody(fold
 
 @pytest.mark.parametrize(("more", "words"), [
     ("  clientSecret: x\n", "tenantId"),
-    ("  tenantId: t\n  clientId: c\n  clientSecret: x\n  managedIdentity: true\n", "exclude each other"),
+    ("  tenantId: t\n  clientId: c\n  clientSecret: x\n  managedIdentity: true\n", "cannot be given together"),
     ("  environment: torch\n", "environment"),
     ("  writableMounts: {relative: 'azureml://x'}\n", "writableMounts"),
     ("  writableMounts: {/mnt/x: 'https://x'}\n", "writableMounts"),

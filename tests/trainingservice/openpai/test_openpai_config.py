@@ -134,7 +134,7 @@ def test_memory_may_have_a_unit_and_is_rounded_up(folder, size, megabytes):
 @pytest.mark.parametrize(("more", "words"), [
     ("  host: h", "token is required"),
     ("  token: t", "trainingService.host"),
-    ("  host: h\n  token: t\n  password: secret-word", "exclude each other"),
+    ("  host: h\n  token: t\n  password: secret-word", "cannot be given together"),
     ("  host: 'ftp://h'\n  token: t", "https://pai.lab.example"),
     ("  host: h\n  token: t\n  trialMemorySize: much", "4gb"),
     (f"  host: h\n  token: t\n  trialMemorySize: {'9' * 400}gb", "more than any machine has"),
@@ -147,7 +147,7 @@ def test_memory_may_have_a_unit_and_is_rounded_up(folder, size, megabytes):
         ({"extras": {"storages": {}}}, "extras.storages must be array"),
         ({"defaults": "research"}, "defaults must be object"), ({"commands": ["<% x"]}, "without its %>"))),
     ("  host: h\n  token: t\n  openpaiConfigFile: nowhere.yml", "nowhere.yml"),
-    ("  host: h\n  token: t\n  openpaiConfigFile: job.yml\n  openpaiConfig: {taskRoles: {}}", "exclude each other"),
+    ("  host: h\n  token: t\n  openpaiConfigFile: job.yml\n  openpaiConfig: {taskRoles: {}}", "be given together"),
     ("  host: h\n  token: t\n  channel: pigeon", "auto"),
 ])
 def test_what_is_wrong_is_named(folder, more, words):

@@ -109,7 +109,7 @@ def test_a_document_that_would_be_refused_is_not_sent(bench, cluster):
     own = {"protocolVersion": 2, "type": "job", "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
            "taskRoles": {"a": role}, "description": "x" * (100 * 1024 - 500)}
     form = replace(bench.form(), options=OpenPaiTrialOptions(openpai_config=own))
-    assert "the cluster takes 102400 at most" in failed_with(bench, bench.open_service(), form)
+    assert "the cluster accepts at most 102400" in failed_with(bench, bench.open_service(), form)
     assert cluster.count("POST", "/v2/jobs") == 0
 
 
@@ -188,14 +188,14 @@ def test_a_name_that_a_stranger_has_fails_the_trial(bench, cluster):
     form = bench.form("echo mine")
     from tests.fakes.openpai.jobs import Job
     cluster.jobs[cluster.user, name_of(form)] = Job(cluster.user, name_of(form), {"extras": {}})
-    assert "already, which is not this trial's" in failed_with(bench, bench.open_service(), form)
+    assert "already, which does not belong to this trial" in failed_with(bench, bench.open_service(), form)
 
 
 # --- faults --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("answer", "words"), [
-    (Answer(200, "<html><body>Please sign in</body></html>", "text/html"), "not JSON"),
+    (Answer(200, "<html><body>Please sign in</body></html>", "text/html"), "with JSON"),
     (Answer(500, {"code": "UnknownError", "message": "boom"}), "boom"),
     (Answer(503, "upstream", "text/plain"), "503"),
 ])
@@ -218,7 +218,7 @@ def test_a_limit_is_kept_to_for_as_long_as_is_asked(bench, cluster):
     cluster.script(Answer(429, "Too many requests", "text/html", {"Retry-After": "1"}), **SUBMIT)
     form = bench.form("echo done")
     service.submit_trial_job(form)
-    bench.wait("it waits", lambda: "limits how often" in service.get_trial_job(form.job_name).message)
+    bench.wait("it waits", lambda: "limits the rate" in service.get_trial_job(form.job_name).message)
     assert "1 s" in service.get_trial_job(form.job_name).message
     bench.wait_for_end(service, form)
     assert cluster.count("POST", "/v2/jobs") == 2
@@ -435,7 +435,7 @@ def test_a_job_that_there_is_no_quota_for_waits_with_the_schedulers_words(bench,
     service.submit_trial_job(form)
     waited = bench.wait("it waits", lambda: "quota" in (text := service.get_trial_job(form.job_name).message) and text)
     assert said in waited
-    assert "tried again each minute" in waited
+    assert "tried again every minute" in waited
     assert service.trouble == ""
     cluster.unscript()
     bench.wait_for_end(service, form)

@@ -118,7 +118,7 @@ def test_everything_that_nni_kept_is_shown(admin, kept: Path) -> None:
         ("aaaaa", "SUCCEEDED", 0.25, "tuner"), ("bbbbb", "FAILED", None, "tuner"),
         ("ccccc", "EARLY_STOPPED", None, "tuner"), ("ddddd", "SUCCEEDED", 0.9, "customized"),
         ("eeeee", "USER_CANCELED", None, "tuner")]
-    assert trials[4].message == "It was still running when NNI stopped the experiment."
+    assert trials[4].message == "The trial was still running when NNI stopped the experiment."
     assert trials[4].ended_at == experiment.ended_at
     assert trials[0].final_value == '{"default": 0.25, "other": 1}'
     assert trials[0].parameter_sets.get().value == {"x": 0.25}
@@ -260,7 +260,7 @@ def test_what_no_platform_here_can_do_is_named_in_the_old_words(admin, tmp_path:
         import_archive(read_archive(folder), admin, go_on=True)
     assert {error.field: error.message for error in caught.value.errors}.keys() == {"trainingServicePlatform", "trial"}
     experiment = import_archive(read_archive(folder), admin)
-    assert "Imported to be looked at; it cannot go on here as it was (trainingServicePlatform: " in experiment.notes[-1]
+    assert "Imported for viewing only. It cannot continue as it was (trainingServicePlatform: " in experiment.notes[-1]
 
 
 def test_a_search_for_networks_is_shown(admin, tmp_path: Path) -> None:
@@ -286,11 +286,11 @@ def test_trials_that_had_not_ended_say_so_and_their_final_results_count(admin, t
     experiment = import_archive(read_archive(folder), admin)
     assert experiment.status == "STOPPED"
     assert [(trial.foreign_id, trial.status, trial.message) for trial in Trial.objects.order_by("sequence_id")] == [
-        ("wwwww", "USER_CANCELED", "It was still waiting for its start when NNI stopped the experiment."),
+        ("wwwww", "USER_CANCELED", "The trial was still waiting when NNI stopped the experiment."),
         ("uuuuu", "USER_CANCELED",
-         "When NNI stopped the experiment, it did not know what had become of this trial."),
-        ("rrrrr", "USER_CANCELED", "It was still running when NNI stopped the experiment."),
-        ("fffff", "USER_CANCELED", "It was still running when NNI stopped the experiment.")]
+         "When NNI stopped the experiment, it did not know the state of this trial."),
+        ("rrrrr", "USER_CANCELED", "The trial was still running when NNI stopped the experiment."),
+        ("fffff", "USER_CANCELED", "The trial was still running when NNI stopped the experiment.")]
     assert [event.data["value"] for event in TunerEvent.objects.order_by("number")] == [None, None, None, 0.9]
 
 
@@ -335,7 +335,7 @@ def test_what_cannot_run_here_any_more_can_still_be_looked_at(admin, tmp_path: P
     experiment = import_archive(read_archive(folder), admin)
     assert (experiment.status, experiment.optimize_mode, experiment.search_space) == ("STOPPED", "minimize", SPACE)
     Experiment.objects.all().update(foreign_id="")
-    with pytest.raises(CommandError, match="without --continue it is imported to be looked at"):
+    with pytest.raises(CommandError, match="Without --continue it is imported for viewing only"):
         call_command("import_nni", str(folder), "--continue")
 
 
@@ -351,19 +351,19 @@ def test_long_logs_keep_their_beginning_and_end(admin, kept: Path) -> None:
 
 def test_a_second_import_and_other_folders_are_refused_with_a_sentence(admin, kept: Path, tmp_path: Path) -> None:
     import_archive(read_archive(kept), admin)
-    with pytest.raises(Refused, match="was imported already: it is experiment"):
+    with pytest.raises(Refused, match="was already imported as experiment"):
         import_archive(read_archive(kept), admin)
     with pytest.raises(UnreadableArchive, match="there is no db/nni.sqlite in it"):
         read_archive(tmp_path)
     (tmp_path / "db").mkdir()
     (tmp_path / "db" / "nni.sqlite").write_text("no database at all, but long enough to look like something" * 9)
-    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI's"):
+    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI"):
         read_archive(tmp_path)
 
 
 def test_the_command_goes_on_with_a_larger_limit(admin, kept: Path) -> None:
     out = io.StringIO()
-    with pytest.raises(CommandError, match="5 of its 5 trials; give a larger number with --max-trial-number"):
+    with pytest.raises(CommandError, match="5 of its 5 trials. To continue, give a larger number"):
         call_command("import_nni", str(kept), "--continue", "--max-trial-number", "5")
     assert not Experiment.objects.exists()
     call_command("import_nni", str(kept), "--continue", "--max-trial-number", "9", stdout=out)
@@ -390,7 +390,7 @@ def test_a_config_of_a_wrong_shape_is_answered_with_a_sentence(tmp_path: Path, p
         db.execute("INSERT INTO ExperimentProfile VALUES (?, 'kEpt1234', 90, ?, ?, '/x', 5, 0)",
                    (json.dumps(params), START, START))
     db.close()
-    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI's"):
+    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI"):
         read_archive(folder)
 
 

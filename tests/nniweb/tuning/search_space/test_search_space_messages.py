@@ -35,7 +35,7 @@ NESTED_WITH_FAULT = {
         ({"_type": "qloguniform", "_value": [-1, 1, 1]}, "x._value[0]", "greater than 0"),
         ({"_type": "normal", "_value": [0, 0]}, "x._value[1]", "sigma must be greater than 0"),
         ({"_type": "lognormal", "_value": [1000, 1]}, "x._value", "of the logarithm"),
-        ({"_type": "randint", "_value": [5, 5]}, "x._value[1]", "itself is never drawn"),
+        ({"_type": "randint", "_value": [5, 5]}, "x._value[1]", "itself is never sampled"),
         ({"_type": "randint", "_value": [0, 1e300]}, "x._value[1]", "too large"),
         ({"_type": "unifrom", "_value": [0, 1]}, "x._type", 'Did you mean "uniform"?'),
         ({"_type": "Uniform", "_value": [0, 1]}, "x._type", 'Did you mean "uniform"?'),

@@ -325,6 +325,42 @@ def test_a_tuner_of_ones_own_is_asked_with_the_trials_id_and_told_each_result(ma
         ["result", 1, 2, trial.public_id], ["end", 0, True], ["ask", 2, None]]
 
 
+BLOCKS = """
+import threading
+from nni.tuner import Tuner
+
+class Mine(Tuner):
+    def __init__(self):
+        self.heard = threading.Event()
+    def update_search_space(self, search_space):
+        pass
+    def generate_parameters(self, parameter_id, **kwargs):
+        if "trial_job_id" in kwargs:
+            self.heard.wait()
+        return {"x": parameter_id}
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        if value == "go":
+            self.heard.set()
+"""
+
+
+def test_a_tuner_in_threads_may_block_for_one_trial_until_another_gives_a_result(make_rig, tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(BLOCKS)
+    rig = make_rig()
+    experiment = multi_phase(rig, trial_concurrency=2, max_trial_number=2, tuner={
+        "class_name": "mine.Mine", "code_directory": str(tmp_path), "multi_thread": True})
+    one, other = (Keeper(trial) for trial in rig.submitted(experiment, 2))
+    one.ask(1)
+    rig.rounds(5)
+    assert TrialParameters.objects.count() == 2, "its call blocks"
+    other.final(1, "go")
+    rig.until(lambda: one.say() and 1 in one.given)
+    assert one.given[1]["parameters"] == {"x": 2}
+    for keeper in (one, other):
+        keeper.end()
+    rig.until(lambda: status_of(experiment) == "DONE")
+
+
 ADVISOR = """
 import json
 from nni.runtime.msg_dispatcher_base import MsgDispatcherBase
