@@ -32,6 +32,8 @@ class SettingsModel(BaseModel):
     v1_dropped: ClassVar[Mapping[str, str]] = {}
     #: v1 path of ``v1_dropped`` -> its type, so that a slip in a file is found although nothing comes of the value.
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {}
+    #: v1 paths that NNI knew and that cannot be done here -> what to write instead, a sentence for the person.
+    v1_refused: ClassVar[Mapping[str, str]] = {}
 
     def canonical(self) -> dict[str, Any]:
         """JSON-able camelCase form without secrets and without fields left at None.
@@ -71,6 +73,10 @@ class ClusterSettings(SettingsModel):
         """Whether trials must reach the server over the network, on a platform where they usually do."""
         return True
 
+    def must_call_home(self) -> bool:
+        """Whether trials must reach the server over the network, on a platform where they usually need not."""
+        return False
+
 
 class TrialOptions(SettingsModel):
     """What one experiment asks of the platform for its trials. Each platform has one subclass."""
@@ -95,6 +101,14 @@ class TrialOptions(SettingsModel):
     def gpus_of_a_trial(self, gpu_number: int | None) -> int:
         """How many GPUs one trial asks for in all, where trialGpuNumber is ``gpu_number``."""
         return gpu_number or 0
+
+    def code_directories(self) -> Mapping[tuple[str | int, ...], str]:
+        """Folders of the trial's code, as written, that files name in these options: place of the field -> folder."""
+        return {}
+
+    def without_code_directories(self) -> Self:
+        """The same without those."""
+        return self
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         """Of a file with sharedStorage: what to write instead where jobs will certainly have nothing at its

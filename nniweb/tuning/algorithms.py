@@ -41,6 +41,7 @@ from nniweb.tuning.search_space.parameter_list import list_problems
 from nniweb.tuning.search_space.parser import ALL_TYPES
 from nniweb.tuning.search_space.problem import InvalidInput, Problem, did_you_mean
 from nniweb.tuning.search_space.space import NestedChoice, Parameter, SearchSpace
+from trainingservice.refused_values import sentence
 
 if TYPE_CHECKING:
     from nniweb.tuning.assessors.assessor import Assessor
@@ -256,7 +257,7 @@ def _argument_problems(algorithm: Algorithm, error: ValidationError) -> list[Pro
             hint = did_you_mean(str(detail["loc"][-1]), known)
             message = f"{algorithm.name} has no such argument.{hint} It takes {', '.join(known)}"
         else:
-            message = f"{detail['msg'].removeprefix('Input ')}, not {detail['input']!r}"
+            message = sentence(detail)
         problems.append(Problem(path, message))
     return problems
 

@@ -129,7 +129,7 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
         yield from _folder_and_disk(facts, name)
         yield _clock(facts, name)
         if storage is not None and not quick:
-            yield _share(connection, storage, name)
+            yield _share(connection, storage.at_home(facts.home), name)
         if not quick and not facts.error:
             yield from _with_agent(connection, facts, settings, bundle, cluster_folder, addresses, name)
     except MachineProblem as problem:

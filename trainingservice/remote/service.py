@@ -292,8 +292,9 @@ class RemoteTrainingService(PollingTrainingService):
         storage = self._settings.shared_storage
         if storage is not None:
             form = job.form
-            trusted = storage.remote_mount_point
-            folder = posixpath.relpath(storage.trial_folder(form.experiment_id, form.trial_job_id), trusted)
+            point = storage.remote_mount_point
+            trusted = posixpath.join("~", point)
+            folder = posixpath.relpath(storage.trial_folder(form.experiment_id, form.trial_job_id), point)
         else:
             trusted = machine.settings.working_folder or DEFAULT_FOLDER
             folder = f"{self.cluster_folder}/{self._folder(job)}/{contract.NNI_FOLDER}"

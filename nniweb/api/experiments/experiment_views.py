@@ -143,13 +143,14 @@ class ExperimentCheckView(generics.GenericAPIView[Experiment]):
         return Response(check_document(*check_from(request, signed_in_user(request))))
 
 
-def _canonical_tuner(given: dict[str, Any]) -> dict[str, Any]:
-    """As experiments have it. Raises ValidationError where there is no such tuner."""
+def _canonical_tuner(given: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
+    """As experiments have it, for this one. Raises ValidationError where there is no such tuner."""
     try:
         name = algorithms.find_tuner(given["name"]).name
     except InvalidInput as invalid:
         raise serializers.ValidationError({"tuner": [problem.message for problem in invalid.problems]}) from None
-    return {"name": name, "class_args": given.get("class_args", {})}
+    hears = {key: value for key, value in experiment.tuner.items() if key == "include_intermediate_results"}
+    return {"name": name, "class_args": given.get("class_args", {}), **hears}
 
 
 class ExperimentDetailView(ExperimentView):
@@ -170,7 +171,7 @@ class ExperimentDetailView(ExperimentView):
             changes["search_space"] = read_search_space_text(changes.pop("search_space_text"),
                                                              is_uninterpreted=experiment.has_own_tuner)
         if "tuner" in changes:
-            changes["tuner"] = _canonical_tuner(changes["tuner"])
+            changes["tuner"] = _canonical_tuner(changes["tuner"], experiment)
         with transaction.atomic():  # all of it or nothing
             if "group" in changes:
                 intents.share(experiment, changes.pop("group"), user)

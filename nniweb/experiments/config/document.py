@@ -9,12 +9,15 @@ from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.durations import Duration
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
 
 #: NNI's own upper bound for counts.
 MOST = 99_999
 LARGEST_COUNT = 2**31 - 1
 
+VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable: letters, digits and _, not "
+                                       "beginning with a digit")]
 LogLevel = Literal["fatal", "error", "warning", "info", "debug", "trace"]
 
 
@@ -52,6 +55,9 @@ class AlgorithmDocument(SettingsModel):
 class TunerDocument(AlgorithmDocument):
     """A tuner or an advisor."""
 
+    include_intermediate_results: bool | None = Field(
+        None, description="Whether the tuner is told the last intermediate result of a trial that was stopped early "
+                          "and reported no final result. Default: false. (NNI 1 only.)")
     multi_thread: bool = Field(
         False, description="true: each call of a class of your own is made in a thread of its own, so "
                            "generate_parameters may wait for a result. Not for an assessor. In v1 form it stands at "
@@ -127,7 +133,7 @@ class ExperimentDocument(SettingsModel):
     trial_code_directory: Path | None = Field(
         None, description="Folder of the trial's code. Default: the folder of the file. If it is packed (on all "
                           "platforms except local), links that point out of the folder are refused.")
-    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+    environment: dict[VariableName, str] = Field(
         {}, description="Environment variables of each trial: names and values. (Not in NNI.)")
     keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
         [], max_length=100, description="Patterns of files that the server keeps when a trial has ended: out/*.bin for "

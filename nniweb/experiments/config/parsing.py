@@ -16,7 +16,7 @@ from nniweb.experiments.config.errors import ConfigError
 from nniweb.experiments.config.fields.walk import FieldWalk, fold, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
-from nniweb.experiments.config.model_validation import shown, validate
+from nniweb.experiments.config.model_validation import validate
 from nniweb.experiments.config.platform_section import (
     SECTION,
     SECTION_KEY,
@@ -35,6 +35,7 @@ from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.platforms import is_multi_phase
 from trainingservice.reasons import Reason
+from trainingservice.refused_values import shown
 
 #: Words of the v1 form that people mix into the v2 form.
 _V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which has the field {v1_conversion.PLATFORM_KEY}; in the v2 form "
@@ -153,6 +154,14 @@ class _Reading:
             document = self._with_chosen_cluster(self._chosen_cluster, document, platform_section)
             trial_options = self._options_there(platform_section, document, context)
             platform_section = None
+        if platform_section is not None and (named := platform_section.options.code_directories()):
+            document = self._with_code_of_roles(document, {(*SECTION, *place): path for place, path in named.items()})
+            platform_section = platform_section.model_copy(
+                update={"options": platform_section.options.without_code_directories()})
+        elif trial_options is not None and (named := trial_options.code_directories()):
+            document = self._with_code_of_roles(document, {("trialOptions", *place): path
+                                                           for place, path in named.items()})
+            trial_options = trial_options.without_code_directories()
         if self._is_forbidden:
             self.findings.raise_if_any()
         options = platform_section.options if platform_section is not None else trial_options
@@ -358,6 +367,24 @@ class _Reading:
                 self.findings.add("trialCodeDirectory", problem)
         return folder
 
+    def _with_code_of_roles(self, document: ExperimentDocument, named: Mapping[tuple[str | int, ...], str]
+                            ) -> ExperimentDocument:
+        """The document with the folder that NNI's files name for each role. A trial has one copy of its code."""
+        folder = document.trial_code_directory
+        for place, written in named.items():
+            try:
+                path = self._paths.absolute(written)
+            except ValueError as error:
+                self.findings.add(place, str(error))
+                continue
+            if folder is None:
+                folder = path
+            elif path != folder:
+                self.findings.add(place, f"must be {folder}, as the code of the trial is one folder that all of its "
+                                  "roles get: put the code of all roles there, and let each role's command change into "
+                                  "its own part, such as cd ps && python3 ps.py")
+        return document.model_copy(update={"trial_code_directory": folder})
+
     def _small_print(self, document: ExperimentDocument) -> None:
         findings = self.findings
         if document.experiment_working_directory is not None:
@@ -369,6 +396,10 @@ class _Reading:
         if storage is not None:
             for key in storage.missing():
                 findings.add(("sharedStorage", key), f"is required for storageType {storage.storage_type}")
+            if not self._mounts_storage and not storage.remote_mount_point.startswith("/"):
+                findings.add(("sharedStorage", "remoteMountPoint"), "must be an absolute path here, such as "
+                             "/mnt/share: a relative one begins at the home folder of the login on a machine of the "
+                             "platform remote, which mounts it")
             if not self._mounts_storage:
                 findings.note(f"{findings.spelling('sharedStorage')}: this platform mounts nothing. The share must "
                               "already be mounted on the machines of the trials; trials use its path there.")

@@ -58,5 +58,6 @@ def _algorithm(algorithm: AlgorithmSettings) -> dict[str, Any]:
     document = {"name": algorithm.name or algorithm.registered_as,
                 "className": None if algorithm.registered_as else algorithm.class_name,
                 "codeDirectory": None if algorithm.code_directory is None else str(algorithm.code_directory),
-                "classArgs": algorithm.class_args or None, "multiThread": algorithm.multi_thread or None}
+                "classArgs": algorithm.class_args or None, "multiThread": algorithm.multi_thread or None,
+                "includeIntermediateResults": algorithm.include_intermediate_results}
     return {key: value for key, value in document.items() if value is not None}

@@ -27,6 +27,8 @@ class AlgorithmSettings(BaseModel):
     validator: str | None = None
     #: Of a tuner's own class: whether each of its methods is called in a thread of its own; None: no.
     multi_thread: bool | None = None
+    #: Of a tuner, where it hears the last intermediate results of trials that were stopped early.
+    include_intermediate_results: Literal[True] | None = None
 
 
 class ExperimentSettings(BaseModel):

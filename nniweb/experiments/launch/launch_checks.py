@@ -92,9 +92,11 @@ def check_files_to_keep(platform: type[TrainingService], settings: ExperimentSet
 
 
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
-    if not (platform.keepers_report and platform.needs_public_url):
+    if not platform.keepers_report:
         return False
     of_cluster = _settings_of_cluster(settings, found)
+    if not platform.needs_public_url:
+        return of_cluster is not None and of_cluster.must_call_home()
     return of_cluster is None or of_cluster.keepers_call_home()
 
 

@@ -16,7 +16,13 @@ from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.failed_trials import failures_in_row, results_of, why_given_up
+from nniweb.worker.rounds.failed_trials import (
+    INCLUDES_INTERMEDIATES,
+    failures_in_row,
+    last_intermediates,
+    results_of,
+    why_given_up,
+)
 from nniweb.worker.rounds.told_results import end_of_trial, ends_of_sets, tell_results_of_sets
 from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS, WorkCounts
 from trainingservice.trial_job_status import TrialJobStatus
@@ -64,9 +70,12 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
     if experiment.multi_phase:
         events = ends_of_sets(experiment, trials, results)
     else:
+        texts = {pk: text for pk, (_, text) in last_intermediates(experiment, trials).items()} \
+            if experiment.has_own_tuner and experiment.tuner.get(INCLUDES_INTERMEDIATES) else {}
         parameters = {row.trial_id: row.value for row in select(
             TrialParameters, ("id", "trial", "value"), _PARAMETERS + theirs, keys)}
-        events = [end_of_trial(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk], trial.final_value)
+        events = [end_of_trial(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk],
+                               texts.get(trial.pk, trial.final_value))
                   for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nniweb.experiments.lifecycle.tuner_events import append_events
-from nniweb.experiments.models import Experiment, Trial, TrialParameters
+from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.failed_trials import INCLUDES_INTERMEDIATES
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 
 logger = ExperimentLogger(__name__)
 
@@ -77,18 +80,34 @@ def ends_of_sets(experiment: Experiment, trials: Sequence[Trial], results: Mappi
     for row in select(TrialParameters, _SETS, f'WHERE value IS NOT NULL AND trial_id IN {places(keys)} '
                       'ORDER BY trial_id, "index"', keys):
         sets[row.trial_id].append(row)
+    told = {row.pk for rows in sets.values() for row in rows if row.final_value is not None}
     events = []
     for trial in trials:
-        worth = results[trial.pk] if trial.status == TrialJobStatus.FAILED else [None]
+        worth = results[trial.pk][0] if trial.status == TrialJobStatus.FAILED else None
+        last = _last_intermediate(experiment, trial)
+        for row in sets[trial.pk]:
+            if row.final_value is None and last is not None and last[0] == row.parameter_id:
+                _, row.final_number, row.final_value = last
+            elif row.final_value is None:
+                row.final_number = worth
         for row in sets[trial.pk][1:]:
-            if row.final_value is None and _has_number(row):
-                events.append({**_result_of_set(experiment, trial, row), "value": worth[0], "status": trial.status})
-        if trial.ask_number is None and not experiment.has_own_tuner:
-            continue
-        first = sets[trial.pk][0] if sets[trial.pk] else TrialParameters(trial=trial)
-        values = worth if first.final_value is None else [first.final_number]
-        events.append(end_of_trial(experiment, trial, first.value or {}, values, first.final_value))
+            if row.pk not in told and _has_number(row):
+                events.append({**_result_of_set(experiment, trial, row), "status": trial.status})
+        if trial.ask_number is not None or experiment.has_own_tuner:
+            first = sets[trial.pk][0] if sets[trial.pk] else TrialParameters(trial=trial)
+            events.append(end_of_trial(experiment, trial, first.value or {}, [first.final_number], first.final_value))
     return events
+
+
+def _last_intermediate(experiment: Experiment, trial: Trial) -> tuple[Any, float | None, str] | None:
+    """What stands for the result of the last set of a trial that was stopped early, where the tuner is told that:
+    parameter id, number, text.
+    """
+    if trial.status != TrialJobStatus.EARLY_STOPPED or not experiment.tuner.get(INCLUDES_INTERMEDIATES):
+        return None
+    row = Metric.objects.filter(attempt__trial=trial.pk, kind=contract.PERIODICAL).order_by(
+        "-attempt__number", "-n").values_list("parameter_id", "number", "value").first()
+    return None if row is None else (json.loads(row[0]), row[1], str(row[2]))
 
 
 def _has_number(row: TrialParameters) -> bool:

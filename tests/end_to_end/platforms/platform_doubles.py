@@ -39,6 +39,12 @@ def openpai(folder: Path, ends: ExitStack) -> Platform:
             "localStorageMountPoint": str(cluster.export), "containerStorageMountPoint": str(cluster.mount)}, {}
 
 
+def openpai_without_storage(folder: Path, ends: ExitStack) -> Platform:
+    section, env = openpai(folder, ends)
+    storage = ("storageConfigName", "localStorageMountPoint", "containerStorageMountPoint")
+    return {key: value for key, value in section.items() if key not in storage}, env
+
+
 def dlts(folder: Path, ends: ExitStack) -> Platform:
     dashboard = DltsDashboard(folder / "cluster").start()
     ends.callback(dashboard.end)

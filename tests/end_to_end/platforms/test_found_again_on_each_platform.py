@@ -15,6 +15,7 @@ from tests.end_to_end.platforms.platform_doubles import (
     dlts,
     kubernetes,
     openpai,
+    openpai_without_storage,
     remote,
     slurm,
 )
@@ -31,7 +32,8 @@ def ends(tmp_path: Path) -> Iterator[ExitStack]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.slow
-@pytest.mark.parametrize("platform", [remote, kubernetes, openpai, dlts, azureml, slurm],
+@pytest.mark.parametrize("platform",
+                         [remote, kubernetes, openpai, openpai_without_storage, dlts, azureml, slurm],
                          ids=lambda make: make.__name__)
 def test_running_trials_are_found_again_after_the_server_was_killed(
         make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack,

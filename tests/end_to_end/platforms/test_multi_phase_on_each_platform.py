@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.platforms.platform_doubles import Platform, dlts, openpai, remote, slurm
+from tests.end_to_end.platforms.platform_doubles import Platform, dlts, openpai, openpai_without_storage, remote, slurm
 from tests.end_to_end.running_server import RunningServer
 from tests.end_to_end.witnessed_parameter_sets import nothing_is_lost, witnessed
 from tests.fakes.unkind_http_proxy import UnkindHttpProxy
@@ -26,8 +26,10 @@ def given(server: RunningServer, experiment: str) -> int:
     return sum(trial["parameter_set_count"] for trial in server.get_all(f"experiments/{experiment}/trials/"))
 
 
-@pytest.mark.parametrize("has_way", [True, False], ids=["keepers call", "files carry"])
-@pytest.mark.parametrize("platform", [remote, openpai, dlts, slurm], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("platform", "has_way"), [
+    *((platform, has_way) for platform in (remote, openpai, dlts, slurm) for has_way in (True, False)),
+    (openpai_without_storage, True)],
+    ids=lambda one: one.__name__ if callable(one) else "keepers call" if one else "files carry")
 def test_no_parameter_set_is_lost_or_given_twice(
         make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack,
         platform: Callable[[Path, ExitStack], Platform], has_way: bool) -> None:

@@ -73,7 +73,7 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("tuner.classArgs", [], "group of fields"),
     ("advisor", {"name": "TPE"}, "together with tuner"),
     ("assessor.name", "Medianstopp", "Medianstop"),
-    ("assessor.classArgs.start_step", "x", "integer"),
+    ("assessor.classArgs.start_step", "x", "must be a whole number"),
     ("trainingService", LEFT_OUT, "is required"),
     ("trainingService", "local", 'not "local"'),
     ("trainingService", [{"platform": "local"}], "hybrid"),
@@ -135,9 +135,9 @@ def test_a_wrong_v1_field_has_its_v1_name(v1: dict, errors_of: Callable, field: 
 @pytest.mark.parametrize(("space", "field", "words"), [
     ({}, "searchSpace", "empty"),
     ({"x": {"_type": "choice", "_value": []}}, "searchSpace.x._value", "empty"),
-    ({"x": {"_type": "uniform", "_value": [2, 1]}}, "searchSpace.x._value[1]", "greater"),
+    ({"x": {"_type": "uniform", "_value": [2, 1]}}, "searchSpace.x._value[1]", "at least"),
     ({"x": {"_type": "unifrom", "_value": [1, 2]}}, "searchSpace.x._type", "uniform"),
-    ({"a.b": {"_type": "uniform", "_value": [2, 1]}}, "searchSpace.a.b._value[1]", "greater"),
+    ({"a.b": {"_type": "uniform", "_value": [2, 1]}}, "searchSpace.a.b._value[1]", "at least"),
     ([1], "searchSpace", "a group of fields, not a list"),
 ])
 def test_a_wrong_search_space_is_told_down_to_the_value(v2: dict, errors_of: Callable, space: object, field: str,

@@ -177,7 +177,8 @@ def test_the_space_that_annotations_gave_counts_and_they_are_not_read_again(admi
 
 #: Key of clusterMetaData by section of the v1 file, as NNI's launchers send it.
 KEYS = {"trial": "trial_config", "localConfig": "local_config", "machineList": "machine_list",
-        "remoteConfig": "remote_config", "paiConfig": "pai_config", "kubeflowConfig": "kubeflow_config",
+        "remoteConfig": "remote_config", "paiConfig": "pai_config", "paiYarnConfig": "pai_yarn_config",
+        "kubeflowConfig": "kubeflow_config",
         "frameworkcontrollerConfig": "frameworkcontroller_config", "dltsConfig": "dlts_config",
         "amlConfig": "aml_config", "sharedStorage": "shared_storage_config"}
 V1_FORMS = {name: section for name, section in yaml.safe_load(
@@ -253,9 +254,10 @@ def errors_or_settings(config: dict[str, Any], folder: Path) -> Any:
 
 
 def test_what_no_platform_here_can_do_is_named_in_the_old_words(admin, tmp_path: Path) -> None:
-    params = v1(tmp_path) | {"trainingServicePlatform": "paiYarn", "clusterMetaData": [
-        {"key": "pai_yarn_config", "value": {"host": "10.0.0.1"}}, {"key": "trial_config", "value": "x"}]}
-    folder = Kept(tmp_path / "nni" / "yarn", params).close()
+    params = v1(tmp_path) | {"trainingServicePlatform": "hybrid", "clusterMetaData": [
+        {"key": "hybrid_config", "value": {"trainingServicePlatforms": ["local"]}},
+        {"key": "trial_config", "value": "x"}]}
+    folder = Kept(tmp_path / "nni" / "hybrid", params).close()
     with pytest.raises(ConfigInvalid) as caught:
         import_archive(read_archive(folder), admin, go_on=True)
     assert {error.field: error.message for error in caught.value.errors}.keys() == {"trainingServicePlatform", "trial"}
