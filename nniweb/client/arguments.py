@@ -11,10 +11,12 @@ INTERRUPTED = 130
 #: What ``experiments`` does to one: the verb, and what that means.
 STEERING = {
     "pause": "start nothing new; running trials go on to their end",
-    "resume": "go on with it",
+    "resume": "go on with it, also beyond its limits where new ones are given",
     "stop": "end it and its trials",
     "rerun-failed": "run its failed trials again",
 }
+#: Options of ``resume`` that change a limit, as fields.
+NEW_LIMITS = ("max_trial_number", "max_duration")
 LAUNCH_HELP = ("Launch an experiment from its file. With --follow the exit status is 0 when it is DONE, 1 after an "
                "error, 2 when no worker is alive, 3 when somebody stopped it, 4 when the server has been away for ten "
                "minutes.")
@@ -67,8 +69,10 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     trials = _of_one(verbs, "trials", "list its trials")
     trials.add_argument("--filter", metavar="WORDS", help="such as \"status = FAILED and lr < 0.01\"")
     metrics = _of_one(verbs, "metrics", "list what its trials reported: intermediate results by step, final ones")
-    for verb, about in STEERING.items():
-        _of_one(verbs, verb, about)
+    steering = {verb: _of_one(verbs, verb, about) for verb, about in STEERING.items()}
+    steering["resume"].add_argument("--max-trial-number", type=int, metavar="N", help="a new maxTrialNumber")
+    steering["resume"].add_argument("--max-duration", metavar="TIME",
+                                    help="a new maxExperimentDuration, such as 90m or 2h")
     changes = _of_one(verbs, "changes", "list what was changed of it after its launch, and by whom")
     undo = _of_one(verbs, "undo", "take one of these changes back")
     undo.add_argument("number", type=int, help="number of the change, as changes lists it")
