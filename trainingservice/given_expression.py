@@ -26,7 +26,7 @@ class GivenExpression:
         except re2.error as error:
             raise ValueError(_reason(error)) from None
         except UnicodeEncodeError:
-            raise ValueError("it holds a character that is none") from None
+            raise ValueError("it contains a character that is not allowed") from None
 
     def first_in(self, text: str) -> str | None:
         """The first match (its first group, where it has one that is not empty); None where there is none. ``$`` is the

@@ -142,8 +142,8 @@ class LastingThread:
                 failures += 1
                 with contextlib.suppress(Exception):  # there may be no memory to say it with
                     self.part.is_in_trouble(f"The part \"{self.part.name}\" of the server failed ({in_short(error)}) "
-                                            f"and begins again within {pause:g} s. The log says more.")
-                    logger.exception("the part %s failed; it begins again in %g s", self.part.name, pause)
+                                            f"and is restarted within {pause:g} s. The log has details.")
+                    logger.exception("the part %s failed; it is restarted in %g s", self.part.name, pause)
             if self._stopping.wait(pause):
                 self.part.is_well()
                 return

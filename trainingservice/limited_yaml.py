@@ -58,9 +58,9 @@ def path_text(path: Path) -> str:
 def text_problem(text: str) -> str:
     """Why this text cannot be stored, "" where it can."""
     if "\x00" in text:
-        return "holds the character NUL, which no database stores"
+        return "contains the character NUL, which databases cannot store"
     if any("\ud800" <= character <= "\udfff" for character in text):
-        return "holds half of a character (a lone surrogate)"
+        return "contains half of a character (a lone surrogate)"
     return ""
 
 
@@ -73,7 +73,7 @@ def scalar_problem(value: object) -> str:
     if isinstance(value, int | float):
         # also false for NaN
         return "" if -LARGEST_NUMBER < value < LARGEST_NUMBER else "must be a finite number"
-    return f"is a {type(value).__name__}, which a config cannot hold; put it in quotes to make it text"
+    return f"is a {type(value).__name__}, which a config cannot contain; put it in quotes to make it text"
 
 
 def read_yaml(text: str) -> Any:
@@ -122,7 +122,8 @@ _Loader.add_implicit_resolver(
 
 
 def _too_many(mark: yaml.Mark | None) -> YamlRefused:
-    return YamlRefused(f"it holds more than {MOST_NODES} keys and values, with those that aliases stand for", mark=mark)
+    return YamlRefused(f"it contains more than {MOST_NODES} keys and values, including the content of "
+                       "aliases", mark=mark)
 
 
 def _too_deep(path: Path, mark: yaml.Mark | None) -> YamlRefused:
@@ -145,12 +146,12 @@ class YamlReading:
             node = self._loader.get_single_node()
         except yaml.reader.ReaderError as error:
             before = self._text[:error.position]
-            raise YamlRefused("holds a character that YAML does not allow", line=before.count("\n") + 1,
+            raise YamlRefused("contains a character that YAML does not allow", line=before.count("\n") + 1,
                               column=len(before) - before.rfind("\n")) from error
         except yaml.MarkedYAMLError as error:
             raise YamlRefused(_words(error), mark=error.problem_mark or error.context_mark) from error
         except yaml.YAMLError as error:
-            raise YamlRefused(f"is not valid YAML: {error}") from error
+            raise YamlRefused(f"is not valid YAML: {_UNCLEAR}") from error
         except RecursionError as error:  # by way of what is no node yet
             raise _too_deep((), None) from error
         return None if node is None or node.tag == "tag:yaml.org,2002:null" else node
@@ -204,7 +205,7 @@ class YamlReading:
             result[key] = self._value(value_node, (*path, key))
         for source in merged:  # what << brings and is not there yet; its places are those of the anchor
             if not isinstance(source, yaml.MappingNode):
-                raise YamlRefused("<< can only take in mappings", path, source.start_mark)
+                raise YamlRefused("<< can only merge mappings", path, source.start_mark)
             self._count_one(source)
             for key, value in self._mapping(source, path).items():
                 result.setdefault(key, value)
@@ -234,10 +235,33 @@ class YamlReading:
         return value
 
 
+_UNCLEAR = "compare the colons, quotes, brackets and the indentation with the lines before"
+#: How PyYAML's messages begin, and what to say instead.
+_FAULTS = {
+    "mapping values are not allowed": "a second colon in the line, or a line that is indented too far; put text with a "
+                                      "colon and a blank in it in quotes",
+    "could not find expected ':'": "a line without a colon; write name: value, or put text of several lines in quotes",
+    "expected <block end>": "the line is indented otherwise than those it belongs to",
+    "expected the node content": "a value is missing, or a bracket or quote stands where none belongs",
+    "expected '<document start>'": "the line is indented less than the first one; let all names at the top begin in "
+                                   "the same column",
+    "but found another document": "a second document begins with ---; give one",
+    "expected ',' or": "a comma or the closing bracket is missing",
+    "found unexpected end of stream": "a quote is not closed",
+    "found unexpected document separator": "a quote is not closed",
+    "found unknown escape character": "a backslash in double quotes; use single quotes, or two backslashes",
+    "found undefined alias": "the name behind * is given to nothing with & before",
+    "found duplicate anchor": "two values have the same name behind &",
+    "found character": "text that begins with @, `, % or a tab; put it in quotes",
+    "could not find expected": "a line without a colon; write name: value",
+}
+
+
 def _words(error: yaml.MarkedYAMLError) -> str:
     problem = error.problem or error.context or "unreadable"
     if "found character '\\t'" in problem:
         return "is not valid YAML: a line is indented with a tab; use spaces"
     if "could not determine a constructor" in problem:
         return "is not valid YAML here: tags such as !name or !!python are not read"
-    return f"is not valid YAML: {problem}"
+    said = next((words for start, words in _FAULTS.items() if problem.startswith(start)), _UNCLEAR)
+    return f"is not valid YAML here: {said}"

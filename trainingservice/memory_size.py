@@ -25,7 +25,7 @@ def parse_megabytes(value: object) -> object:
     if found is None:
         if (number := whole_number(value)) is not None:
             return number
-        raise ValueError('must be megabytes, or a size with its unit such as "4gb" or "512mb"')
+        raise ValueError('must be a number of megabytes, or a size with a unit such as "4gb" or "512mb"')
     megabytes = float(found[1]) * _BYTES[(found[2] or "").lower()] / 1024 ** 2
     if megabytes > 2 ** 53:
         raise ValueError("is more than any machine has")

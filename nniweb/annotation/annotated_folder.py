@@ -59,12 +59,12 @@ def _read(entries: Iterable[CodeEntry]) -> RewrittenFiles:
         total += len(source)
         if len(source) > LARGEST_FILE:
             problems.append(FileProblem(entry.name, 0, f"has annotations and more than {LARGEST_FILE // 2**20} MiB. "
-                                                       "Move what has none into a file of its own."))
+                                                       "Move code without annotations into another file."))
         elif total <= MOST_BYTES:
             files[entry.name] = source
     if total > MOST_BYTES:
-        problems.append(FileProblem("", 0, f"the files with annotations have more than {MOST_BYTES // 2**20} MiB "
-                                           "together. Leave out with .nniignore what the trials do not need."))
+        problems.append(FileProblem("", 0, f"the files with annotations have more than {MOST_BYTES // 2**20} MiB in "
+                                           "total. Exclude files that the trials do not need with .nniignore."))
     if problems:
         raise AnnotationsInvalid(problems)
     found = rewrite_files(files) if files else None

@@ -42,12 +42,12 @@ class Parameters:
         key = f"{self.module}/{f'__line{line}' if name is None else name}/{function}"
         if len(key) > LONGEST_KEY:
             raise Wrong(line, f"the parameter's name has {len(key)} characters; at most {LONGEST_KEY} are allowed. "
-                              "Give what is annotated a shorter name.")
+                              "Choose a shorter name.")
         parameter = {"_type": "choice" if function == "function_choice" else function, "_value": list(values)}
         before = self.space.get(key)
         if before is not None and name is None:
-            raise Wrong(line, f"nni.{function} stands twice in this line without a name, so that the two cannot be "
-                              "told apart. Write them into two lines, or give each a name.")
+            raise Wrong(line, f"nni.{function} occurs twice in this line without a name, so that the two cannot be "
+                              "distinguished. Write them on two lines, or give each a name.")
         if before is not None and not _same(before, parameter):
             raise Wrong(line, f"{name} was annotated with other values in line {self.lines[key]}. Write the same "
                               "values, or give one of them another name.")
@@ -90,8 +90,8 @@ def plain_value(value: Any, line: int) -> Any:
     """A literal as the search space can hold it. Raises Wrong."""
     if value is None or isinstance(value, str | bool | int) or isinstance(value, float) and math.isfinite(value):
         return value
-    raise Wrong(line, f"the option {value!r} can be neither sent nor stored as JSON. Write a number, a text, true or "
-                      "false, or an expression.")
+    raise Wrong(line, f"the option {value!r} cannot be stored as JSON. Write a number, a text, true or false, or an "
+                      "expression.")
 
 
 def check_options(options: Sequence[Any], line: int) -> None:
@@ -104,8 +104,8 @@ def check_options(options: Sequence[Any], line: int) -> None:
     for option in options:
         other = seen.setdefault(option, option)
         if type(other) is not type(option):
-            raise Wrong(line, f"the options {other!r} and {option!r} are equal for Python, so that they cannot be told "
-                              "apart. Leave one of them out.")
+            raise Wrong(line, f"the options {other!r} and {option!r} are equal in Python, so that they cannot be "
+                              "distinguished. Leave one of them out.")
 
 
 def numbers_of(arguments: Sequence[ast.expr], function: str, line: int) -> list[Any]:
@@ -118,7 +118,7 @@ def numbers_of(arguments: Sequence[ast.expr], function: str, line: int) -> list[
             value = None
         is_number = isinstance(value, int | float) and (isinstance(value, int) or math.isfinite(value))
         if not is_number or isinstance(value, bool):
-            raise Wrong(line, f"nni.{function} has {ast.unparse(node)} where a number must be written, such as 0.1: "
+            raise Wrong(line, f"nni.{function} has {ast.unparse(node)} where a number such as 0.1 is required, because "
                               "the search space is made before the code runs.")
         numbers.append(value)
     return numbers

@@ -77,8 +77,8 @@ def rewrite_files(files: Mapping[str, bytes], patience: float = PATIENCE) -> Rew
             "not need out with .nniignore."))]) from None
     if process.returncode != 0:
         raise AnnotationsInvalid([FileProblem(_last_name(said, files), 0, (
-            "the annotations cannot be read: Python's parser gave up on the file. Shorten it, or take out what is "
-            "nested deeply."))])
+            "the annotations cannot be read: Python's parser gave up on the file. Shorten it, or remove deeply nested "
+            "code."))])
     found = json.loads(answer)
     if found["problems"]:
         raise AnnotationsInvalid([FileProblem(*problem) for problem in found["problems"]])
@@ -113,14 +113,14 @@ def answer_to(files: Mapping[str, bytes]) -> dict[str, Any]:
         for key, parameter in found.parameters.space.items():
             line = found.parameters.lines[key]
             if key in space and space[key] != parameter:
-                problems.append((name, line, f"{key} is a parameter of {places[key][0]}, too, with other values: as "
-                                             "modules both files have one name. Rename a file."))
+                problems.append((name, line, f"{key} is also a parameter of {places[key][0]}, with other values, "
+                                             "because both files have the same module name. Rename a file."))
             space.setdefault(key, parameter)
             places.setdefault(key, (name, line))
         if found.source is not None:
             written += len(found.source)
             if written > MOST_WRITTEN:
-                problems.append((name, 0, f"with the annotations carried out the code has more than "
+                problems.append((name, 0, "with the annotations applied, the code has more than "
                                           f"{MOST_WRITTEN // 2**20} MiB. Give the parameters fewer options."))
                 break
             sources[name] = base64.b64encode(found.source).decode()

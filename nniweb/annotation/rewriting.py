@@ -29,7 +29,7 @@ from nniweb.annotation.source_text import SourceText
 _NNI = '__import__("nni")'
 _CALLS = ("report_intermediate_result", "report_final_result", "get_next_parameter", "get_next_parameters")
 _ARCHITECTURE = ("mutable_layers", "mutable_layer", "training_update")
-_NO_ARCHITECTURE = ("belongs to neural architecture search, which is not done here. Take it out of the code, and "
+_NO_ARCHITECTURE = ("belongs to neural architecture search, which is not supported. Remove it from the code, and "
                     "choose between functions with @nni.function_choice.")
 
 
@@ -67,8 +67,9 @@ def rewrite(source: bytes, module: str) -> Rewriting:
     except RecursionError:
         result.problems.append(Problem(1, "the code is nested too deeply to be read."))
     except SyntaxError as error:
-        result.problems.append(Problem(error.lineno or 1, f"carrying out the annotations gives no Python code: "
-                                                          f"{error.msg}. Change the annotation or what it changes."))
+        result.problems.append(Problem(error.lineno or 1,
+                                       f"applying the annotations does not give valid Python code: {error.msg}. Change "
+                                       "the annotation or the statement that it changes."))
     result.problems.sort(key=lambda problem: problem.line)
     return result
 
@@ -77,8 +78,8 @@ def _unreadable(error: Exception) -> Problem:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     said = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
     line = error.lineno if isinstance(error, SyntaxError) else None
-    return Problem(line or 1, f"this is no code of Python {version}, which the server runs on: {said}. A file "
-                              "with annotations must be.")
+    return Problem(line or 1, f"this is not valid in Python {version}, with which the server runs: {said}. Files with "
+                              "annotations must be valid in it.")
 
 
 def _checked(text: SourceText) -> bytes:
@@ -115,8 +116,8 @@ class _Reading:
             if waiting is not None:
                 with self._noting():
                     if string is not None:
-                        raise Wrong(statement.lineno, f"a text stands where the statement should be that the "
-                                                      f"annotation in line {waiting.line} changes.")
+                        raise Wrong(statement.lineno, "there is a text in place of the statement that the annotation "
+                                                      f"in line {waiting.line} changes.")
                     self._annotated(waiting, statement)
                 waiting = None
             elif string is not None and string.startswith("@nni."):
@@ -126,8 +127,8 @@ class _Reading:
                 self._plain(statement, frozenset())
         if waiting is not None:
             self._result.problems.append(Problem(
-                waiting.line, "the annotation stands at the end of its block. It must stand directly before the "
-                              "statement that it changes, indented as that is."))
+                waiting.line, "the annotation is at the end of its block. It must be directly before the statement "
+                              "that it changes, with the same indentation."))
 
     def _plain(self, node: ast.AST, replaced: frozenset[ast.AST]) -> None:
         """What is not annotated: calls of ``nni.choice`` and the like, written by hand, and inner blocks."""
@@ -156,8 +157,9 @@ class _Reading:
             self._replace(statement, "")
             return _Annotation(call, line)
         if function not in _CALLS:
-            raise Wrong(line, f"@nni.{function} is no annotation. There are @nni.variable, @nni.function_choice, "
-                              "@nni.get_next_parameter, @nni.report_intermediate_result and @nni.report_final_result.")
+            raise Wrong(line, f"@nni.{function} is not an annotation. Annotations: @nni.variable, "
+                              "@nni.function_choice, @nni.get_next_parameter, @nni.report_intermediate_result and "
+                              "@nni.report_final_result.")
         self._replace(statement, self._code(call, line))
         return None
 
@@ -171,7 +173,7 @@ class _Reading:
         line = annotation.line
         name = _name_argument(annotation.call, line)
         if len(annotation.call.args) != 1:
-            raise Wrong(line, "@nni.variable needs one call that says what to choose from, and name: "
+            raise Wrong(line, "@nni.variable needs one call with the possible values, and name: "
                               "@nni.variable(nni.choice(1, 2), name=x).")
         call = annotation.call.args[0]
         function = _function_of_nni(call)
@@ -179,12 +181,12 @@ class _Reading:
             raise Wrong(line, f"{ast.unparse(call)} is none of NNI's functions. There are "
                               f"{', '.join(f'nni.{each}' for each in ('choice', *NUMERIC))}.")
         if call.keywords:
-            raise Wrong(line, f"nni.{function} takes its values by their order, without names.")
+            raise Wrong(line, f"nni.{function} takes its values as positional arguments, without names.")
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            raise Wrong(line, "@nni.variable must stand directly before an assignment to one variable, such as x = 1.")
+            raise Wrong(line, "@nni.variable must be directly before an assignment to one variable, such as x = 1.")
         if ast.unparse(statement.targets[0]) != ast.unparse(name):
-            raise Wrong(line, f"the annotation is for {ast.unparse(name)}, and the assignment after it is to "
-                              f"{ast.unparse(statement.targets[0])}. Write the same.")
+            raise Wrong(line, f"the annotation is for {ast.unparse(name)}, but the assignment after it is to "
+                              f"{ast.unparse(statement.targets[0])}. Write the same name.")
         self._replace(statement.value, self._drawn(function, call.args, name_of(name), line))
 
     def _function_choice(self, annotation: _Annotation, statement: ast.stmt) -> None:
@@ -195,7 +197,7 @@ class _Reading:
         found = [each for each in _outermost_calls(statement) if ast.dump(each) in wanted]
         if not found:
             raise Wrong(line, "the statement after the annotation calls none of its functions with the same arguments, "
-                              "so there is nothing to exchange.")
+                              "so there is nothing to replace.")
         for each in found:
             self._replace(each, code)
         self._plain(statement, frozenset(found))
@@ -211,7 +213,7 @@ class _Reading:
         for keyword in call.keywords:
             if keyword.arg != "name" or not isinstance(keyword.value, ast.Constant) \
                     or not isinstance(keyword.value.value, str):
-                raise Wrong(line, f'nni.{function} takes one argument by name, a text: name="x".')
+                raise Wrong(line, f'nni.{function} takes one keyword argument, a text: name="x".')
             name = keyword.value.value
         if name is None:
             line = call.args[-1].lineno
@@ -272,7 +274,8 @@ class _Reading:
     def nested(self, call: ast.Call, function: str, line: int) -> ast.expr:
         """A call of NNI's functions within an annotation."""
         if call.keywords:
-            raise Wrong(line, f"nni.{function} within an annotation takes its values by their order, without names.")
+            raise Wrong(line, f"nni.{function} within an annotation takes its values as positional arguments, without "
+                              "names.")
         code = self._chosen_function(call.args, None, line) if function == "function_choice" else \
             self._drawn(function, call.args, None, line)
         return ast.parse(code, mode="eval").body
@@ -330,8 +333,8 @@ def _function_of_nni(node: ast.AST) -> str | None:
 
 def _name_argument(call: ast.Call, line: int) -> ast.expr:
     if len(call.keywords) != 1 or call.keywords[0].arg != "name":
-        raise Wrong(line, "an annotation of a variable or a function needs exactly one argument by name, name=, and it "
-                          "is the last one: name=x.")
+        raise Wrong(line, "an annotation of a variable or a function needs exactly one keyword argument, name, as the "
+                          "last argument: name=x.")
     return call.keywords[0].value
 
 

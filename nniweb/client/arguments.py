@@ -10,18 +10,18 @@ INTERRUPTED = 130
 
 #: What ``experiments`` does to one: the verb, and what that means.
 STEERING = {
-    "pause": "start nothing new; running trials go on to their end",
-    "resume": "go on with it, also beyond its limits where new ones are given",
-    "stop": "end it and its trials",
+    "pause": "start no new trials; running trials continue to their end",
+    "resume": "continue the experiment, also beyond its limits if new ones are given",
+    "stop": "end the experiment and its trials",
     "rerun-failed": "run its failed trials again",
 }
 #: Options of ``resume`` that change a limit, as fields.
 NEW_LIMITS = ("max_trial_number", "max_duration")
-LAUNCH_HELP = ("Launch an experiment from its file. With --follow the exit status is 0 when it is DONE, 1 after an "
-               "error, 2 when no worker is alive, 3 when somebody stopped it, 4 when the server has been away for ten "
+LAUNCH_HELP = ("Launch an experiment from its config file. With --follow the exit status is 0 if it is DONE, 1 after "
+               "an error, 2 if no worker is alive, 3 if somebody stopped it, 4 if the server has not answered for ten "
                "minutes.")
 EXPERIMENTS_HELP = ("List experiments; show, follow, pause, resume, stop or delete one, run its failed trials again, "
-                    "show or export its trials and metrics, import results. An id may be cut short.")
+                    "show or export its trials and metrics, import results. The beginning of an id is enough.")
 
 
 def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
@@ -30,65 +30,69 @@ def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False
     """
     default = argparse.SUPPRESS if again else None
     group = parser.add_argument_group("another server")
-    group.add_argument("--server", metavar="URL", default=default, help="speak by REST with this server, such as "
-                       "https://nni.example.org (NNIWEB_SERVER); with the token of NNIWEB_TOKEN, or of a file")
+    group.add_argument("--server", metavar="URL", default=default, help=(
+        "use this server through REST, such as https://nni.example.org (NNIWEB_SERVER), with the token in NNIWEB_TOKEN "
+        "or in a file"))
     group.add_argument("--token-file", type=Path, metavar="FILE", default=default, help="file with the token, which "
                        "only you may read (NNIWEB_TOKEN_FILE, else ~/.config/nniweb/token)")
-    group.add_argument("--ca-file", type=Path, metavar="FILE", default=default, help="PEM file with the authority "
-                       "behind its certificate, where that is one of your own (NNIWEB_CA_FILE)")
+    group.add_argument("--ca-file", type=Path, metavar="FILE", default=default, help=(
+        "PEM file of the authority that signed the server's certificate, if it is a private one (NNIWEB_CA_FILE)"))
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``launch``."""
-    parser.add_argument("config", type=Path, help="experiment file (NNI's v1 or v2 form)")
+    parser.add_argument("config", type=Path, help="config file (NNI's v1 or v2 form)")
     parser.add_argument("--follow", action="store_true", help="show the progress until the end")
-    parser.add_argument("--git", metavar="ADDRESS", help="the code is in this Git repository (https or ssh), which "
-                        "the worker fetches; a relative trialCodeDirectory is a folder of it, and the search space "
-                        "must stand in the file itself")
-    parser.add_argument("--git-ref", metavar="REF", help="branch, tag or commit; else the default branch")
-    parser.add_argument("--git-folder", metavar="FOLDER", help="folder of the repository that is the code")
-    parser.add_argument("--git-token-file", type=Path, metavar="FILE", help="file with the password or token that "
-                        "opens the repository (https)")
-    parser.add_argument("--user", help="whose experiment it is (the first administrator's); not with --server, where "
-                        "the token says it")
+    parser.add_argument("--git", metavar="ADDRESS", help=(
+        "Git repository (https or ssh) with the code, which the worker fetches; a relative trialCodeDirectory is a "
+        "folder of it, and the config file itself must contain the search space"))
+    parser.add_argument("--git-ref", metavar="REF", help="branch, tag or commit (default: the default branch)")
+    parser.add_argument("--git-folder", metavar="FOLDER", help="folder of the repository that contains the code")
+    parser.add_argument("--git-token-file", type=Path, metavar="FILE", help=(
+        "file with the password or token for the repository (https)"))
+    parser.add_argument("--user", help="owner of the experiment (default: the first administrator); not with --server, "
+                                       "where the token decides")
     add_server_arguments(parser)
-    parser.add_argument("--cluster", metavar="NAME", help="with --server: a cluster of it, in place of what the file "
-                        "says")
-    parser.add_argument("--code", type=Path, metavar="FOLDER", help="with --server: the folder that is uploaded, less "
-                        "what .nniignore names (the file's trialCodeDirectory, else its own folder)")
+    parser.add_argument("--cluster", metavar="NAME", help=(
+        "with --server: a cluster of the server, instead of the one in the file"))
+    parser.add_argument("--code", type=Path, metavar="FOLDER", help=(
+        "with --server: the folder to upload, without files that .nniignore names (default: the file's "
+        "trialCodeDirectory, else the folder of the file)"))
 
 
 def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``experiments`` and its subcommands."""
     add_server_arguments(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    listing = verbs.add_parser("list", help="list experiments, newest first (what happens without a verb, too)")
+    listing = verbs.add_parser("list", help="list experiments, newest first (the default)")
     listing.add_argument("--all", action="store_true", dest="everything", help="archived ones too")
     show = _of_one(verbs, "show", "show one")
-    _of_one(verbs, "follow", "show its progress until the end; exit status as of launch --follow")
+    _of_one(verbs, "follow", "show its progress until the end; exit status as with launch --follow")
     trials = _of_one(verbs, "trials", "list its trials")
-    trials.add_argument("--filter", metavar="WORDS", help="such as \"status = FAILED and lr < 0.01\"")
-    metrics = _of_one(verbs, "metrics", "list what its trials reported: intermediate results by step, final ones")
+    trials.add_argument("--filter", metavar="WORDS", help="an expression such as \"status = FAILED and lr < 0.01\"")
+    metrics = _of_one(verbs, "metrics", "list the results of its trials: intermediate results by step, and final "
+                                        "results")
     steering = {verb: _of_one(verbs, verb, about) for verb, about in STEERING.items()}
     steering["resume"].add_argument("--max-trial-number", type=int, metavar="N", help="a new maxTrialNumber")
     steering["resume"].add_argument("--max-duration", metavar="TIME",
                                     help="a new maxExperimentDuration, such as 90m or 2h")
-    changes = _of_one(verbs, "changes", "list what was changed of it after its launch, and by whom")
-    undo = _of_one(verbs, "undo", "take one of these changes back")
+    changes = _of_one(verbs, "changes", "list the changes after its launch, and who made them")
+    undo = _of_one(verbs, "undo", "undo one of these changes")
     undo.add_argument("number", type=int, help="number of the change, as changes lists it")
-    delete = _of_one(verbs, "delete", "remove it with its trials and what they left; it must have ended")
+    delete = _of_one(verbs, "delete", "delete it with its trials and their data; it must have ended")
     delete.add_argument("--yes", action="store_true", help="do not ask")
     export = _of_one(verbs, "export", "write its trials as JSON or CSV")
     export.add_argument("--format", choices=["json", "csv"], default="json")
     export.add_argument("--output", type=Path, metavar="FILE", help="file to write (the terminal, if left out)")
     export.add_argument("--intermediate", action="store_true", help="with intermediate results")
     export.add_argument("--raw", action="store_true", help=(
-        "CSV: texts as they are, also those that a spreadsheet would run as a formula (else ' stands before them)"))
-    importing = _of_one(verbs, "import", "tell its tuner of results from elsewhere")
+        "CSV: write texts unchanged, including those that a spreadsheet would run as a formula (by default they get a "
+        "leading ')"))
+    importing = _of_one(verbs, "import", "import results from elsewhere for its tuner")
     importing.add_argument("--filename", "-f", type=Path, required=True, help=(
-        'JSON as nnictl exports it: [{"parameter": {...}, "value": 0.5}, ...]'))
+        'JSON in the format that nnictl exports: [{"parameter": {...}, "value": 0.5}, ...]'))
     for each in (listing, show, trials, metrics, changes):
-        each.add_argument("--json", action="store_true", dest="as_json", help="as JSON, for programs")
+        each.add_argument("--json", action="store_true", dest="as_json", help="print JSON, for programs")
     for each in verbs.choices.values():
         add_server_arguments(each, again=True)
 

@@ -48,7 +48,7 @@ def read_config(path: str | os.PathLike[str]) -> str:
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise ClientError(f"{path} is no UTF-8 text.") from None
+        raise ClientError(f"{path} is not UTF-8 text.") from None
 
 
 def prepare(text: str, base: Path, code: Path | None = None) -> PreparedLaunch:

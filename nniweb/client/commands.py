@@ -51,7 +51,7 @@ def run(arguments: list[str], *, out: TextIO | None = None, err: TextIO | None =
         err.write(f"{error}\n")
         return FAILED
     except KeyboardInterrupt:
-        err.write("\nStopped here; what runs at the server goes on.\n")
+        err.write("\nStopped here. The experiment continues on the server.\n")
         return INTERRUPTED
 
 
@@ -68,7 +68,8 @@ class _Commands:
 
     def launch(self, options: argparse.Namespace) -> int:
         if options.user:
-            raise ClientError("--user is for the server's own machine; here the token says whose experiment it is.")
+            raise ClientError("--user can only be used on the server's own machine. With --server, the token decides "
+                              "who owns the experiment.")
         progress = _UploadLine(self._err) if self._err.isatty() else None
         experiment = self._client.launch(options.config, code=options.code, cluster=options.cluster,
                                          git=_git(options), progress=progress)
@@ -101,7 +102,7 @@ class _Commands:
         if verb in STEERING:
             getattr(experiment, verb.replace("-", "_"))(
                 **{name: getattr(options, name) for name in NEW_LIMITS if hasattr(options, name)})
-            self.say(f"{experiment.name} ({experiment.id}): {STEERING[verb]}. It is {experiment.status}.")
+            self.say(f"{experiment.name} ({experiment.id}): {STEERING[verb]}. Its status is {experiment.status}.")
             return 0
         return int(getattr(self, f"_{verb}")(experiment, options) or 0)
 
@@ -144,7 +145,7 @@ class _Commands:
 
     def _undo(self, experiment: Experiment, options: argparse.Namespace) -> None:
         experiment.undo_change(options.number)
-        self.say(f"Change {options.number} of {experiment.name} ({experiment.id}) is undone.")
+        self.say(f"Change {options.number} of {experiment.name} ({experiment.id}) was undone.")
 
     def _trials(self, experiment: Experiment, options: argparse.Namespace) -> None:
         found = experiment.trials(options.filter)
@@ -157,14 +158,14 @@ class _Commands:
     def _delete(self, experiment: Experiment, options: argparse.Namespace) -> int:
         if not options.yes:
             if not sys.stdin.isatty():
-                raise ClientError("Deleting cannot be undone; say --yes where nobody can be asked.")
-            self._err.write(f"Remove {experiment.name} ({experiment.id}), its trials and what they left? [y/N] ")
+                raise ClientError("Deleting cannot be undone. Use --yes to confirm where no terminal is available.")
+            self._err.write(f"Remove {experiment.name} ({experiment.id}), its trials and their data? [y/N] ")
             self._err.flush()
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
                 self.say("Nothing was removed.")
                 return FAILED
         experiment.delete()
-        self.say(f"{experiment.name} ({experiment.id}) is removed.")
+        self.say(f"{experiment.name} ({experiment.id}) was deleted.")
         return 0
 
     def _export(self, experiment: Experiment, options: argparse.Namespace) -> None:
@@ -193,8 +194,8 @@ class _Commands:
         except OSError as error:
             raise ClientError(f"{options.filename} cannot be read: {error.strerror}.") from None
         except ValueError as error:
-            raise ClientError(f"{options.filename} is no JSON: {error}.") from None
-        self.say(f"The tuner of {experiment.name} is told of {experiment.import_results(results)} results.")
+            raise ClientError(f"{options.filename} is not JSON: {error}.") from None
+        self.say(f"{experiment.import_results(results)} results were imported for the tuner of {experiment.name}.")
 
     # --- how -------------------------------------------------------------------------------------------------
 
@@ -205,8 +206,8 @@ class _Commands:
         if len(found) == 1 or exact:
             return (exact or found)[0]
         if not found:
-            raise ClientError(f"There is no experiment whose id begins with {start!r} and that you may see; "
-                              "`nniweb experiments list --all` lists them.")
+            raise ClientError(f"There is no experiment whose id begins with {start!r}, or you may not see it. "
+                              "`nniweb experiments list --all` lists all experiments that you may see.")
         raise ClientError(f"Several ids begin with {start!r}: "
                           f"{', '.join(f'{each.name} ({each.id})' for each in found[:6])}.")
 
@@ -246,5 +247,5 @@ def _git(options: argparse.Namespace) -> dict[str, str] | None:
             raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
     found = {name: value for name, value in fields.items() if value}
     if found and options.code is not None:
-        raise ClientError("--code and --git exclude each other: the code comes from one place.")
+        raise ClientError("--code and --git cannot be used together, because the code comes from one place.")
     return found or None

@@ -90,7 +90,7 @@ class Client:
         try:
             return Experiment(self, self.get(path))
         except NotFound as error:
-            said = f"{self.server} has no experiment {experiment_id}, or it is not yours to see."
+            said = f"{self.server} has no experiment {experiment_id}, or you may not see it."
             raise NotFound(error.status, [FieldError("", said)]) from None
 
     def launch(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
@@ -139,7 +139,8 @@ class Client:
         try:
             yield from response.iter_content(64 * 1024)
         except requests.RequestException as error:
-            raise CannotReach(f"{self.server} broke off in the middle of {path}: {error}. Ask again.") from None
+            raise CannotReach(f"{self.server} closed the connection in the middle of {path}: {error}. Send the request "
+                              "again.") from None
         finally:
             response.close()
 
@@ -201,13 +202,14 @@ class Client:
     def _no_answer(self, error: requests.RequestException, repeat: bool) -> CannotReach:
         reason = _innermost(error)
         if _is_untrusted(error):
-            return CannotReach(f"{self.server} is not trusted: {reason}. Is the address right? Where its certificate "
-                               "is of an authority of your own, name the file of that: NNIWEB_CA_FILE, or --ca-file.")
+            return CannotReach(f"The certificate of {self.server} is not trusted: {reason}. Check the address. If a "
+                               "private authority signed the certificate, give the file of the authority with "
+                               "NNIWEB_CA_FILE or --ca-file.")
         if repeat or _never_left(error):
-            return CannotReach(f"{self.server} cannot be reached: {reason}. Is the address right, and does the server "
-                               "run? What runs there goes on.")
-        return MayBeDone(f"{self.server} gave no answer ({reason}). The request may have been carried out all the "
-                         "same: look (nniweb experiments list) before you send it again.")
+            return CannotReach(f"{self.server} cannot be reached: {reason}. Check the address and that the server "
+                               "runs. Running trials continue.")
+        return MayBeDone(f"{self.server} gave no answer ({reason}). The server may have carried out the request. Check "
+                         "with nniweb experiments list before you send it again.")
 
     def _trouble(self, response: requests.Response, repeat: bool) -> ClientError:
         status = response.status_code
@@ -220,13 +222,12 @@ class Client:
             return kind(str(error)) if status in _AWAY else error
         if response.is_redirect:
             goal = response.headers.get("Location", "")[:200]
-            return CannotReach(f"{self.server} answers that what was asked for is at {goal}; give that server's "
-                               "address.")
+            return CannotReach(f"{self.server} redirects to {goal}. Give the address of that server.")
         if status in (413, 414):
             text = " ".join(response.text.split())[:300]  # of a door before the application
             return Refused(status, [FieldError("", text or f"The request was refused ({status}).")])
-        return kind(f"{self.server} answered with {status} and nothing that NNI Web says. Does the address lead to it, "
-                    "or to a proxy before it?")
+        return kind(f"{self.server} answered with {status}, but not with an answer of NNI Web. Check that the address "
+                    "is that of NNI Web and not of a proxy in front of it.")
 
 
 def _document(response: requests.Response) -> Any:
@@ -236,8 +237,8 @@ def _document(response: requests.Response) -> Any:
     try:
         return response.json()
     except ValueError:
-        raise CannotReach(f"{response.url} answered with something that is not JSON. Does the address lead to NNI "
-                          "Web, or to a proxy or log-in page before it?") from None
+        raise CannotReach(f"{response.url} did not answer with JSON. Check that the address is that of NNI Web and not "
+                          "of a proxy or log-in page in front of it.") from None
 
 
 @contextmanager

@@ -23,19 +23,21 @@ def server_address(given: str | None) -> str:
     """
     address = (given or os.environ.get("NNIWEB_SERVER", "")).strip().rstrip("/").removesuffix("/api/v1")
     if not address:
-        raise TokenTrouble("Which server? Give its address, such as https://nni.example.org, or set NNIWEB_SERVER.")
+        raise TokenTrouble("No server was given. Give its address, such as https://nni.example.org, or set "
+                           "NNIWEB_SERVER.")
     try:
         parts = urlsplit(address)
         host = parts.hostname if parts.port is None or parts.port else None
     except ValueError:
         parts, host = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise TokenTrouble(f"{address} is no address of a server; one looks like https://nni.example.org.")
+        raise TokenTrouble(f"{address} is not the address of a server. Write an address such as "
+                           "https://nni.example.org.")
     if parts.username is not None or parts.password is not None:
-        raise TokenTrouble("The server's address may hold neither name nor password; the token is all there is to say.")
+        raise TokenTrouble("The server's address must not contain a user name or a password. The token is enough.")
     if parts.scheme == "http" and not is_loopback(host) and os.environ.get("NNIWEB_PLAIN_HTTP") != "1":
-        raise TokenTrouble(f"The token would cross the network to {host} in the clear. Use https://, or set "
-                           "NNIWEB_PLAIN_HTTP=1 in a network that you trust with it.")
+        raise TokenTrouble(f"The token would cross the network to {host} unencrypted. Use https://, or set "
+                           "NNIWEB_PLAIN_HTTP=1 if you trust the network.")
     return address
 
 
@@ -50,7 +52,7 @@ def authority_file(given: str | os.PathLike[str] | None = None) -> str | None:
     try:
         ssl.create_default_context(cafile=path)
     except OSError as error:
-        reason = "it holds no certificate in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
+        reason = "it contains no certificate in PEM format" if isinstance(error, ssl.SSLError) else error.strerror
         raise TokenTrouble(f"{path} cannot be used as the server's certificate authority: {reason}.") from None
     return str(path)
 
@@ -74,8 +76,8 @@ def find_token(file: str | os.PathLike[str] | None = None) -> str:
     try:
         return _checked(_read_private(path), str(path))
     except FileNotFoundError:
-        raise TokenTrouble(f"There is no token in {path}. Make one on the page of your account, and put it into that "
-                           "file (rights 600), into another one that --token-file or NNIWEB_TOKEN_FILE names, or into "
+        raise TokenTrouble(f"There is no token in {path}. Make a token on your account page. Put it into that file "
+                           "(mode 600), into another file that --token-file or NNIWEB_TOKEN_FILE names, or into "
                            "NNIWEB_TOKEN.") from None
     except OSError as error:
         raise TokenTrouble(f"The token in {path} cannot be read: {error.strerror}.") from None
@@ -87,19 +89,19 @@ def _read_private(path: Path) -> str:
     with open(descriptor, encoding="utf-8", errors="replace") as file:
         status = os.fstat(descriptor)  # of what is read, not of what has that name a moment later
         if not stat.S_ISREG(status.st_mode):
-            raise TokenTrouble(f"{path} is no ordinary file; a token lies in a file of its own.")
+            raise TokenTrouble(f"{path} is not a regular file. Put the token into a file of its own.")
         if status.st_uid not in (os.geteuid(), 0):
-            raise TokenTrouble(f"{path} belongs to another user, who may have put any token there. Make a file of your "
-                               "own.")
+            raise TokenTrouble(f"{path} belongs to another user, who could have put any token there. Use a file that "
+                               "belongs to you.")
         if status.st_mode & 0o077:
-            raise TokenTrouble(f"Others may read or change {path} (rights {stat.S_IMODE(status.st_mode):o}), so the "
-                               f"token in it may be known. Close it: chmod 600 {path}")
+            raise TokenTrouble(f"Others may read or change {path} (mode {stat.S_IMODE(status.st_mode):o}), so the "
+                               f"token in it may be known to them. Restrict the permissions: chmod 600 {path}")
         return file.read(_LONGEST + 1)
 
 
 def _checked(text: str, where: str) -> str:
     token = text.strip()
     if not token or len(token) > _LONGEST or not token.isascii() or not token.isprintable() or " " in token:
-        raise TokenTrouble(f"{where} holds no token: it must be one line, such as nniweb_... from the page of your "
-                           "account.")
+        raise TokenTrouble(f"{where} contains no valid token. It must be one line, such as nniweb_... from your "
+                           "account page.")
     return token

@@ -78,7 +78,7 @@ class Experiment:
             if self.has_ended:
                 return self
             if deadline is not None and time.monotonic() >= deadline:
-                raise WaitedTooLong(f"{self.name} ({self.id}) is {self.status} after {timeout:g} s. It goes on.")
+                raise WaitedTooLong(f"{self.name} ({self.id}) is {self.status} after {timeout:g} s. It continues.")
             time.sleep(every)
 
     # --- results ---------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Experiment:
 def segment(name: str) -> str:
     """An id as a part of a path. Raises NotFound for what is none."""
     if not name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in name):
-        raise NotFound(404, [FieldError("", f"{name!r} is no id.")])
+        raise NotFound(404, [FieldError("", f"{name!r} is not an id.")])
     return name
 
 
@@ -257,7 +257,7 @@ class Trial:
         """
         kept = [file for file in self.files() if file["name"] == name]
         if not kept:
-            raise NotFound(404, [FieldError("", f"No file {name} was kept of trial {self.number}.")])
+            raise NotFound(404, [FieldError("", f"Trial {self.number} has no kept file {name}.")])
         return self._written(f"trials/{self.id}/files/{kept[-1]['id']}/", name, target)
 
     # --- what is on its machine ------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class RestFollowed:
     """An experiment of a server elsewhere."""
 
     look_every = 1.0
-    how_to_start = "Whoever runs the server can start it again, or a worker alone (nniweb worker)."
+    how_to_start = "Ask an administrator to start the server again, or to start only a worker (nniweb worker)."
 
     def __init__(self, client: Any, experiment: Experiment) -> None:
         self._client = client
@@ -122,30 +122,30 @@ class Follower:
             except CannotReach as error:
                 if away_since is None:
                     away_since = now
-                    self._say(f"{error} It is tried again for {readable_seconds(AWAY_FOR)}.")
+                    self._say(f"{error} The client tries again for {readable_seconds(AWAY_FOR)}.")
                 elif now - away_since >= AWAY_FOR:
-                    self._say(f"The server has been away for {readable_seconds(now - away_since)}. What became of the "
-                              "experiment is not known; it may go on.")
+                    self._say(f"The server has not answered for {readable_seconds(now - away_since)}. The state of the "
+                              "experiment is not known. It may continue.")
                     return UNREACHABLE
                 self._wait(self._followed.look_every)
                 continue
             if away_since is not None:
                 away_since = None
-                self._say("The server is there again.")
+                self._say("The server answers again.")
             if somebody_works:
                 alone_since = None
             elif alone_since is None:
                 alone_since = now
             elif now - alone_since >= NOBODY_WORKS_FOR:
-                self._say(f"No worker has been alive for {NOBODY_WORKS_FOR:.0f} seconds, so nothing goes on. "
-                          f"{self._followed.how_to_start} The experiment is kept and begins then.")
+                self._say(f"No worker has been alive for {NOBODY_WORKS_FOR:.0f} seconds, so no trial is started. "
+                          f"{self._followed.how_to_start} The experiment is stored and continues then.")
                 return NO_WORKER
             self._wait(self._followed.look_every)
 
     def say_it_goes_on(self, command: str, experiment_id: str) -> None:
         """After Ctrl-C. ``command``: what a person types before ``experiments``."""
-        self._say(f"The experiment goes on. `{command} experiments show {experiment_id}` shows it, "
-                  f"`{command} experiments stop {experiment_id}` ends it.")
+        self._say(f"The experiment continues. `{command} experiments show {experiment_id}` shows it, `{command} "
+                  f"experiments stop {experiment_id}` ends it.")
 
     def _show(self, document: Mapping[str, Any], *, at_once: bool) -> None:
         now = self._monotonic()
@@ -168,5 +168,5 @@ class Follower:
         self._say(f"{document['status']}{f': {message}' if (message := document['message']) else ''}")
         lines = best_trial_lines(self._followed.best_trial()) if document["progress"].get("front") is None \
             else front_lines(document, self._followed.front())
-        for line in lines or ["No trial gave a result."]:
+        for line in lines or ["No trial reported a result."]:
             self._say(line)

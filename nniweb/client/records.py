@@ -25,8 +25,8 @@ class Records(list[dict[str, Any]]):
         try:
             import pandas
         except ImportError:
-            raise ClientError("pandas is not installed here: pip install pandas. The records themselves are a list of "
-                              "dictionaries.") from None
+            raise ClientError("pandas is not installed. Install it with pip install pandas, or use the records, which "
+                              "are a list of dictionaries.") from None
         table = pandas.DataFrame([flat(record) for record in self])
         for name in _TIMES:
             if name in table:

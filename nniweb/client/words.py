@@ -62,7 +62,7 @@ def change_lines(documents: Iterable[Mapping[str, Any]]) -> list[str]:
         lines.append(f"{document['number']}  {document['at'][:19].replace('T', ' ')}  {printable(who)}{undoes}")
         lines += [f"   {printable(line['what'])}: {printable(line['before'])} -> {printable(line['after'])}"
                   for line in document["values"]]
-    return lines or ["Nothing was changed after the launch."]
+    return lines or ["There are no changes after the launch."]
 
 
 def experiments_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -21,13 +21,14 @@ def script(arguments: list[str]) -> int:
     try:
         from argcomplete.shell_integration import shellcode
     except ModuleNotFoundError:
-        sys.stderr.write("Completion needs argcomplete, which is not installed here: pip install argcomplete\n")
+        sys.stderr.write("Completion needs argcomplete, which is not installed. Install it with: pip install "
+                         "argcomplete\n")
         return 1
 
     parser = argparse.ArgumentParser(prog="nniweb completion", description=(
-        "Print what makes a shell complete commands and options of nniweb. In ~/.bashrc or ~/.zshrc: "
-        "eval \"$(nniweb completion bash)\" (zsh: after compinit); for fish: "
-        "nniweb completion fish > ~/.config/fish/completions/nniweb.fish"))
+        "Print a shell script that completes commands and options of nniweb. In ~/.bashrc or ~/.zshrc: eval \"$(nniweb "
+        "completion bash)\" (zsh: after compinit); for fish: nniweb completion fish > "
+        "~/.config/fish/completions/nniweb.fish"))
     parser.add_argument("shell", choices=SHELLS)
     shell = parser.parse_args(arguments).shell
     sys.stdout.write(shellcode(["nniweb"], shell=shell) + "\n")

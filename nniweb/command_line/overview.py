@@ -3,30 +3,31 @@
 #: By what somebody wants to do.
 COMMANDS = {
     "Experiments": {
-        "launch": "launch an experiment from its file; --follow shows the progress",
-        "experiments": "list, show, follow, steer, undo, export them (nniweb experiments --help)",
-        "config": "check an experiment file, or print what it means",
-        "import_nni": "take over a finished experiment of NNI's",
+        "launch": "launch an experiment from its config file; --follow shows the progress",
+        "experiments": "list, show, follow, pause, stop, undo, export experiments (nniweb experiments --help)",
+        "config": "check a config file, or print the resolved settings",
+        "import_nni": "import a finished experiment of NNI",
     },
     "A server": {
         "serve": "start the web server and a worker",
         "worker": "start a further worker",
-        "doctor": "say what is wrong with this installation, and what to do",
-        "backup": "write a backup, also while it runs",
+        "doctor": "check this installation and print problems with their solutions",
+        "algo": "register custom tuners and assessors under a name",
+        "backup": "write a backup; the server may run",
         "restore": "restore one",
-        "migrate": "bring the database to this program's version",
-        "rotate-keys": "seal all secrets with a new key",
+        "migrate": "upgrade the database to this program's version",
+        "rotate-keys": "encrypt all secrets with a new key",
     },
     "People": {
-        "sign-in-link": "print a link that signs somebody in, once",
+        "sign-in-link": "print a link that signs a person in once",
         "token": "print a new token for REST and the client",
         "changepassword": "change somebody's password",
         "createsuperuser": "make an administrator",
     },
     "This program": {
-        "completion": "print what makes bash, zsh or fish complete all this",
-        "check": "look for mistakes in the settings",
-        "help": "of one command: nniweb help COMMAND; help --commands names those of Django, too",
+        "completion": "print a completion script for bash, zsh or fish",
+        "check": "check the settings for mistakes",
+        "help": "help for one command: nniweb help COMMAND; help --commands also lists Django's commands",
     },
 }
 
@@ -38,6 +39,6 @@ def overview(program: str) -> str:
     for title, commands in COMMANDS.items():
         lines += [f"{title}:", *(f"  {name:{width}}  {words}".replace("nniweb ", f"{program} ")
                                  for name, words in commands.items()), ""]
-    lines.append(f"Options of each: {program} COMMAND --help. Of launch and experiments: --server speaks with a server "
-                 "elsewhere.")
+    lines.append(f"Options of a command: {program} COMMAND --help. With --server, launch and experiments use a server "
+                 "on another machine.")
     return "\n".join(lines)

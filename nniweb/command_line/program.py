@@ -61,8 +61,9 @@ def _run(arguments: list[str] | None) -> None:
         from django.core.exceptions import ImproperlyConfigured
         from django.core.management import execute_from_command_line
     except ModuleNotFoundError as error:
-        sys.exit(f"{' '.join(['nniweb', *given[1:2]])} needs {error.name}, which is not installed here. Install all of "
-                 "it (pip install nniweb), or name a server elsewhere with --server: that works without.")
+        sys.exit(f"{' '.join(['nniweb', *given[1:2]])} needs {error.name}, which is not installed. Install the whole "
+                 "package (pip install nniweb), or use a server on another machine with --server, which does not need "
+                 "it.")
 
     if given[1:2] == ["doctor"]:
         _only_look("--json" in given)
@@ -84,12 +85,13 @@ def _only_look(as_json: bool) -> None:
     try:
         django.setup(set_prefix=False)
     except ImproperlyConfigured as error:
-        found = findings.wrong("settings", str(error), "Correct it (docs/settings.md has them all), then ask again; "
-                                                       "nothing else can be looked at before.")
+        found = findings.wrong("settings", str(error), "Correct the setting (docs/settings.md describes all settings), "
+                                                       "then run the command again. Nothing else can be checked before "
+                                                       "that.")
     except OSError as error:
         found = findings.wrong("data folder", f"{error.filename} cannot be read: {error.strerror}.",
-                               "Give this command as the user who runs the server, or give that user the file: "
-                               "chown USER FILE; then ask again.")
+                               "Run this command as the user who runs the server, or change the owner of the file "
+                               "(chown USER FILE) and run it again.")
     else:
         return
     print(findings.as_json([found]) if as_json else findings.as_text([found]))  # noqa: T201  what was asked for

@@ -81,7 +81,8 @@ def launch_demo(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return redirect("experiments")
     if not user.may_change:
-        messages.error(request, "Your role is viewer: you can look, not launch anything. Ask an administrator.")
+        messages.error(request, "Your role is viewer, which cannot launch experiments. Ask an administrator for "
+                                "another role.")
         return redirect("experiments")
     try:
         return redirect("experiment", launch_example(user).public_id)

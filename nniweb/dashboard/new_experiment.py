@@ -72,8 +72,8 @@ class NewExperiment(View):
         given.pop("git_token")  # what is secret does not come back
         try:
             if not user.may_change:
-                raise ConfigInvalid([ConfigError("", "Your role is viewer: you can look, not launch. Ask an "
-                                                 "administrator.")])
+                raise ConfigInvalid([ConfigError("", "Your role is viewer, which cannot launch experiments. Ask an "
+                                                     "administrator for another role.")])
             if request.POST.get("act") != "launch":
                 return self._page(request, given, checked=check_document(*from_form(form, user, checked_form)))
             experiment = from_form(form, user, launch)

@@ -52,9 +52,9 @@ def one_notification(request: HttpRequest, public_id: str) -> HttpResponse:
 def why_no_mail(user: User) -> str:
     """A sentence where mails cannot reach this person, else ""."""
     if not settings.MAIL_URL:
-        return "This installation sends no mail: an administrator sets up a mail server with NNIWEB_MAIL_URL."
+        return "This installation cannot send mail. An administrator can configure a mail server with NNIWEB_MAIL_URL."
     if not user.email:
-        return "Your account has no e-mail address: an administrator enters it in the admin, under Users."
+        return "Your account has no e-mail address. Add one on your account page."
     return ""
 
 

@@ -27,7 +27,7 @@ def traits(platform: dict[str, Any]) -> list[str]:
         "" if platform["keepers_report"] else
         "Trials run without a keeper: the platform tells their results, and what they print is not stored.",
         "Trials must be able to call this server over the network." if platform["needs_public_url"] else "",
-        "It belongs to the machine that the server runs on." if platform["pinned_to_host"] else "",
-        "A running trial may be suspended there, and is run anew later." if platform["suspends_jobs"] else "",
+        "The platform is the machine that the server runs on." if platform["pinned_to_host"] else "",
+        "The platform may suspend a running trial and run it again later." if platform["suspends_jobs"] else "",
         multi_phase[platform["multi_phase"]],
         f"reuseMode: {platform['reuse_mode_meaning']}.") if sentence]

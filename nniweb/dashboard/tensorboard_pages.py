@@ -86,7 +86,7 @@ def _without_ticket(request: HttpRequest, public_id: str) -> HttpResponse:
     if request.method != "GET":
         # with the token against forged requests like any other address, although nothing would come of it
         return csrf_protect(lambda request: HttpResponse(
-            "This ticket shows no TensorBoard (any more).", status=401, content_type="text/plain"))(request)
+            "This ticket is not valid, or its TensorBoard has ended.", status=401, content_type="text/plain"))(request)
     address = reverse("tensorboard", args=[public_id])
     if not isinstance(request.user, User):
         return redirect_to_login(address)
@@ -109,7 +109,7 @@ def _passed_on(request: HttpRequest, address: str, is_first_page: bool) -> HttpR
                                  timeout=_TIMEOUTS, allow_redirects=False)
     except requests.RequestException:
         session.close()
-        return HttpResponse("TensorBoard does not answer; open it again.", status=502, content_type="text/plain")
+        return HttpResponse("TensorBoard does not answer. Open it again.", status=502, content_type="text/plain")
     back = {name: answer.headers[name] for name in _SENT_BACK if name in answer.headers}
     if is_first_page and back.get("Content-Type", "").startswith("text/html"):
         with answer, session:

@@ -38,7 +38,7 @@ class ProgressSerializer(serializers.Serializer[Any]):
     trials = TrialCountsSerializer()
     total = serializers.IntegerField(help_text="Trials submitted so far.")
     ended = serializers.IntegerField(help_text="Trials that have ended, with any result.")
-    fraction = serializers.FloatField(allow_null=True, help_text="0 to 1; null where there is no limit.")
+    fraction = serializers.FloatField(allow_null=True, help_text="0 to 1; null if there is no limit.")
     elapsed = serializers.FloatField(help_text=(
         "Seconds in the statuses RUNNING, NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL."))
     eta = serializers.FloatField(allow_null=True, help_text=(

@@ -16,8 +16,8 @@ def require_own_database(options: Mapping[str, Any], *more: str) -> None:
     """Raise CommandError where an option was given that is for a server elsewhere, which needs none of this."""
     given = [name for name in ("server", "token_file", "ca_file", *more) if options.get(name)]
     if given:
-        raise CommandError(f"--{given[0].replace('_', '-')} is for a server elsewhere: give --server in full, or set "
-                           "NNIWEB_SERVER.")
+        raise CommandError(f"--{given[0].replace('_', '-')} is only for a server on another machine. Give --server as "
+                           "well (not abbreviated), or set NNIWEB_SERVER.")
 
 
 def require_served_before() -> None:
@@ -30,5 +30,5 @@ def require_served_before() -> None:
         raise CommandError(why_not)
     if missing:
         raise CommandError(
-            f"The data folder {settings.DATA_FOLDER} holds no database of this version. Start the server once "
-            f"({START}), or name the folder it uses with NNIWEB_DATA.")
+            f"The data folder {settings.DATA_FOLDER} contains no database of this version. Start the server once "
+            f"({START}), or set NNIWEB_DATA to the folder that it uses.")

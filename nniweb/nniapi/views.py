@@ -162,7 +162,8 @@ class NotHereView(NniView):
 
 
 class ClusterMetadataView(NotHereView):
-    sentence = "The platform of an experiment is set at the launch, and on the page of its cluster."
+    sentence = ("The platform of an experiment is set at the launch. Administrators set a cluster's metadata in the "
+                "admin and over REST: PUT /api/v1/clusters/CLUSTER/metadata/KEY/.")
 
 
 class ImportDataView(NniView):

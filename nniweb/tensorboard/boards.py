@@ -31,11 +31,11 @@ def start(experiment: Experiment, trials: Sequence[str], user: User) -> TensorBo
     if importlib.util.find_spec("tensorboard") is None:
         how = "pip install 'nniweb[tensorboard]'" if IS_INSTALLED else \
             ".venv/bin/python -m pip install -r requirements/tensorboard.txt"
-        raise Refused(f"TensorBoard is not installed on the server. Who looks after it installs it with: {how}")
+        raise Refused(f"TensorBoard is not installed on the server. An administrator can install it with: {how}")
     known = dict(experiment.trials.filter(public_id__in=trials).values_list("public_id", "sequence_id"))
     unknown = sorted(set(trials) - known.keys())
     if unknown:
-        raise Refused(f"{unknown[0]!r} is no trial of this experiment.", "trials")
+        raise Refused(f"{unknown[0]!r} is not a trial of this experiment.", "trials")
     if len(known) > MOST_TRIALS:
         raise Refused(f"A TensorBoard shows at most {MOST_TRIALS} trials, not {len(known)}. Choose fewer.", "trials")
     wanted = sorted(known, key=lambda name: known[name])
@@ -48,10 +48,9 @@ def start(experiment: Experiment, trials: Sequence[str], user: User) -> TensorBo
         if TensorBoard.objects.count() >= settings.TENSORBOARD_MOST:
             names = {str(board.experiment) for board in TensorBoard.objects.select_related("experiment")[:20]
                      if board.experiment.owner_id == user.pk or user.is_admin}
-            raise Refused(f"{settings.TENSORBOARD_MOST} TensorBoards are open already, as many as this server has "
-                          f"(NNIWEB_TENSORBOARD_MOST). Stop one"
-                          f"{' of ' + ', '.join(sorted(names)) if names else ''}, or wait until one that nobody looks "
-                          "at ends.")
+            raise Refused(f"{settings.TENSORBOARD_MOST} TensorBoards are already open, which is the maximum of this "
+                          "server (NNIWEB_TENSORBOARD_MOST). Stop "
+                          f"one{' of ' + ', '.join(sorted(names)) if names else ''}, or wait until an unused one ends.")
         now = timezone.now()
         board = TensorBoard.objects.create(experiment=experiment, trials=wanted, created_by=user, created_at=now,
                                            used_at=now)

@@ -51,7 +51,7 @@ class TrialCopy:
         attempt = Attempt.objects.filter(trial__public_id=self._trial).select_related(
             "trial__experiment__cluster", "trial__experiment__code").order_by("-number").first()
         if found is None or attempt is None:
-            self.problem = "has not begun yet"
+            self.problem = "has not started yet"
             return
         self.name = f"trial {found.sequence_id}"
         folder = self._logs / f"trial-{found.sequence_id}"

@@ -44,7 +44,7 @@ def end_with_parent(parent: int) -> None:
     else:
         threading.Thread(target=_look_at, args=(parent,), daemon=True).start()
     if os.getppid() != parent:
-        sys.exit("the server has ended meanwhile")
+        sys.exit("the server has ended in the meantime")
 
 
 def _look_at(parent: int) -> None:

@@ -148,7 +148,7 @@ class _Runner:
                                           int(found[1]), prefix))
                     listens = True
                 if not listens and time.monotonic() - begin > START_WITHIN:
-                    return f"TensorBoard did not begin to listen within {START_WITHIN:.0f} s. {_end_of(log_path)}"
+                    return f"TensorBoard did not start to listen within {START_WITHIN:.0f} s. {_end_of(log_path)}"
                 if not self._is_wanted():
                     return ""
                 self._over.wait(0.5 if listens else 0.1)
@@ -170,7 +170,7 @@ class _Runner:
         try:
             return boards.is_wanted(self._board)
         except Exception as error:  # the database is away: unknown is not unwanted
-            logger.warning("whether TensorBoard %s is still wanted could not be asked: %s", self._board, error)
+            logger.warning("the server could not check whether TensorBoard %s is still wanted: %s", self._board, error)
             return True
         finally:
             close_old_connections()
@@ -195,9 +195,9 @@ class _Runner:
                     return
                 self._over.wait(BRING_EVERY)
         except Exception:
-            logger.exception("the files of TensorBoard %s are brought no more", self._board)
-            self._say("The files of its trials could not be brought because of an error that nobody foresaw; the "
-                      "server's log has more.")
+            logger.exception("the files of TensorBoard %s are no longer copied", self._board)
+            self._say("The files of its trials could not be copied because of an unexpected error. The server's log "
+                      "has the traceback.")
         finally:
             for copy in copies:
                 copy.close()
@@ -207,7 +207,7 @@ class _Runner:
         try:
             TensorBoard.objects.filter(public_id=self._board).update(message=message)
         except Exception as error:
-            logger.warning("TensorBoard %s: %s (it could not be noted: %s)", self._board, message, error)
+            logger.warning("TensorBoard %s: %s (this could not be stored: %s)", self._board, message, error)
 
 
 def _in_words(problems: dict[str, str]) -> str:

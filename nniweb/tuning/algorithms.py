@@ -41,6 +41,7 @@ from nniweb.tuning.search_space.parameter_list import list_problems
 from nniweb.tuning.search_space.parser import ALL_TYPES
 from nniweb.tuning.search_space.problem import InvalidInput, Problem, did_you_mean
 from nniweb.tuning.search_space.space import NestedChoice, Parameter, SearchSpace
+from trainingservice.refused_values import sentence
 
 if TYPE_CHECKING:
     from nniweb.tuning.assessors.assessor import Assessor
@@ -103,7 +104,8 @@ ASSESSORS = (
 )
 
 # Names an NNI user may bring, so that the answer is not "unknown".
-_ARCHITECTURE_SEARCH = "it searches network architectures, which is not done here; TPE or Evolution search parameters"
+_ARCHITECTURE_SEARCH = ("it searches network architectures, which is not supported; use TPE or Evolution to search "
+                        "parameters")
 _NOT_HERE = {
     "PPOTuner": _ARCHITECTURE_SEARCH,
     "PPO": _ARCHITECTURE_SEARCH,
@@ -190,8 +192,8 @@ def check_objectives(algorithm: Algorithm, count: int) -> list[Problem]:
     if count < 2 or algorithm.several_objectives:
         return []
     able = [entry.name for entry in TUNERS if entry.several_objectives]
-    return [Problem("name", f"{algorithm.name} searches by one objective, and there are {count}. For several there are "
-                            f"{', '.join(able[:-1])} and {able[-1]}")]
+    return [Problem("name", f"{algorithm.name} supports one objective, but there are {count}. {', '.join(able[:-1])} "
+                            f"and {able[-1]} support several")]
 
 
 def build_assessor(name: str, class_args: Mapping[str, Any] | None, optimize_mode: str) -> "Assessor":
@@ -240,7 +242,7 @@ def _argument_problems(algorithm: Algorithm, error: ValidationError) -> list[Pro
             hint = did_you_mean(str(detail["loc"][-1]), known)
             message = f"{algorithm.name} has no such argument.{hint} It takes {', '.join(known)}"
         else:
-            message = f"{detail['msg'].removeprefix('Input ')}, not {detail['input']!r}"
+            message = sentence(detail)
         problems.append(Problem(path, message))
     return problems
 

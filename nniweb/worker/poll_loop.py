@@ -28,11 +28,11 @@ def look_until(stopping: threading.Event, what: str, look: Callable[[], float]) 
                 pause = look()
                 give_connection_back()
             except DatabaseError as error:
-                logger.warning("%s: put off, the database says: %s", what, first_line(error))
+                logger.warning("%s: postponed; the database's error: %s", what, first_line(error))
                 drop_connection()
                 pause = AWAY_SECONDS
             except Exception:
-                logger.exception("%s: a look failed; the next one tries again", what)
+                logger.exception("%s: a poll failed; the next one tries again", what)
                 pause = AWAY_SECONDS
             stopping.wait(pause)
     finally:

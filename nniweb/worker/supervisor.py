@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
@@ -71,7 +72,7 @@ class Supervisor:
         self._has_looked = False
         #: Whether ``run`` was called: it can be once.
         self.has_run = False
-        self._tuners = TunerClient()
+        self._tuners = TunerClient(exit_seconds=settings.TUNER_EXIT_SECONDS)
         self._notifications = NotificationSender(self.worker_id)
         self._upkeep = Upkeep()
         self._next_tidying = 0.0
@@ -99,7 +100,7 @@ class Supervisor:
             self._work()
 
     def _work(self) -> None:
-        self._part.is_in_trouble("The worker begins: it has not looked at the clusters yet.")
+        self._part.is_in_trouble("The worker is starting and has not checked the clusters yet.")
         try:
             self._renewal.start()
             self._notifications.start()
@@ -133,15 +134,15 @@ class Supervisor:
             self._tidy()
             give_connection_back()
         except DatabaseError as error:
-            logger.warning("clusters cannot be looked after, the database says: %s", error)
+            logger.warning("the worker cannot run the clusters; the database's error: %s", error)
             connection.close()
             if not self._has_looked:
-                self._part.is_in_trouble(f"The worker cannot begin ({in_short(error)}); it tries again by itself.")
+                self._part.is_in_trouble(f"The worker cannot start ({in_short(error)}). It tries again automatically.")
             return True
         except Exception as error:
-            logger.exception("clusters cannot be looked after; it is tried again")
-            self._part.is_in_trouble(f"The worker cannot look after clusters ({in_short(error)}); it tries again by "
-                                     "itself.")
+            logger.exception("the worker cannot run the clusters; it tries again")
+            self._part.is_in_trouble(f"The worker cannot run the clusters ({in_short(error)}). It tries again "
+                                     "automatically.")
             return False
         self._has_looked = True
         self._part.is_well()
@@ -188,7 +189,7 @@ class Supervisor:
                 remove_unused(timezone.now())
                 forget_sessions(timezone.now())
             except OSError as error:
-                logger.warning("code archives that nobody needs cannot be removed: %s", error)
+                logger.warning("unused code archives cannot be removed: %s", error)
 
     def look(self) -> None:
         """Take clusters that need a worker, let go of those that do not, or that were changed."""
@@ -250,7 +251,7 @@ class Supervisor:
         lease = Lease.acquire(cluster, self.worker_id)
         if lease is None:
             return
-        logger.info("cluster %s: this worker drives it now (epoch %d)", cluster.name, lease.epoch)
+        logger.info("cluster %s: this worker runs its trials now (epoch %d)", cluster.name, lease.epoch)
         self._free_since.pop(cluster.pk, None)
         runner = ClusterRunner(cluster, lease, self._tuners)
         with self._guard:
@@ -300,7 +301,7 @@ class Supervisor:
             except LeaseLost:
                 runner.stop()
             except DatabaseError as error:
-                logger.warning("a lease could not be renewed, the database says: %s", error)
+                logger.warning("a lease could not be renewed; the database's error: %s", error)
                 database_health.note_refused(error)
                 drop_connection()
         try:

@@ -68,7 +68,7 @@ def test_the_commands_and_the_programs_of_the_page_run(server: RunningServer, fo
                               env=environment(folder), text=True, capture_output=True, timeout=110, check=False)
     assert commands.returncode == 0, commands.stdout + commands.stderr
     assert "DONE  3/3 ended (3 succeeded)" in commands.stdout
-    assert commands.stdout.rstrip().endswith("is removed.")
+    assert commands.stdout.rstrip().endswith("was deleted.")
     assert len((folder / "trials.csv").read_text().splitlines()) == 4
     assert not (folder / "kept.txt").exists()  # trials ran in a folder of theirs
 

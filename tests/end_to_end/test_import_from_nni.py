@@ -113,7 +113,7 @@ def test_counts_statuses_and_metrics_agree_and_continuing_adds_trials(
 
     refused = server.manage("import_nni", str(made_by_nni), check=False)
     assert refused.returncode == 1
-    assert "was imported already" in refused.stderr
+    assert "was already imported" in refused.stderr
     server.manage("import_nni", str(made_by_nni), "--continue", "--max-trial-number", "7")
     server.wait_for_experiment(experiment["id"], patience=110)
     trials = server.get_all(f"experiments/{experiment['id']}/trials/")

@@ -129,7 +129,7 @@ def test_where_only_the_client_is_wanted_few_packages_will_do(server: InstalledS
     assert python(small, SCRIPT, server, work) == "whole\n"
     serve = subprocess.run([small / "bin" / "nniweb", "serve"], capture_output=True, text=True, check=False)
     assert serve.returncode == 1
-    assert serve.stderr.startswith("nniweb serve needs django, which is not installed here. Install all of")
+    assert serve.stderr.startswith("nniweb serve needs django, which is not installed. Install the whole")
 
 
 def test_commands_of_the_server_use_its_data_folder_from_anywhere(server: InstalledServer) -> None:

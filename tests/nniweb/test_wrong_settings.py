@@ -120,4 +120,4 @@ def test_a_data_folder_that_has_become_read_only_is_a_sentence(small_disk) -> No
         make(data)
     data_folder.prepare(data / "static")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    assert f"The data folder {data} cannot be used: Read-only file system. Make room, mend" in serve(data)
+    assert f"The data folder {data} cannot be used: Read-only file system. Free disk space" in serve(data)

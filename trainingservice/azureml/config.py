@@ -13,11 +13,14 @@ from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
+from trainingservice.refused_values import matching
 
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
-HttpsAddress = Annotated[str, StringConstraints(pattern=r"^https://[^\s/?#]+/?$")]
-Datastore = Annotated[str, StringConstraints(pattern=r"^azureml://\S+$")]
-InputName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(r"[^\s/?#]+", "a name without blanks, /, ? and #")]
+HttpsAddress = Annotated[str, matching(r"https://[^\s/?#]+/?", "an address such as https://login.azure.example")]
+Datastore = Annotated[str, matching(r"azureml://\S+", "an address such as azureml://datastores/store/paths/folder/")]
+InputName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "a name of letters, digits and _, not beginning with a "
+                                    "digit")]
 
 
 class AzureMlClusterSettings(ClusterSettings):
@@ -25,8 +28,8 @@ class AzureMlClusterSettings(ClusterSettings):
 
     platform_name: ClassVar[str] = "azureml"
     reuse_mode_meaning: ClassVar[str] = (
-        "accepted and not needed on azureml: each trial is a job of its own (in NNI one job ran many trials), so that "
-        "the portal shows, stops and bills trials one by one")
+        "accepted but has no effect on azureml: each trial is a job of its own (in NNI one job ran many trials), so "
+        "that the portal shows, stops and bills each trial separately")
     v1_fields: ClassVar[Mapping[str, str]] = {
         "amlConfig.subscriptionId": "subscriptionId",
         "amlConfig.resourceGroup": "resourceGroup",
@@ -47,17 +50,18 @@ class AzureMlClusterSettings(ClusterSettings):
     managed_identity: bool = Field(
         default=False, description="Log in with the managed identity of the machine the server runs on.")
     authority_host: HttpsAddress | None = Field(
-        default=None, description="Where one logs in, for clouds of their own. Default: Azure's public cloud.")
+        default=None, description="Address of the log-in service, for sovereign clouds such as Azure Government. "
+                                  "Default: Azure's public cloud.")
     resource_manager: HttpsAddress | None = Field(
-        default=None, description="Address of the resource manager, for clouds of their own. Default: Azure's public "
-                                  "cloud.")
+        default=None, description="Address of the resource manager, for sovereign clouds such as Azure Government. "
+                                  "Default: Azure's public cloud.")
 
     @model_validator(mode="after")
     def _one_log_in(self) -> AzureMlClusterSettings:
         if self.client_secret is not None and (self.tenant_id is None or self.client_id is None):
-            raise ValueError("clientSecret belongs to a service principal: give tenantId and clientId, too")
+            raise ValueError("clientSecret is the secret of a service principal; give its tenantId and clientId, too")
         if self.client_secret is not None and self.managed_identity:
-            raise ValueError("clientSecret and managedIdentity exclude each other; give one of them")
+            raise ValueError("clientSecret and managedIdentity cannot be given together; leave one of them out")
         return self
 
     def borrowed_from_the_server(self) -> str:
@@ -82,37 +86,36 @@ class AzureMlTrialOptions(TrialOptions):
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {"amlConfig.useActiveGpu": bool}
 
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
-                              description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
-    environment: str | None = Field(
-        default=None, pattern=r"^azureml:[^:\s]+(:[^:\s]+|@latest)$",
-        description="A registered environment instead of an image: azureml:name:version. (Not in NNI.)")
-    max_trial_number_per_gpu: int | None = Field(
-        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect: each trial is a job "
-                                        "with a node of its own.")
+                              description="Image of each job. It needs Python 3.8 or newer; NNI is not needed.")
+    environment: Annotated[str, matching(r"azureml:[^:\s]+(:[^:\s]+|@latest)",
+                                         "azureml:name:version or azureml:name@latest")] | None = Field(
+        default=None, description="A registered environment instead of an image: azureml:name:version. (Not in NNI.)")
+    max_trial_number_per_gpu: Annotated[int, one_trial_per_gpu("each trial is a job with a node of its own")] | None = \
+        Field(default=None, description="Must be 1: each trial is a job with a node of its own.")
     data_mounts: dict[InputName, str] = Field(
         default={}, description="Data that each job mounts, read-only: a name and an address such as "
-                                "azureml://datastores/store/paths/folder/. The trial finds the folder in the variable "
-                                "NNI_DATA_ and the name. (Not in NNI.)")
+                                "azureml://datastores/store/paths/folder/. The trial finds the folder in the "
+                                "environment variable NNI_DATA_ followed by the name. (Not in NNI.)")
     writable_mounts: dict[ContainerPath, Datastore] = Field(
         default={}, description="Folders of datastores that each job can write to: the path in the job, and an address "
-                                "such as azureml://datastores/store/paths/folder/. Here a datastore is what "
-                                "sharedStorage describes. (Not in NNI.)")
-    shm_size: str | None = Field(default=None, pattern=r"^\d+[kmgKMG]?b?$",
-                                 description='Shared memory of each job, such as "2g". (Not in NNI.)')
+                                "such as azureml://datastores/store/paths/folder/. Use this instead of sharedStorage. "
+                                "(Not in NNI.)")
+    shm_size: Annotated[str, matching(r"[0-9]+[kmgKMG]?b?", 'a size such as "2g" or "512m"')] | None = Field(
+        default=None, description='Shared memory of each job, such as "2g". (Not in NNI.)')
     docker_args: str | None = Field(default=None, description="Further arguments of docker run. (Not in NNI.)")
     experiment_name: Name | None = Field(
-        default=None, description="Azure ML's experiment that the jobs are shown in. Default: nni_exp_ and the "
-                                  "experiment's id. (Not in NNI.)")
+        default=None, description="Experiment of Azure ML that shows the jobs. Default: nni_exp_ and the experiment's "
+                                  "id. (Not in NNI.)")
     channel: Literal["auto", "http", "log"] = Field(
         default="auto", description="How trials get their code and report: by calling this server (http), or through "
-                                    "the job's uploaded code and its log. auto: http where the server has an address "
-                                    "for other machines, else log. (Not in NNI.)")
+                                    "the job's uploaded code and its log. auto: http if the server has an address for "
+                                    "other machines, else log. (Not in NNI.)")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         if is_below(path, self.writable_mounts):
             return ""
-        return (f"jobs on Azure ML will have nothing at {path}, because a container there may mount nothing itself. "
-                "Register the store that this describes as a datastore of the workspace, and give it in the field "
+        return (f"jobs on Azure ML find no share at {path}, because their containers cannot mount file systems. "
+                "Register this share as a datastore of the workspace, and give the datastore in the field "
                 f"writableMounts, such as writableMounts: {{{path}: azureml://datastores/lab/paths/nni/}}")

@@ -104,8 +104,8 @@ class AzureMlTrainingService(PollingTrainingService):
                 self._journals.refused(job.id)  # else a job that never was is asked for its log
                 raise
         if known.tags.get(TRIAL_TAG) != job.id or known.tags.get(INSTALLATION_TAG) != self.context.installation:
-            raise PermanentError(f"{self._workspace.where} has a job named {name} already, which is not this trial's; "
-                                 "rerun the trial, which gives it another name.")
+            raise PermanentError(f"{self._workspace.where} has a job named {name} already, which does not belong to "
+                                 "this trial. Rerun the trial, so that its job gets another name.")
         return replace(self._observed(job, known), platform_state=accepted_at(self.context.clock()))
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
@@ -136,7 +136,7 @@ class AzureMlTrainingService(PollingTrainingService):
             tombstone.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             tombstone.touch()
         except OSError as error:
-            raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make room "
+            raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}. Free disk space "
                                  "there.") from error
         finally:
             self._workspace.cancel(_job_name(job.form.experiment_id, job.id))
@@ -177,8 +177,8 @@ class AzureMlTrainingService(PollingTrainingService):
                     self.context.state_folder / "snapshots" / ("keeper" if urls else form.experiment_id), form.code,
                     not urls))
             except OSError as error:
-                raise TemporaryError(f"The server cannot prepare the job's code: {error.strerror or error}; make room "
-                                     "in its data folder.") from error
+                raise TemporaryError(f"The server cannot prepare the job's code: {error.strerror or error}. Free disk "
+                                     "space in its data folder.") from error
             require_archive(form.code)
             try:
                 seen = self._workspace.submit(JobRequest(
@@ -230,7 +230,7 @@ class AzureMlTrainingService(PollingTrainingService):
         said = said.get("error", said) if isinstance(said, dict) else None
         if seen.status is TrialJobStatus.FAILED and isinstance(said, dict) and said.get("message"):
             return replace(seen, message=of_azure(
-                "platform_failed", f"The job failed. The workspace says: {str(said['message'])[:300]}",
+                "platform_failed", f"The job failed. Message of the workspace: {str(said['message'])[:300]}",
                 str(said.get("code") or "")))
         return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
 

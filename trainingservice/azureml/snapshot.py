@@ -55,7 +55,7 @@ except Exception as error:
     sys.exit("this run's tags cannot be read (%s): the trial is started all the same" % type(error).__name__)
 """
 _AGAIN = {"reason": "lost", "exit_code": None, "signal": None, "message":
-          "The node was lost, and the service started the job again. A trial runs once; rerun it."}
+          "The node was lost, and Azure ML started the job again. A trial runs only once. Rerun the trial."}
 
 #: On the node: with the job's name behind it, the folder of the keeper.
 FOLDER = "/tmp/nniweb-"

@@ -19,13 +19,13 @@ STATUSES = {
     "notresponding": TrialJobStatus.UNKNOWN, "paused": TrialJobStatus.UNKNOWN, "unknown": TrialJobStatus.UNKNOWN,
 }
 _MESSAGES = {
-    "provisioning": ("platform_prepares", "Waits until the compute has started a node; that takes minutes."),
-    "preparing": ("platform_prepares", "Waits until the image is ready; the first time that takes minutes."),
+    "provisioning": ("platform_prepares", "Waits until the compute has started a node, which takes minutes."),
+    "preparing": ("platform_prepares", "Waits until the image is ready, which takes minutes the first time."),
     "queued": ("platform_queue", "Waits in the queue of the compute."),
     "scheduled": ("platform_queue", "Waits for the time for which the workspace has scheduled it."),
     "canceled": ("stopped_on_platform", "The job was canceled in the workspace."),
     "failed": ("platform_failed", "The job failed."),
-    "notresponding": ("machine_unreachable", "The job's node does not answer; it may come back."),
+    "notresponding": ("machine_unreachable", "The job's node does not answer at the moment."),
     "paused": ("platform_held", "The job is paused in the workspace."),
     "unknown": ("platform_state_unknown", "The workspace does not know the job's state."),
 }
@@ -43,5 +43,6 @@ def observed_status(word: str) -> Observation:
     message: str = of_azure(*known, word) if known is not None else ""
     if status is TrialJobStatus.UNKNOWN and not message:
         message = of_azure("platform_state_unknown",
-                           f"The workspace shows the job in a state that is not known here ({word or 'none'}).", word)
+                           "The workspace reports a state of the job that NNI Web does not know "
+                           f"({word or 'none'}).", word)
     return Observation(status, message=message)

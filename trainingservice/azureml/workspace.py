@@ -187,7 +187,7 @@ class Workspace:
         state = str(getattr(state, "value", state) or "")
         if state in ("Succeeded", ""):
             return ""
-        return f"The compute {name} is in the state {state}, in which it runs nothing; mend it in the portal."
+        return f"The compute {name} is in the state {state}, in which it runs no jobs. Correct this in the portal."
 
     def token(self) -> str:
         """A token for Azure's interfaces: a secret."""
@@ -211,8 +211,8 @@ class Workspace:
         try:
             from azure.ai.ml import MLClient
         except ModuleNotFoundError as error:
-            raise PermanentError(f"The azureml platform needs the Python library {error.name}, which is not installed "
-                                 f"here. Install it with: {INSTALL}") from error
+            raise PermanentError(f"The azureml platform needs the Python library {error.name}, which is not installed. "
+                                 f"Install it with: {INSTALL}") from error
         # of its classes that are experimental, at each start, and of tenants in addresses, at each answer
         logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)
         settings = self._settings
@@ -256,15 +256,15 @@ class Workspace:
         except exceptions.ResourceNotFoundError as error:
             if error.error is None:  # not in the service's own words: a proxy's page, say
                 raise TemporaryError(Reason("another_server", said=(
-                    f"{self.where} answered with HTTP 404 and something that is not JSON; does a proxy stand before "
-                    "it?"))) from error
+                    f"{self.where} answered with HTTP 404 and without JSON. Check whether a proxy is in front of "
+                    "it."))) from error
             raise NoSuchJob(_first_line(error)) from error
         except exceptions.ClientAuthenticationError as error:
-            raise LogInRefused(f"{self.where} does not let us in: {_first_line(error)} Trials wait. "
+            raise LogInRefused(f"{self.where} does not accept the credentials: {_first_line(error)} Trials wait. "
                                f"{self._what_to_renew()}", retry_after=RETRY_AFTER_REFUSAL) from error
         except (exceptions.DecodeError, json.JSONDecodeError) as error:
             raise TemporaryError(Reason("another_server", said=(
-                f"{self.where} answered with something that is not JSON; does a proxy stand before it?"))) from error
+                f"{self.where} did not answer with JSON. Check whether a proxy is in front of it."))) from error
         except exceptions.HttpResponseError as error:
             raise self._refusal(error, what) from error
         except (exceptions.ServiceRequestError, exceptions.ServiceResponseError) as error:
@@ -278,31 +278,31 @@ class Workspace:
         said = _first_line(error)
         if status == 403:
             return LogInRefused(Reason("not_permitted", said=(
-                f"{self.where} does not permit {what}: {said} Trials wait. Give our identity the role AzureML Data "
-                "Scientist on the workspace.")), retry_after=RETRY_AFTER_REFUSAL)
+                f"{self.where} does not permit {what}: {said} Trials wait. Give the server's identity the role AzureML "
+                "Data Scientist on the workspace.")), retry_after=RETRY_AFTER_REFUSAL)
         if status in (408, 429) or status is None or status >= 500:
             pause = whole_number(
                 (error.response.headers.get("Retry-After") if error.response is not None else None) or "")
-            limited = "limits how often it may be asked" if status == 429 else \
-                f"has a fault of its own (HTTP {status}): {said}"
+            limited = "limits the rate of requests" if status == 429 else \
+                f"reports an internal error (HTTP {status}): {said}"
             return TemporaryError(Reason("too_many_calls" if status == 429 else "server_fault",
-                                         said=f"{self.where} {limited}; it is asked again."),
+                                         said=f"{self.where} {limited}. The request is sent again."),
                                   retry_after=None if pause is None else float(min(pause, 3600)))
         if "quota" in code.lower():
             return MustWait(of_azure(
-                "platform_quota", f"{self.where} has no quota left for {what}: {said} It is tried again; ask for more "
-                "quota, or run fewer trials at a time.", code), retry_after=60.0)
+                "platform_quota", f"{self.where} has no quota left for {what}: {said} The submission is tried again. "
+                                  "Ask for more quota, or run fewer trials at a time.", code), retry_after=60.0)
         if status < 400:
             return TemporaryError(Reason("another_server", said=(
-                f"{self.where} answered with something that is not JSON ({said}); does a proxy stand before it?")))
+                f"{self.where} did not answer with JSON ({said}). Check whether a proxy is in front of it.")))
         return PermanentError(f"{self.where} refuses {what} (HTTP {status} {code}): {said}")
 
     def _what_to_renew(self) -> str:
         if self._settings.client_secret is not None:
-            return "Renew the service principal's secret and put it into the cluster's settings (clientSecret)."
+            return "Renew the service principal's secret and enter it in the cluster's settings (clientSecret)."
         if self._settings.managed_identity:
-            return "Give the server's machine this managed identity (clientId names a user-assigned one), or put a " \
-                   "service principal into the cluster's settings (tenantId, clientId, clientSecret)."
+            return "Assign this managed identity to the server's machine (clientId names a user-assigned identity), " \
+                   "or enter a service principal in the cluster's settings (tenantId, clientId, clientSecret)."
         return "Run az login as the server's user, or give a service principal (tenantId, clientId, clientSecret)."
 
 

@@ -90,7 +90,7 @@ class CodeEntry:
 def require_archive(code: TrialCode | None) -> None:
     """Raises PermanentError where the archive that shall be shipped is gone."""
     if code is not None and code.archive is not None and not code.archive.is_file():
-        raise PermanentError(f"The code archive {code.archive} is not there any more; launch the experiment again.")
+        raise PermanentError(f"The code archive {code.archive} no longer exists. Launch the experiment again.")
 
 
 def archive_of(code: TrialCode, scratch: Path) -> tuple[Path, str]:
@@ -161,12 +161,13 @@ def code_entries(folder: Path, *, max_files: int = MAX_FILES, max_bytes: int = M
         if error.filename == str(folder) and not folder.is_symlink() and folder.exists() and not folder.is_dir():
             raise CodeRefused(f"The code folder {folder} is not a folder; correct trialCodeDirectory.") from None
         raise CodeRefused(f"{error.filename} cannot be packed: {error.strerror}. Links out of the code folder are not "
-                          "followed; give the folder's own path, and leave it as it is while it is packed.") from error
+                          "followed. Give the folder's own path, and do not change the folder while it is "
+                          "packed.") from error
     except OSError as error:
         if not folder.exists():
             raise CodeRefused(f"The code folder {folder} does not exist; correct trialCodeDirectory.") from None
-        raise CodeRefused(f"{error.filename or folder} cannot be read ({error.strerror}); "
-                          f"mend its rights or name it in {folder / IGNORE_FILE}.") from error
+        raise CodeRefused(f"{error.filename or folder} cannot be read ({error.strerror}). Correct its permissions or "
+                          f"name it in {folder / IGNORE_FILE}.") from error
     if files > max_files or total > max_bytes:
         raise CodeTooLarge(_too_large(folder, entries, files, total, max_files, max_bytes))
     return sorted(entries, key=lambda entry: entry.name.split("/"))
@@ -179,7 +180,7 @@ def _walk(root: Path, folder: Path, place: tuple[str, ...], above: IgnoreRules |
     ``inside`` holds the real folders this one lies in: finding one of them again is a circle.
     """
     if len(place) > DEEPEST:
-        raise CodeRefused(f"{folder} lies more than {DEEPEST} folders deep in the code folder {root}; name it in "
+        raise CodeRefused(f"{folder} is more than {DEEPEST} levels deep in the code folder {root}; name it in "
                           f"{root / IGNORE_FILE}.")
     if (ignore_file := folder / IGNORE_FILE).is_symlink():
         _inner_link(root, ignore_file)
@@ -199,12 +200,12 @@ def _walk(root: Path, folder: Path, place: tuple[str, ...], above: IgnoreRules |
                 continue
             source = Path(os.path.realpath(source))
             if not source.is_relative_to(root):  # it was another link a moment ago
-                raise CodeRefused(f"The link {folder / name} leads out of the code folder; remove it.")
+                raise CodeRefused(f"The link {folder / name} points out of the code folder; remove it.")
             status = source.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             if source in inside:
-                raise CodeRefused(f"The link {folder / name} leads back to {source}, a folder it lies in; remove the "
-                                  f"link or name it in {root / IGNORE_FILE}.")
+                raise CodeRefused(f"The link {folder / name} points back to {source}, a folder that contains it; "
+                                  f"remove the link or name it in {root / IGNORE_FILE}.")
             yield CodeEntry("/".join(path), source, 0o755, is_folder=True)
             yield from _walk(root, source, path, rules, (*inside, source), keep_links)
         elif stat.S_ISREG(status.st_mode):
@@ -238,10 +239,9 @@ def _inner_link(root: Path, link: Path) -> str:
     if not link.exists():
         raise CodeRefused(f"The link {link} points to {target}, which does not exist; remove the link or name it in "
                           f"{root / IGNORE_FILE}.")
-    raise CodeRefused(f"The link {link} leads out of the code folder, to {os.path.realpath(link)}. What lies outside "
-                      "of the folder is not packed with it. Put the files themselves in the link's place; or name the "
-                      f"link in {root / IGNORE_FILE}, and have trials read what lies there by a path that their "
-                      "machines have.")
+    raise CodeRefused(f"The link {link} points out of the code folder, to {os.path.realpath(link)}. Files outside of "
+                      "the folder are not packed. Replace the link with the files themselves; or name the link in "
+                      f"{root / IGNORE_FILE}, and let trials read the files by a path that exists on their machines.")
 
 
 def write_archive(entries: list[CodeEntry], stream: io.BufferedIOBase | io.RawIOBase | io.BufferedWriter) -> None:
@@ -269,7 +269,7 @@ def _add_file(archive: tarfile.TarFile, info: tarfile.TarInfo, entry: CodeEntry)
             archive.addfile(info, content)
     except OSError as error:
         reason = error.strerror or "it became shorter while it was read"
-        raise CodeRefused(f"{entry.source} cannot be packed: {reason}; mend that or name it in "
+        raise CodeRefused(f"{entry.source} cannot be packed: {reason}. Correct that or name it in "
                           f"{IGNORE_FILE}.") from error
 
 

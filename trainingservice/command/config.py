@@ -24,37 +24,38 @@ class CommandClusterSettings(ClusterSettings):
     platform_name: ClassVar[str] = "command"
 
     submit_command: Command = Field(
-        description="Hands over the script $JOB_SCRIPT under the name $JOB_NAME and prints the job's id. It may use "
-                    "$GPUS, $CPUS, $MEMORY_MB and $ARGUMENTS.")
+        description="Command that submits the script $JOB_SCRIPT under the name $JOB_NAME and prints the job's id. It "
+                    "may use $GPUS, $CPUS, $MEMORY_MB and $ARGUMENTS.")
     status_command: Command = Field(
-        description="Prints a line for each job of $JOB_IDS that the scheduler has: id, state, and if it likes why it "
-                    "waits. With status 0 it vouches for the jobs that it does not name, too: they are gone.")
-    cancel_command: Command = Field(description="Ends the job $JOB_ID. It is not run for a trial that ends by itself.")
+        description="Command that prints a line for each job of $JOB_IDS that the scheduler has: id, state, and "
+                    "optionally why it waits. With exit status 0, jobs without a line count as removed from the "
+                    "scheduler.")
+    cancel_command: Command = Field(description="Command that ends the job $JOB_ID. It is not run for a trial that "
+                                                "ends by itself.")
     find_command: Command | None = Field(
-        default=None, description="Prints the ids of jobs named $JOB_NAME, and nothing where there is none. Without it "
-                                  "a trial fails whose submission was not answered.")
+        default=None, description="Command that prints the ids of jobs named $JOB_NAME, and nothing if there is none. "
+                                  "Without it, a trial fails if its submission was not answered.")
     id_pattern: str = Field(
-        default=r"\d[\w.\[\]-]*", description="Regular expression (RE2's syntax); its first match in what "
-                                              "submitCommand prints (its first group, where it has one) is the job's "
-                                              "id.")
+        default=r"\d[\w.\[\]-]*", description="Regular expression (RE2 syntax). Its first match in the output of "
+                                              "submitCommand is the job's id; if it has a group, the first group.")
     waiting_states: tuple[str, ...] = Field(
         default=("Q", "H", "W", "T", "PEND", "PSUSP", "WAIT", "PROV", "qw", "hqw", "1", "5"),
-        description="Words by which the scheduler says that a job waits.")
+        description="The scheduler's names of states in which a job waits.")
     running_states: tuple[str, ...] = Field(
         default=("R", "E", "B", "S", "RUN", "SSUSP", "USUSP", "U", "r", "t", "Rr", "dr", "2", "6", "7"),
-        description="Words by which it says that a job runs.")
+        description="The scheduler's names of states in which a job runs.")
     ended_states: tuple[str, ...] = Field(
         default=("C", "F", "X", "DONE", "EXIT", "ZOMBI", "Eqw", "3", "4"),
-        description="Words by which it says that a job has ended, or will never run.")
+        description="The scheduler's names of states in which a job has ended or will never run.")
     working_folder: str = Field(
-        description="Folder for everything of ours on a file system that all machines share, as jobs see it. It must "
-                    "be there already.")
+        description="Folder for all files of NNI Web on a file system that all machines share, as jobs see it. The "
+                    "folder must exist.")
     mounted_here: Path | None = Field(
-        default=None, description="workingFolder as this server sees it, where that differs. With loginNode, files are "
-                                  "brought through SSH unless this is given.")
+        default=None, description="Path of workingFolder on this server, if it differs. With loginNode, files are "
+                                  "copied through SSH unless this is given.")
     login_node: SshLoginSettings | None = Field(
-        default=None, description="The machine on which the commands are run, through SSH. Default: this server "
-                                  "itself, as its own user.")
+        default=None, description="The machine on which the commands are run through SSH. Default: this server, as its "
+                                  "own user.")
 
     def borrowed_from_the_server(self) -> str:
         if self.login_node is None:
@@ -69,7 +70,7 @@ class CommandClusterSettings(ClusterSettings):
         try:
             GivenExpression(value)
         except ValueError as error:
-            raise ValueError(f"expected a regular expression as RE2 has them: {error}") from None
+            raise ValueError(f"expected a regular expression in RE2 syntax: {error}") from None
         return value
 
     @field_validator("working_folder", "mounted_here")
@@ -85,19 +86,19 @@ class CommandTrialOptions(TrialOptions):
 
     trial_cpu_number: int = Field(default=1, ge=1, description="CPUs of each job: $CPUS.")
     trial_memory_size: Megabytes | None = Field(
-        default=None, ge=1, description='Memory of each job, megabytes or a size with its unit such as "8gb": '
-                                        "$MEMORY_MB, empty where it is not given.")
-    submit_arguments: str = Field(default="", description="Further words for submitCommand, such as a queue: "
-                                                          "$ARGUMENTS.")
+        default=None, ge=1, description='Memory of each job in megabytes, or a size with a unit such as "8gb": '
+                                        "$MEMORY_MB, empty if it is not given.")
+    submit_arguments: str = Field(default="", description=(
+        "Further arguments for submitCommand, such as a queue: $ARGUMENTS."))
     prepare_command: str | None = Field(
-        default=None, description="Shell text (sh) that each job runs before anything else: module load python. A job "
-                                  "whose preparation fails does not start its trial.")
+        default=None, description="Shell commands (sh) that each job runs first, such as module load python. If they "
+                                  "fail, the job does not start its trial.")
     python_path: str | None = Field(
-        default=None, description="Folder of the python3 that runs the keeper, where it is not on the jobs' PATH.")
+        default=None, description="Folder of the python3 that runs the keeper, if it is not on the jobs' PATH.")
     channel: Literal["auto", "http", "storage"] = Field(
         default="auto", description="How trials report: by calling this server (http), or through workingFolder "
-                                    "(storage). auto: they call the server where it has an address for other machines, "
-                                    "and what does not arrive so is fetched from workingFolder.")
+                                    "(storage). auto: they call the server if it has an address for other machines; "
+                                    "the server fetches reports that do not arrive from workingFolder.")
 
     @field_validator("python_path")
     @classmethod

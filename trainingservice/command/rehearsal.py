@@ -32,16 +32,17 @@ def _commands(scheduler: Scheduler, timeout: float) -> Iterator[RehearsalFinding
         yield RehearsalFinding("connection", True, f"The scheduler answers on {scheduler.host.name}.")
     else:
         yield RehearsalFinding("connection", False, f"statusCommand fails on {scheduler.host.name} for no jobs at all "
-                                                    f"(empty $JOB_IDS): {listed.said or 'it said nothing'}. Correct "
-                                                    "it, or see that the scheduler runs.")
+                                                    f"(empty $JOB_IDS): {listed.said or 'it printed nothing'}. Correct "
+                                                    "it, or check that the scheduler runs.")
         return
     if scheduler.can_find:
         found = scheduler.find("nniweb-no-such")
         if found:
-            yield RehearsalFinding("find", False, f"findCommand finds {found[0]!r} for a name that no job has; it must "
-                                                  "print nothing then.")
+            yield RehearsalFinding("find", False, f"findCommand finds {found[0]!r} for a name that no job has. It must "
+                                                  "print nothing in this case.")
         else:
             yield RehearsalFinding("find", True, "Jobs can be found by their names.")
     else:
-        yield RehearsalFinding("find", False, "There is no findCommand: a trial fails whose submission is not answered "
-                                              "(the server is killed, the connection breaks).", temporary=True)
+        yield RehearsalFinding("find", False, "There is no findCommand, so a trial fails if its submission is not "
+                                              "answered (because the server is killed or the connection "
+                                              "breaks).", temporary=True)

@@ -54,7 +54,7 @@ class Scheduler:
         self._refusals.pop(name, None)
         found = self._id_expression.first_in(done.output)
         if found is None:
-            raise Unanswered(f"submitCommand ended well, but what it printed holds no id: {done.said!r}.")
+            raise Unanswered(f"submitCommand succeeded, but its output contains no job id: {done.said!r}.")
         return found
 
     def _refuse(self, name: str, done: Finished) -> None:
@@ -64,8 +64,8 @@ class Scheduler:
         self._refusals[name] = self._refusals.get(name, 0) + 1
         if self._refusals[name] >= REFUSALS and self.listed([]).is_whole:
             self._refusals.pop(name)
-            raise PermanentError(f"{sentence}. It was asked {REFUSALS} times and the scheduler answers questions, so "
-                                 "the job itself is refused; correct what the experiment asks for.")
+            raise PermanentError(f"{sentence}. It was tried {REFUSALS} times, and the scheduler answers other "
+                                 "requests, so the job itself is refused. Correct the options of the experiment.")
         raise TemporaryError(f"{sentence}. It is tried again.")
 
     def listed(self, ids: Sequence[str], timeout: float = TIMEOUT) -> Listed:
@@ -83,14 +83,14 @@ class Scheduler:
         if state in self._settings.running_states:
             return Observation(TrialJobStatus.RUNNING)
         if state in self._settings.ended_states:
-            said = f"The scheduler says that the job has ended ({state}). {reason}".rstrip()
+            said = f"The scheduler reports that the job has ended ({state}). {reason}".rstrip()
             return Observation(TrialJobStatus.FAILED, message=_of_scheduler("end_unknown", said, state))
         if state in self._settings.waiting_states:
             return Observation(TrialJobStatus.WAITING, message=(
                 _of_scheduler("platform_queue", reason[:300], state) if reason else ""))
         return Observation(TrialJobStatus.UNKNOWN, message=_of_scheduler(
-            "platform_state_unknown", f"The scheduler says {state!r}, which is in none of waitingStates, runningStates "
-            f"and endedStates. {reason[:300]}".rstrip(), state))
+            "platform_state_unknown", f"The scheduler reports the state {state!r}, which is in none of waitingStates, "
+                                      f"runningStates and endedStates. {reason[:300]}".rstrip(), state))
 
     def cancel(self, job_id: str) -> None:
         """Raises TemporaryError where it refuses."""

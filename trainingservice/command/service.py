@@ -69,9 +69,8 @@ class CommandTrainingService(SharedFolderTrainingService):
         storage = SharedFolder(here or Path(self._settings.working_folder), self._settings.working_folder,
                                context.state_folder / "code", private=True,
                                disk=LocalDisk() if here is not None else host.disk)
-        storage.missing = (f"There is no folder {storage.root} on "
-                           f"{'this machine' if here is not None else host.name}. Make it, or correct "
-                           f"{'mountedHere' if here is not None else 'workingFolder'}.")
+        storage.missing = (f"There is no folder {storage.root} on {'this machine' if here is not None else host.name}. "
+                           f"Create it, or correct {'mountedHere' if here is not None else 'workingFolder'}.")
         super().__init__(settings, context, storage, journal=DirectFirstJournal, monotonic=monotonic)
         self._scheduler = Scheduler(self._settings, host)
         #: Job name -> when the scheduler was first found without it, and when it was first told to stop (monotonic).
@@ -125,7 +124,7 @@ class CommandTrainingService(SharedFolderTrainingService):
         if ids:
             listed = self._scheduler.listed(list(ids.values()))
             if not listed.is_whole and not listed.seen:
-                raise TemporaryError(f"statusCommand says nothing of the jobs: {listed.said or 'it printed nothing'}")
+                raise TemporaryError(f"statusCommand reports none of the jobs: {listed.said or 'it printed nothing'}")
             for job in jobs:
                 if job.id in ids:
                     self._take_row(job, ids[job.id], listed, answers)
@@ -189,16 +188,16 @@ class CommandTrainingService(SharedFolderTrainingService):
         left = self.search_time - (self.context.clock() - float(begun.get("at") or 0.0))
         if 0 < left <= self.search_time:
             raise MustWait(Reason("submission_lost", platform="command", said=(
-                "Nobody knows whether the scheduler took the job. It is looked for by its name for "
-                f"{left:.0f} s more, and submitted again if it does not show up.")), retry_after=min(2.0, left))
+                "It is not known whether the scheduler accepted the job. The server looks for it by its name for "
+                f"{left:.0f} s more, and submits it again if it is not found.")), retry_after=min(2.0, left))
         return None
 
     def _given_up(self, job: TrialJobDetail, why: str) -> PermanentError:
         """For a job that may or may not be there: should it start after all, it does nothing."""
         self.storage.cancel(job.form.experiment_id, job.id)
-        return PermanentError(f"Nobody knows whether the scheduler took the job {name_of(job.form)}: {why} Without "
-                              "findCommand it cannot be looked for, so the trial counts as failed; the job does "
-                              "nothing should it start. Rerun the trial, and give the cluster a findCommand.")
+        return PermanentError(f"It is not known whether the scheduler accepted the job {name_of(job.form)}: {why} "
+                              "Without findCommand the server cannot look for it, so the trial counts as failed. If "
+                              "the job starts, it does nothing. Rerun the trial, and set findCommand of the cluster.")
 
     # --- looking ---------------------------------------------------------------------------
 
@@ -231,9 +230,9 @@ class CommandTrainingService(SharedFolderTrainingService):
         if seen is None and output is None:  # it never came to run
             return None
         why = (seen.message or "") if seen is not None else Reason(
-            "end_unknown", said=f"The scheduler has no job {job_id} any more.", platform="command")
+            "end_unknown", said=f"The scheduler no longer has a job {job_id}.", platform="command")
         said = " ".join((output or "").split())[-_MOST_SAID:]
-        cause = with_more(why, "Its keeper has left no word of the trial's end.")
+        cause = with_more(why, "Its keeper has not recorded the trial's end.")
         return Observation(TrialJobStatus.FAILED, cause=cause, working_directory=self.working_directory_of(job),
                            message=with_more(cause, f"It said: {said}") if said else cause)
 

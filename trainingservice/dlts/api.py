@@ -71,10 +71,10 @@ class DltsApi:
             self.check_database()
         if reason == ACCESS_DENIED:
             if self.team() is not None:  # the database was away for as long as the answer took
-                raise TemporaryError(f"{self.where} denied the job, and knows the account in team "
+                raise TemporaryError(f"{self.where} refused the job, although the account is in team "
                                      f"{self._settings.team}. It is submitted again.")
             raise PermanentError(f"{self.where} refuses the job: {reason} {self._no_team()}")
-        raise PermanentError(f"{self.where} refuses the job: {reason or 'it says no reason'} See that "
+        raise PermanentError(f"{self.where} refuses the job: {reason or 'it gave no reason'} Check that "
                              f"{self._settings.email} may use team {self._settings.team}.")
 
     def jobs(self, limit: int) -> list[dict[str, Any]]:
@@ -87,10 +87,10 @@ class DltsApi:
                                             f"{quote(self._settings.team, safe='')}/jobs", query={"limit": limit}))
         rows = answer.document()
         if not isinstance(rows, list):
-            raise TemporaryError(f"{self.where} answered the question for its jobs with something that is no list.")
+            raise TemporaryError(f"{self.where} answered the request for its jobs without a list.")
         if any(not isinstance(row, dict) for row in rows):
-            raise TemporaryError(f"{self.where} answers, but the cluster behind it cannot ask its database. Trials go "
-                                 "on; an administrator of the cluster has to look at it.")
+            raise TemporaryError(f"{self.where} answers, but the cluster behind it cannot read its database. Trials "
+                                 "continue. Tell an administrator of the cluster.")
         return [row for row in rows if row.get("jobId")]
 
     def check_database(self) -> None:
@@ -169,8 +169,8 @@ class DltsApi:
         rows = self._ok(self._call("GET", "api/teams", timeout=timeout)).document()
         teams = [row for row in rows if isinstance(row, dict) and row.get("clusters")] if isinstance(rows, list) else []
         if not teams:
-            raise TemporaryError(f"{self.where} knows no team of {self._settings.email} at present: no cluster behind "
-                                 "it answers, or the account is in no team. It is asked again.")
+            raise TemporaryError(f"{self.where} knows no team of {self._settings.email} at the moment: no cluster "
+                                 "behind it answers, or the account is in no team. The request is sent again.")
         return next((row for row in teams if row.get("id") == self._settings.team), None)
 
     def gpu_types(self) -> list[str]:
@@ -198,8 +198,8 @@ class DltsApi:
         if answer.status == 403:
             raise LogInRefused(f"{self.where} does not accept the access key of {self._settings.email} "
                                f"({answer.shown()}). Trials wait. Copy the key from the dashboard (32 hexadecimal "
-                               "digits, not the password one logs in with) into the cluster's settings; email must be "
-                               "spelt as the dashboard shows it.", retry_after=RETRY_AFTER_REFUSAL)
+                               "digits, not the log-in password) into the cluster's settings. email must be written as "
+                               "the dashboard shows it.", retry_after=RETRY_AFTER_REFUSAL)
         return answer
 
     def _permanent_where_refused(self, answer: RestAnswer) -> None:
@@ -207,10 +207,11 @@ class DltsApi:
             # only the dashboard's own words are about the job; a proxy's are not
             raise (PermanentError if answer.shown() in NOT_FOUND else TemporaryError)(self._unknown(answer))
         if not answer.ok and "html" in answer.content_type:
-            raise TemporaryError(f"{self.where} did not answer as DLTS does (HTTP {answer.status}: {answer.shown()}); "
-                                 "does the address lead to it, or to a proxy or log-in page before it?")
+            raise TemporaryError(f"{self.where} did not answer as DLTS does (HTTP {answer.status}: {answer.shown()}). "
+                                 "Check that the address is that of DLTS and not of a proxy or log-in page in front of "
+                                 "it.")
         if answer.status == 413:
-            raise PermanentError(f"{self.where} does not take the job because it is larger than 1 MB.")
+            raise PermanentError(f"{self.where} does not accept the job because it is larger than 1 MB.")
         if not answer.ok:
             raise PermanentError(f"{self.where} refuses the job (HTTP {answer.status}): {answer.shown()}")
 
@@ -218,7 +219,7 @@ class DltsApi:
         if answer.status in (404, 405):
             raise TemporaryError(self._unknown(answer), retry_after=RETRY_AFTER_REFUSAL)
         if not answer.ok:
-            raise TemporaryError(f"{self.where} refuses the question (HTTP {answer.status}): {answer.shown()}")
+            raise TemporaryError(f"{self.where} refuses the request (HTTP {answer.status}): {answer.shown()}")
         return answer
 
     def _unknown(self, answer: RestAnswer) -> str:
@@ -232,5 +233,5 @@ class DltsApi:
     def _object(self, answer: RestAnswer) -> dict[str, Any]:
         document = answer.document()  # text/plain is JSON here, too
         if not isinstance(document, dict):
-            raise TemporaryError(f"{self.where} answered with JSON that is not what its interface says; is it DLTS?")
+            raise TemporaryError(f"{self.where} answered with unexpected JSON. Check that it is DLTS.")
         return document

@@ -15,9 +15,10 @@ from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.refused_values import matching
 from trainingservice.rest.web_address import web_address
 
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(r"[^\s/?#]+", "a name without blanks, /, ? and #")]
 
 #: Inside a job of DLTS these say who and where one is; a server that runs as a job needs no settings for it.
 TEAM_VARIABLE, EMAIL_VARIABLE, PASSWORD_VARIABLE = "DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"
@@ -31,28 +32,29 @@ class DltsClusterSettings(ClusterSettings):
 
     platform_name: ClassVar[str] = "dlts"
     reuse_mode_meaning: ClassVar[str] = (
-        "accepted and without effect on dlts, as in NNI, which never had it there: each trial is a job of its own")
+        "accepted but has no effect on dlts, as in NNI: each trial is a job of its own")
     v1_fields: ClassVar[Mapping[str, str]] = {f"dltsConfig.{name}": name for name in (
         "dashboard", "cluster", "team", "email", "password")}
 
     dashboard: str = Field(description="Address of the dashboard; without http:// or https:// it means http://.")
-    cluster: Name = Field(default=".default", description="Id of the cluster; .default is the dashboard's first one.")
+    cluster: Name = Field(default=".default", description=(
+        "Id of the cluster. .default is the dashboard's first cluster."))
     team: Name = Field(default="",
                        description="Team (virtual cluster). Default: DLWS_VC_NAME of the server's environment, "
                                    "which is set inside a job.")
     email: Name = Field(default="",
                         description="The account. Default: DLWS_USER_EMAIL of the server's environment.")
     password: SecretStr | None = Field(
-        default=None, description="The account's access key, 32 hexadecimal digits, from the dashboard's page; not the "
-                                  "password one logs in with. Default: DLTS_JOB_TOKEN of the server's environment.")
+        default=None, description="The account's access key, 32 hexadecimal digits, from the dashboard's page; it is "
+                                  "not the log-in password. Default: DLTS_JOB_TOKEN of the server's environment.")
     ca_file: Path | None = Field(
-        default=None, description="PEM file with the authority that signed the dashboard's certificate, where it is a "
+        default=None, description="PEM file of the authority that signed the dashboard's certificate, if it is a "
                                   "private one.")
     local_storage_mount_point: Path | None = Field(
-        default=None, description="Where this server has the account's home folder mounted. Default: /home/ and the "
-                                  "part of email before the @, as inside a job.")
+        default=None, description="Folder at which the account's home folder is mounted on this server. Default: "
+                                  "/home/ and the part of email before the @, as inside a job.")
     container_storage_mount_point: ContainerPath | None = Field(
-        default=None, description="Where jobs find it. Default: the same.")
+        default=None, description="Path of the home folder inside jobs. Default: the same.")
 
     @field_validator("dashboard")
     @classmethod
@@ -73,8 +75,8 @@ class DltsClusterSettings(ClusterSettings):
     @classmethod
     def _names_one_folder(cls, value: str) -> str:
         if not _ALIAS.fullmatch(value.partition("@")[0]):
-            raise ValueError("is no account: its part before the @ names the home folder, so letters, digits and ._+- "
-                             "may stand there")
+            raise ValueError("is not an account: the part before the @ is the name of the home folder, so it may "
+                             "contain only letters, digits and ._+-")
         return value
 
     @field_validator("password")
@@ -112,15 +114,16 @@ class DltsTrialOptions(TrialOptions):
     v1_fields: ClassVar[Mapping[str, str]] = {"trial.image": "dockerImage"}
 
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
-                              description="Image of each job. It needs Python 3.8 or newer, and not NNI.")
+                              description="Image of each job. It needs Python 3.8 or newer; NNI is not needed.")
     gpu_type: str | None = Field(
-        default=None, description="GPU type of each job. Default: the team's first one; none without GPUs.")
+        default=None, description="GPU type of each job. Default: the team's first GPU type; jobs without GPUs have "
+                                  "none.")
     channel: Literal["auto", "http", "storage"] = Field(
         default="auto", description="How trials get their code and report: by calling this server (http), or through "
-                                    "the home folder. auto: http where the server has an address for other machines, "
-                                    "or is a job of the cluster; else the home folder.")
+                                    "the home folder. auto: http if the server has an address for other machines or is "
+                                    "a job of the cluster, else the home folder.")
     reuse_mode: bool | None = Field(
-        default=None, description="Accepted, and without effect: each trial is a job of its own here.")
+        default=None, description="Accepted but has no effect: each trial is a job of its own.")
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         assert isinstance(settings, DltsClusterSettings)
@@ -128,5 +131,5 @@ class DltsTrialOptions(TrialOptions):
                                         if folder != settings.home_there)]
         if is_below(path, there):
             return ""
-        return (f"jobs on DLTS will have nothing at {path}: they have the cluster's own folders and mount nothing "
-                f"else. Let remoteMountPoint be a folder below {' or '.join((there[0], '/data'))}, which all jobs have")
+        return (f"jobs on DLTS find no share at {path}, because they have only the cluster's own folders. Set "
+                f"remoteMountPoint to a folder below {' or '.join((there[0], '/data'))}, which all jobs have")

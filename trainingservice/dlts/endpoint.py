@@ -42,12 +42,12 @@ class JobEndpoint:
         if port is None or port not in ENDPOINT_PORTS:
             raise PermanentError(f"This server is a job of the cluster and listens on port {port}; DLTS opens only "
                                  f"ports {ENDPOINT_PORTS.start} to {ENDPOINT_PORTS.stop - 1}. Start the server with "
-                                 "NNIWEB_PORT=40000, or let the channel be storage.")
+                                 "NNIWEB_PORT=40000, or set channel: storage.")
         mine = [row for row in self._api.endpoints(job_id) if str(row.get("podPort")) == str(port)]
         if not mine:
             self._api.open_port(job_id, NAME, port)
         running = next((row for row in mine if row.get("status") == "running"), None)
         if running is None:
-            raise TemporaryError("The cluster opens a port for this server, so that trials can call it; that takes a "
-                                 "moment.", retry_after=1.0)
+            raise TemporaryError("The cluster is opening a port for this server, so that trials can call "
+                                 "it.", retry_after=1.0)
         return f"http://{running['nodeName']}:{running['port']}"

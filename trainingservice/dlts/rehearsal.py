@@ -30,7 +30,7 @@ def rehearse_cluster(api: DltsApi, settings: DltsClusterSettings, storage: Share
 
 def _cluster(api: DltsApi, settings: DltsClusterSettings, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     api.check_log_in(timeout)
-    yield RehearsalFinding("connection", True, f"{api.where} answers and lets {settings.email} in.")
+    yield RehearsalFinding("connection", True, f"{api.where} answers and accepts the account {settings.email}.")
     team = api.team(timeout)
     clusters = [str(entry.get("id")) for entry in (team or {}).get("clusters") or []]
     if team is None:

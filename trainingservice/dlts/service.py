@@ -138,8 +138,8 @@ class DltsTrainingService(SharedFolderTrainingService):
             return str(row["jobId"])
         left = float(begun or 0) + self.search_time - self.context.clock()
         if left > 0:
-            raise TemporaryError("The answer to the job's submission was lost; the job is looked for on the cluster "
-                                 "before it is submitted again.", retry_after=min(left, 1.0))
+            raise TemporaryError("The answer to the job's submission was lost; the server looks for the job on the "
+                                 "cluster before it submits it again.", retry_after=min(left, 1.0))
         return None
 
     def _body(self, form: JobApplicationForm) -> dict[str, Any]:
@@ -182,7 +182,8 @@ class DltsTrainingService(SharedFolderTrainingService):
         told = self.channel.end_of(job, seen)
         if word in ("failed", "error") and told.exit_code is None:
             said = " ".join(self._api.status_message(job_id).split())[:300]
-            told = replace(told, message=with_more(told.message or "", f"The cluster says: {said}" if said else ""))
+            told = replace(told, message=with_more(told.message or "",
+                                                   f"Message of the cluster: {said}" if said else ""))
         return told
 
     def _kill(self, job: TrialJobDetail) -> None:
@@ -195,7 +196,7 @@ class DltsTrainingService(SharedFolderTrainingService):
         if not self._api.kill(str(job_id)):
             row = self._api.job(str(job_id))
             if row is not None and not observed_record(row).status.is_end and row.get("jobStatus") != "killing":
-                raise TemporaryError(f"The cluster refuses to end the job {job_id}; it is asked again.")
+                raise TemporaryError(f"The cluster refuses to end the job {job_id}. The request is sent again.")
 
 
 def _named(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:

@@ -18,10 +18,10 @@ _STATUS = {
     "finished": TrialJobStatus.SUCCEEDED, "failed": TrialJobStatus.FAILED, "error": TrialJobStatus.FAILED,
     "killed": TrialJobStatus.SYS_CANCELED,
 }
-_PAUSED = "Somebody paused the job in the dashboard. A trial cannot be paused; it is ended."
+_PAUSED = "Somebody paused the job in the dashboard. A trial cannot be paused, so the trial is ended."
 _MESSAGES = {
     # each job begins so; where it stays so, the cluster writes the reason (a quota) into the details
-    "unapproved": ("platform_queue", "The cluster has not looked at the job yet."),
+    "unapproved": ("platform_queue", "The cluster has not processed the job yet."),
     "pausing": ("platform_held", _PAUSED),
     "paused": ("platform_held", _PAUSED),
     "killed": ("stopped_on_platform", "The job was killed on the cluster."),
@@ -38,7 +38,8 @@ def observed_record(record: Mapping[str, Any]) -> Observation:
     message: str = _reason(*_MESSAGES[word], word) if word in _MESSAGES else ""
     if status is TrialJobStatus.UNKNOWN:
         message = _reason("platform_state_unknown",
-                          f"The cluster shows the job in a state that is not known here ({word or 'none'}).", word)
+                          "The cluster reports a state of the job that NNI Web does not know "
+                          f"({word or 'none'}).", word)
     details = record.get("jobStatusDetail")
     first = details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
     if status is TrialJobStatus.WAITING and first.get("message"):

@@ -103,8 +103,8 @@ class FolderElsewhere(OutputFolder):
         except ValueError:
             told = None
         if not newline or not isinstance(told, dict) or not told:
-            raise TemporaryError("The machine answered something that is no list and no file; does a profile of the "
-                                 "user there print text?")
+            raise TemporaryError("The machine sent an unexpected answer. Check whether a shell profile of the user "
+                                 "there prints text.")
         if "error" in told:
             raise _error(name, told["errno"], str(told["error"]))
         return told, content
@@ -127,11 +127,11 @@ def python_command(python: str) -> str:
 
 def _error(name: str, number: int | None, text: str) -> TrainingServiceError:
     if number in _NOT_THERE and not name:
-        return NoSuchOutput("There is no output folder: the trial has not begun to run, or its files were removed.")
+        return NoSuchOutput("There is no output folder, because the trial has not started or its files were removed.")
     if number in _NOT_THERE:
-        return NoSuchOutput(f"There is no such file to read: {name} was removed, or is no plain file (links are not "
-                            "followed).")
+        return NoSuchOutput(f"There is no such file to read: {name} was removed or is not a regular file (links are "
+                            "not followed).")
     if number in (errno.EACCES, errno.EPERM):
-        return TemporaryError(f"{name or 'The output folder'} belongs to a user whose files the server may not read; "
-                              "have the trial make it readable, or name it in keepFiles.")
+        return TemporaryError(f"{name or 'The output folder'} belongs to a user whose files the server may not read. "
+                              "Let the trial make it readable, or name it in keepFiles.")
     return TemporaryError(f"{name or 'The output folder'} cannot be read: {text}.")

@@ -36,8 +36,8 @@ class FrameworkControllerClusterSettings(KubernetesClusterSettings):
         "frameworkcontrollerConfig.azureStorage.azureShare": "storage.azureShare",
     }
     v1_dropped: ClassVar[Mapping[str, str]] = {
-        "frameworkcontrollerConfig.uploadRetryCount": "has no effect; what cannot be delivered is tried again until "
-                                                      "it can"}
+        "frameworkcontrollerConfig.uploadRetryCount": "has no effect; failed deliveries are repeated until they "
+                                                      "succeed"}
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {"frameworkcontrollerConfig.uploadRetryCount": int}
 
 
@@ -60,15 +60,15 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
 
     task_roles: tuple[TaskRoleSettings, ...] = Field(default=(), description="The task roles, or configPath.")
     api_version: Literal["v1"] | None = Field(
-        default=None, description="Accepted because NNI's files have it; there is one version of Frameworks.")
+        default=None, description="Accepted because NNI's files have it; there is only one version of Frameworks.")
     config_path: Path | None = Field(
-        default=None, description="YAML of a whole Framework on the server, used as a template: its roles, completion "
-                                  "policies and pods; the keeper is put into each role's container. A role whose "
-                                  "container asks for no GPUs, nor for 0, gets trialGpuNumber of them.")
+        default=None, description="YAML file of a whole Framework on the server, used as a template for roles, "
+                                  "completion policies and pods. The keeper is added to each role's container. A role "
+                                  "whose container does not set a number of GPUs gets trialGpuNumber GPUs.")
     barrier_image: str = Field(
         default="frameworkcontroller/frameworkbarrier", min_length=1, description=(
-            "With serviceAccountName and several tasks: the image that waits until all tasks have an address and tells "
-            "them to the command (FB_<ROLE>_ADDRESSES). (Not in NNI.)"))
+            "With serviceAccountName and several tasks: the image that waits until all tasks have an address and "
+            "passes the addresses to the command (FB_<ROLE>_ADDRESSES). (Not in NNI.)"))
 
     _names_fit = field_validator("task_roles")(with_fitting_names)
 

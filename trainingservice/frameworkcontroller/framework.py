@@ -77,8 +77,8 @@ class FrameworkKind(TrialKind):
     def see(self, trial: Object, reporting: str) -> Seen:
         status = trial.get("status")
         if not status:
-            return Seen(Phase.WAITING, "FrameworkController has not looked at the Framework yet; if this lasts, it "
-                                       "does not run.")
+            return Seen(Phase.WAITING, "FrameworkController has not processed the Framework yet. If this continues, "
+                                       "check that FrameworkController runs.")
         attempt = status.get("attemptStatus") or {}
         started = seconds(attempt.get("runTime") or status.get("runTime"))
         task = _task(attempt, reporting, 0)
@@ -93,8 +93,8 @@ class FrameworkKind(TrialKind):
         ended = seconds(status.get("completionTime"))
         if completion.get("code") in STOPPED_CODES:
             return Seen(Phase.CANCELED, of_kubernetes(
-                "stopped_on_platform", "The Framework was stopped on the cluster by somebody else; rerun the trial if "
-                "it is still wanted."), started, ended, end, node)
+                "stopped_on_platform", "The Framework was stopped on the cluster by somebody else. Rerun the trial if "
+                                       "you still need it."), started, ended, end, node)
         succeeded = (completion.get("type") or {}).get("name") == "Succeeded"
         message = "" if succeeded else _text(completion, attempt)
         return Seen(Phase.SUCCEEDED if succeeded else Phase.FAILED, message, started, ended, end, node,

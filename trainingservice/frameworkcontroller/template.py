@@ -29,7 +29,7 @@ def _read(path: Path, _changed_at: int) -> dict[str, Any]:
         raise ValueError(f"configPath: {path} cannot be read as YAML: {error}") from error
     roles = ((document or {}).get("spec") or {}).get("taskRoles") if isinstance(document, dict) else None
     if not isinstance(roles, list) or not roles:
-        raise ValueError(f"configPath: {path} is no Framework: it has no spec.taskRoles")
+        raise ValueError(f"configPath: {path} is not a Framework, because it has no spec.taskRoles")
     for role in roles:
         containers = _containers(role)
         if len(containers) != 1:

@@ -111,7 +111,7 @@ class AgentClient:
             self._thread.start()
         except (RuntimeError, MemoryError) as error:
             self.close()  # the agent ends with its input
-            raise TemporaryError(f"the agent {name} cannot be heard: {in_short(error)}") from error
+            raise TemporaryError(f"the agent {name} cannot be read: {in_short(error)}") from error
 
     # --- life ------------------------------------------------------------------------------
 
@@ -239,8 +239,8 @@ class AgentClient:
         except (OSError, ValueError) as error:
             reason = str(error)
         except BaseException as error:  # whoever waits for an answer must not wait for ever
-            logger.exception("the agent %s is heard no more", self._name)
-            reason = f"it cannot be heard any more ({in_short(error)})"
+            logger.exception("the agent %s can no longer be read", self._name)
+            reason = f"it can no longer be read ({in_short(error)})"
         self._fail_open_requests(reason)
         with suppress(OSError):
             self._writer.close()  # an agent that nobody hears is to end

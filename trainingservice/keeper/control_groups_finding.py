@@ -8,9 +8,9 @@ def control_groups_finding(client: AgentClient, machine: str) -> RehearsalFindin
     """Never a fault: trials run without, too. Raises AgentGone."""
     why_not = str(client.machine().get("no_control_groups", ""))
     if not why_not:
-        return RehearsalFinding("processes", True, "Each trial's processes are held in a control group: all of them "
+        return RehearsalFinding("processes", True, "Each trial's processes are in a control group, so that all of them "
                                                    "end with their trial.", machine)
     return RehearsalFinding(
-        "processes", True, f"Trials' processes are not held in control groups. {why_not} A process that leaves its "
-                           "trial's session and environment outlives it where keeper and agent were both killed "
-                           "(docs/platforms/local.md).", machine)
+        "processes", True, f"Trials' processes are not in control groups. {why_not} A process that leaves its trial's "
+                           "session and environment continues to run after its trial if both keeper and agent were "
+                           "killed (docs/platforms/local.md).", machine)

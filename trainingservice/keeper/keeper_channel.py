@@ -13,6 +13,6 @@ def keeper_urls(form: JobApplicationForm, channel: str, *, otherwise: str = "sto
     urls = form.keeper.urls or others
     if channel == "http" and not urls:
         raise PermanentError("channel is http, but only the server's loopback address is known. Set NNIWEB_PUBLIC_URL "
-                             "to an address that the cluster can reach, or nniManagerIp in the file, or let the "
-                             f"channel be {otherwise}.")
+                             "to an address that the cluster can reach, or nniManagerIp in the config file, or set "
+                             f"channel: {otherwise}.")
     return () if channel == otherwise else urls

@@ -31,18 +31,18 @@ class KubeflowClusterSettings(KubernetesClusterSettings):
         "kubeflowConfig.azureStorage.azureShare": "storage.azureShare",
     }
     v1_dropped: ClassVar[Mapping[str, str]] = {
-        "kubeflowConfig.uploadRetryCount": "has no effect; what cannot be delivered is tried again until it can"}
+        "kubeflowConfig.uploadRetryCount": "has no effect; failed deliveries are repeated until they succeed"}
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {"kubeflowConfig.uploadRetryCount": int}
 
     operator: Literal["tf-operator", "pytorch-operator", "mpi-operator"] = Field(
         description="Which operator runs the trials. mpi-operator is not in NNI.")
     api_version: Literal["v1alpha2", "v1beta1", "v1beta2", "v1", "v2beta1"] = Field(
-        default="v1", description="Version of the operator's objects; v2beta1 is for mpi-operator alone.")
+        default="v1", description="Version of the operator's objects; v2beta1 is only for mpi-operator.")
 
     @model_validator(mode="after")
     def _version_fits(self) -> KubeflowClusterSettings:
         if self.operator != "mpi-operator" and self.api_version == "v2beta1":
-            raise ValueError("apiVersion v2beta1 is for mpi-operator alone")
+            raise ValueError("apiVersion v2beta1 is only for mpi-operator")
         return self
 
 

@@ -88,8 +88,8 @@ class ReplicatedKind(TrialKind):
         if "Running" in conditions:
             return Seen(Phase.RUNNING, "", started)
         if not status:
-            return queued(f"{self.operator} has not looked at the {self.resource.kind} yet; if this lasts, it does not "
-                          "run.")
+            return queued(f"{self.operator} has not processed the {self.resource.kind} yet. If this continues, check "
+                          "that the operator runs.")
         return queued(f"The {self.resource.kind} waits for its pods.")
 
 

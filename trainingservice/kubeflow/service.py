@@ -40,8 +40,8 @@ class KubeflowTrainingService(KubernetesService):
             raise TemporaryError(f"The Kubernetes API is starting and does not know {kind.resource.plural} yet.", 5.0)
         other = ""
         if has_trainer:
-            other = (" It has Kubeflow Trainer, whose TrainJobs can stand for pytorch-operator alone: their nodes are "
-                     "all alike, and there is no runtime for TensorFlow.")
+            other = (" It has Kubeflow Trainer, whose TrainJobs can replace only pytorch-operator: all their nodes are "
+                     "equal, and there is no runtime for TensorFlow.")
         raise PermanentError(f"The cluster does not know {kind.resource.plural} of {kind.resource.api_version}.{other} "
                              f"Install {self.settings.operator}, correct operator and apiVersion, or use the platform "
                              "kubernetes.")

@@ -49,7 +49,7 @@ class TrainJobKind(TrialKind):
         first, *others = ({**role.model_dump(), "replicas": 0} for role in roles.values())
         if any(other != first for other in others):
             return ("The cluster has Kubeflow Trainer instead of pytorch-operator, and all nodes of its TrainJobs are "
-                    "alike: give the role worker the same command, image and resources as master.")
+                    "equal; give the role worker the same command, image and resources as master.")
         return ""
 
     def manifest(self, name: str, labels: Mapping[str, str], pods: Sequence[tuple[Role, Object]],

@@ -52,8 +52,8 @@ class JobKind(TrialKind):
         for field, (need, instead) in _NEEDS.items():
             wanted = sent["spec"].get(field)
             if wanted and (trial.get("spec") or {}).get(field) != wanted:
-                return (f"{need}, and the cluster has dropped {field} from the Job without a word: it is older than "
-                        f"Kubernetes 1.22, or has it switched off. Upgrade it, or {instead}.")
+                return (f"{need}, but the cluster dropped {field} from the Job, because it is older than Kubernetes "
+                        f"1.22 or has the feature disabled. Upgrade the cluster, or {instead}.")
         return ""
 
     def see(self, trial: Object, reporting: str) -> Seen:
@@ -69,5 +69,5 @@ class JobKind(TrialKind):
         if "Suspended" in conditions or (trial.get("spec") or {}).get("suspend"):
             return suspended(JOBS.kind)
         if not status:
-            return queued("The cluster has not looked at the Job yet.")
+            return queued("The cluster has not processed the Job yet.")
         return queued("The Job waits for its pod.")

@@ -211,8 +211,8 @@ class KubernetesApi:
         except (urllib3.exceptions.HTTPError, OSError, OpenApiException) as error:
             raise self._away(error) from error
         except ValueError:  # its text holds the token
-            raise AccessUnreadable(f"Access to {self.address} cannot be used: the token in the kubeconfig holds a "
-                                   "character that no token has. Correct the file.") from None
+            raise AccessUnreadable(f"Access to {self.address} cannot be used: the token in the kubeconfig contains a "
+                                   "character that is not allowed in tokens. Correct the file.") from None
         response: urllib3.BaseHTTPResponse = answer.response
         return response
 
@@ -295,17 +295,18 @@ def error_of(refusal: ApiRefusal, doing: str) -> TemporaryError | PermanentError
     """What a refusal means for a trial. ``doing``: "create the Job", for the sentence."""
     said = str(refusal).rstrip(".")
     if refusal.code == 429:
-        return _again("too_many_calls", f"The Kubernetes API limits its callers: it would not {doing} now.",
+        return _again("too_many_calls", f"The Kubernetes API limits the rate of requests and did not {doing}. The "
+                                        "request is sent again.",
                       refusal.retry_after if refusal.retry_after is not None else 1.0)
     if refusal.code >= 500:
         return _again("server_fault", f"The Kubernetes API failed when asked to {doing} ({refusal.code}): {said}.",
                       refusal.retry_after)
     if refusal.code == 401:
-        return _again("log_in_refused", f"The Kubernetes API refuses our credentials (to {doing}): {said}. Renew the "
-                      "token or certificate in the kubeconfig.", 15.0)
+        return _again("log_in_refused", f"The Kubernetes API does not accept the server's credentials (to {doing}): "
+                                        f"{said}. Renew the token or certificate in the kubeconfig.", 15.0)
     if refusal.is_starting:
-        return _again("server_fault", f"The Kubernetes API is starting and knows no rights yet: it would not {doing} "
-                      "now.", 5.0)
+        return _again("server_fault", "The Kubernetes API is starting and has not loaded its permissions yet, so it "
+                                      f"did not {doing}.", 5.0)
     if refusal.code == 403 and "exceeded quota" in said:
         return TemporaryError(Reason("platform_quota", said=f"The namespace's quota is used up: {said}.",
                                      platform="Kubernetes"), 15.0)
@@ -313,11 +314,11 @@ def error_of(refusal: ApiRefusal, doing: str) -> TemporaryError | PermanentError
         return _again("not_permitted", f"The namespace's rules do not allow to {doing}: {said}. Change the role in the "
                       "file, or the rules.", 30.0)
     if refusal.code == 403 and "admission webhook" not in said:
-        return _again("not_permitted", f"We have no right to {doing}: {said}. Give our account the role in "
-                      "docs/deploy/kubernetes/role.yaml.", 30.0)
+        return _again("not_permitted", f"The server's account is not permitted to {doing}: {said}. Give it the role in "
+                                       "docs/deploy/kubernetes/role.yaml.", 30.0)
     if refusal.code == 404:
-        return _again("settings_unusable", f"The cluster cannot {doing}: {said}. Make what is missing, or correct the "
-                      "settings.", 30.0)
+        return _again("settings_unusable", f"The cluster cannot {doing}: {said}. Create what is missing, or correct "
+                                           "the settings.", 30.0)
     if refusal.code == 409:
         return TemporaryError(f"The Kubernetes API saw a conflict when asked to {doing}: {said}.")
     return PermanentError(f"The Kubernetes API refuses to {doing} ({refusal.code} {refusal.reason}): {said}.")
@@ -342,9 +343,8 @@ def _configuration(access: ApiAccess) -> Configuration:
     except (kubernetes_config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError,
             AttributeError) as error:  # the client takes a file for a mapping without looking
         where = access.kubeconfig or "kubectl's own kubeconfig (KUBECONFIG or ~/.kube/config)"
-        raise AccessUnreadable(f"Access to Kubernetes cannot be read from {where}: {_plain(error)}. Set kubeconfig "
-                               "and context, give the server's user the right to read it, or run the server in the "
-                               "cluster.") from error
+        raise AccessUnreadable(f"Access to Kubernetes cannot be read from {where}: {_plain(error)}. Set kubeconfig and "
+                               "context, let the server's user read it, or run the server in the cluster.") from error
     _without_line_ends(configuration)
     configuration.retries = False
     configuration.connection_pool_maxsize = POOL_SIZE

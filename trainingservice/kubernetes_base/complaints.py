@@ -111,7 +111,8 @@ class Complaints:
 def _sentence(event: Object, about: Object) -> str:
     said, cause = " ".join(str(event.get("message") or "").split())[:500].rstrip("."), str(event.get("reason"))
     code = ("platform_quota" if _QUOTA in said else "platform_prepares" if cause in _OF_VOLUMES else "platform_waits")
-    return pods.of_kubernetes(code, f"{about.get('kind')} {about.get('name')} cannot go on ({cause}): {said}.", cause)
+    return pods.of_kubernetes(code, f"{about.get('kind')} {about.get('name')} cannot continue ({cause}): "
+                                    f"{said}.", cause)
 
 
 def unexplained(trial: Object, of_trial: Sequence[Object]) -> list[str]:

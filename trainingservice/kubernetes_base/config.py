@@ -6,22 +6,36 @@ roles, images and limits are what one experiment asks of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
+from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
 from trainingservice.memory_size import Megabytes
+from trainingservice.refused_values import matching
 
 #: Longest name of an object that holds a trial: "nni" and the name of its job (15 characters with a retry's suffix).
 LONGEST_OBJECT_NAME = 18
 #: Host names, and so pods' names, have at most so many characters.
 LONGEST_POD_NAME = 63
 
-Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+Namespace = Annotated[str, matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "1 to 63 small letters, digits and -")]
 #: A name of a service account, secret or claim.
-ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+ObjectName = Annotated[str, matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
+                                     "1 to 253 small letters, digits, - and .")]
+
+
+_OF_AZURE = {"azure_account", "azure_share", "key_vault_name", "key_vault_key", "azure_account_key",
+             "azure_secret_name"}
+#: Where a field stands in NNI's v1 form.
+_IN_V1 = {"server": ": the host that exports the folder (in NNI's v1 form nfs.server)",
+          "path": ": the exported folder (in NNI's v1 form nfs.path)",
+          "claim_name": ": the name of the PersistentVolumeClaim (or path, in NNI's v1 form pvc.path)",
+          "azure_account": ": the storage account (in NNI's v1 form azureStorage.accountName)",
+          "azure_share": ": the file share (in NNI's v1 form azureStorage.azureShare)"}
 
 
 class StorageSettings(SettingsModel):
@@ -48,29 +62,33 @@ class StorageSettings(SettingsModel):
     azure_account_key: SecretStr | None = Field(
         default=None, description="azureStorage: the account's key itself, instead of a vault.")
     azure_secret_name: ObjectName | None = Field(
-        default=None, description="azureStorage: a Secret that is in the namespace already, with "
-                                  "azurestorageaccountname and azurestorageaccountkey, instead of a key.")
+        default=None, description="azureStorage: an existing Secret of the namespace with azurestorageaccountname and "
+                                  "azurestorageaccountkey, instead of a key.")
     local_mount_point: str | None = Field(
-        default=None, description="Folder on this server where you have mounted the same storage. With it, code and "
-                                  "keeper reach the pods through the storage; without it, the storage is only "
-                                  "mounted for the trial's own use, and they come from the server.")
+        default=None, description="Folder at which the same storage is mounted on this server. With it, pods get code "
+                                  "and keeper through the storage. Without it, the storage is only for the trial's own "
+                                  "use, and pods get code and keeper from the server.")
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> StorageSettings:
         needed = {"nfs": ("server", "path"), "pvc": () if self.path else ("claim_name",),
                   "azureStorage": ("azure_account", "azure_share")}
         others = {"nfs": ("claim_name",), "pvc": ("server",), "azureStorage": ("server", "path", "claim_name")}
+        if not self.model_fields_set & {"storage_type", "server"} and self.model_fields_set & _OF_AZURE:
+            raise ValueError("says nothing of its kind, and has fields of an Azure file share: write storage: "
+                             "azureStorage (or storageType: azureStorage, as NNI calls it since 2.4)")
         for name in needed[self.storage_type]:
             if not getattr(self, name):
-                raise ValueError(f"{_camel(name)} is required for {self.storage_type}")
+                raise ValueError(f"{file_name(name)} is required for {self.storage_type}{_IN_V1.get(name, '')}")
         for name in others[self.storage_type]:
             if getattr(self, name):
-                raise ValueError(f"{_camel(name)} does not belong to {self.storage_type}")
+                raise ValueError(f"{file_name(name)} does not belong to {self.storage_type}")
         if self.storage_type == "azureStorage":
             vault = bool(self.key_vault_name and self.key_vault_key)
             if vault + (self.azure_account_key is not None) + bool(self.azure_secret_name) != 1:
-                raise ValueError("give one of keyVaultName with keyVaultKey, azureAccountKey, azureSecretName: the way "
-                                 "to the key of the account")
+                raise ValueError("give exactly one of keyVaultName with keyVaultKey (in NNI's v1 form "
+                                 "keyVault.vaultName and keyVault.name), azureAccountKey or azureSecretName; it "
+                                 "provides the key of the account")
         return self
 
     @property
@@ -84,19 +102,19 @@ class RunPolicy(SettingsModel):
     """How the cluster treats the object of a trial. Kubeflow's runPolicy; plain Jobs have all but cleanPodPolicy."""
 
     clean_pod_policy: Literal["None", "Running", "All"] | None = Field(
-        default=None, description="Which pods go when the trial ends. Default: Running.")
+        default=None, description="Which pods are deleted when the trial ends. Default: Running.")
     ttl_seconds_after_finished: int | None = Field(
-        default=86400, ge=0, description="An ended trial's object, and with it the pods' logs, is removed after so "
-                                         "many seconds; null keeps it until the experiment is deleted.")
+        default=86400, ge=0, description="An ended trial's object, and with it the pods' logs, is removed after this "
+                                         "many seconds. null: it is kept until the experiment is deleted.")
     active_deadline_seconds: int | None = Field(
-        default=None, ge=1, description="The cluster ends the trial after so many seconds. maxTrialDuration is better: "
-                                        "its trials count as early stopped.")
+        default=None, ge=1, description="The cluster ends the trial after this many seconds. Prefer maxTrialDuration: "
+                                        "trials that it ends count as early stopped.")
     backoff_limit: int | None = Field(
-        default=None, ge=0, description="How often the cluster may start failed pods again. Default 0. It is no way to "
-                                        "run a trial again: its attempt belongs to the first pod's keeper, and that of "
-                                        "a second pod ends at once; retry runs a trial again.")
+        default=None, ge=0, description="How often the cluster may start failed pods again. Default: 0. This does not "
+                                        "run a trial again: the attempt belongs to the first pod's keeper, and the "
+                                        "keeper of a second pod ends at once. Use retry to run trials again.")
     suspend: bool | None = Field(
-        default=None, description="Create trials suspended: something else (Kueue, say) lets them run.")
+        default=None, description="Create trials suspended, so that another program (such as Kueue) starts them.")
 
 
 class RoleSettings(SettingsModel):
@@ -104,26 +122,29 @@ class RoleSettings(SettingsModel):
 
     replicas: int = Field(default=1, ge=1, le=10_000, description="Number of pods.")
     command: str | None = Field(
-        default=None, description="What they run, as shell text. Default: trialCommand.")
+        default=None, description="The shell command of these pods. Default: trialCommand.")
     docker_image: str = Field(
         default="msranni/nni:latest", min_length=1, description="Image; it needs Python 3.8 or later.")
     gpu_number: int | None = Field(
         default=None, ge=0, le=99_999, description="GPUs for each pod. Default: trialGpuNumber.")
     gpu_resource: str = Field(
-        default="nvidia.com/gpu", min_length=1, description="What the cluster calls its GPUs. (Not in NNI.)")
+        default="nvidia.com/gpu", min_length=1, description=(
+            "The cluster's resource name of its GPUs, or of shares of them such as nvidia.com/gpu.shared. (Not in "
+            "NNI.)"))
     cpu_number: float | None = Field(
-        default=None, ge=0, le=99_999, description="CPUs for each pod, requested and the limit. Default, and 0: not "
-                                                   "said.")
+        default=None, ge=0, le=99_999, description="CPUs for each pod, as request and limit. Default, and 0: no "
+                                                   "request and no limit.")
     memory_size: Megabytes | None = Field(
-        default=None, ge=1, description='Memory for each pod: megabytes, or with a unit such as "4gb". '
-                                        "Default: not said.")
+        default=None, ge=1, description='Memory for each pod in megabytes, or with a unit such as "4gb". '
+                                        "Default: no request and no limit.")
     private_registry_auth_path: Path | None = Field(
-        default=None, description="A docker config.json on the server: a Secret made of it opens the image's registry, "
-                                  "and is removed with the experiment.")
+        default=None, description="A docker config.json on the server, for the image's registry. A Secret is made of "
+                                  "it, and is removed with the experiment.")
     code_directory: str | None = Field(
-        default=None, description="Accepted because NNI's files have it; all roles get trialCodeDirectory.")
-    python: str = Field(default="python3", min_length=1, pattern=r"^\S+$",
-                        description="How the image calls Python. (Not in NNI.)")
+        default=None, description="Folder of the trial's code. NNI's files name it for each role. It must be the same "
+                                  "for all roles, and the same as trialCodeDirectory if that is given.")
+    python: Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a command without blanks")] = Field(
+        default="python3", description="Name of the Python program in the image. (Not in NNI.)")
 
     @field_validator("command")
     @classmethod
@@ -136,7 +157,7 @@ class KubernetesClusterSettings(ClusterSettings):
 
     reuse_mode_meaning: ClassVar[str] = (
         "it has no effect on Kubernetes: each trial has pods of its own, so that the cluster schedules, limits and "
-        "cleans up every trial by itself")
+        "cleans up each trial separately")
 
     kubeconfig: Path | None = Field(
         default=None, description="kubeconfig file on the server. Default: in the cluster itself the pod's service "
@@ -146,10 +167,10 @@ class KubernetesClusterSettings(ClusterSettings):
     namespace: Namespace = Field(default="default", description="Where trials run; it must exist.")
     storage: StorageSettings | None = Field(default=None, description="Shared storage that pods mount.")
     way_home: Literal["network", "log"] = Field(
-        default="network", description="How trials report. network: they call this server. log: they cannot, so their "
-                                       "reports are read from the pods' logs. (Not in NNI.)")
+        default="network", description="How trials report. network: they call this server. log: they cannot call it, "
+                                       "and the server reads their reports from the pods' logs. (Not in NNI.)")
     max_unfinished_objects: int = Field(
-        default=200, ge=1, description="At most so many trials are on the cluster at the same time. (Not in NNI.)")
+        default=200, ge=1, description="Maximum number of trials on the cluster at the same time. (Not in NNI.)")
 
     @model_validator(mode="before")
     @classmethod
@@ -165,11 +186,16 @@ class KubernetesClusterSettings(ClusterSettings):
     def lacks_way_for_code(self) -> str:
         if self.keepers_call_home() or self.storage is not None and self.storage.folder_here is not None:
             return ""
-        return ("Pods that cannot call the server (wayHome: log) get their code by the storage: set storage with "
+        return ("Pods that cannot call the server (wayHome: log) get their code through the storage. Set storage with "
                 "localMountPoint.")
 
     def keepers_call_home(self) -> bool:
         return self.way_home == "network"
+
+
+OneTrialPerGpu = Annotated[int, one_trial_per_gpu(
+    "Kubernetes gives a GPU to one pod. To let trials share GPUs, have the cluster's device plugin offer shares of "
+    "them (time-slicing or MPS), and give their name, such as nvidia.com/gpu.shared, in gpuResource")]
 
 
 class KubernetesTrialOptions(TrialOptions):
@@ -179,17 +205,17 @@ class KubernetesTrialOptions(TrialOptions):
         default=None, description="Service account of the pods. Default: the namespace's own.")
     run_policy: RunPolicy = Field(default=RunPolicy(), description="How the cluster treats a trial's object.")
     keeper_image: str | None = Field(
-        default=None, min_length=1, description="An image that holds the keeper as /keeper.pyz: an init container "
-                                                "copies it from there. Default: the keeper comes by ConfigMap, or by "
+        default=None, min_length=1, description="An image that contains the keeper as /keeper.pyz. An init container "
+                                                "copies it from there. Default: the keeper comes from a ConfigMap or "
                                                 "the storage. (Not in NNI.)")
     node_selector: dict[str, str] = Field(
         default={}, description="Labels that the pods' nodes must have. (Not in NNI.)")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. It has no effect here: each trial has pods of "
                                   "its own.")
-    max_trial_number_per_gpu: int | None = Field(
-        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect here: a GPU that the "
-                                        "cluster gives to a pod is the pod's alone.")
+    max_trial_number_per_gpu: OneTrialPerGpu | None = Field(
+        default=None, description="Must be 1: Kubernetes gives a GPU to one pod. To use shares of GPUs that the "
+                                  "cluster offers (time-slicing, MPS), give their name in gpuResource.")
 
     def roles(self) -> dict[str, RoleSettings]:
         """The roles by name, the reporting one first."""
@@ -204,17 +230,32 @@ class KubernetesTrialOptions(TrialOptions):
         return sum(pods * (gpu_number or 0 if gpus is None else gpus) for pods, gpus in of_a_pod)
 
     def with_gpus(self, gpu_number: int | None) -> Self:
-        return self.model_copy(update={name: _filled(getattr(self, name), gpu_number)
+        return self._with_roles(lambda role: role if role.gpu_number is not None
+                                else role.model_copy(update={"gpu_number": gpu_number}))
+
+    def code_directories(self) -> dict[tuple[str | int, ...], str]:
+        found: dict[tuple[str | int, ...], str] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            roles = [((file_name(name), index), role) for index, role in enumerate(value)] \
+                if isinstance(value, tuple) else [((file_name(name),), value)]
+            found |= {(*place, "codeDirectory"): role.code_directory for place, role in roles
+                      if isinstance(role, RoleSettings) and role.code_directory}
+        return found
+
+    def without_code_directories(self) -> Self:
+        return self._with_roles(lambda role: role.model_copy(update={"code_directory": None}))
+
+    def _with_roles(self, change: Callable[[RoleSettings], RoleSettings]) -> Self:
+        return self.model_copy(update={name: _changed(getattr(self, name), change)
                                        for name in type(self).model_fields})
 
 
-def _filled(value: Any, gpu_number: int | None) -> Any:
-    """A role, or roles, that ask for so many GPUs where they say nothing of their own; anything else as it is."""
+def _changed(value: Any, change: Callable[[RoleSettings], RoleSettings]) -> Any:
+    """A role, or roles, changed; anything else as it is."""
     if isinstance(value, tuple):
-        return tuple(_filled(item, gpu_number) for item in value)
-    if isinstance(value, RoleSettings) and value.gpu_number is None:
-        return value.model_copy(update={"gpu_number": gpu_number})
-    return value
+        return tuple(_changed(item, change) for item in value)
+    return change(value) if isinstance(value, RoleSettings) else value
 
 
 def longest_role_name(replicas: int) -> int:
@@ -222,6 +263,7 @@ def longest_role_name(replicas: int) -> int:
     return LONGEST_POD_NAME - LONGEST_OBJECT_NAME - len("--") - len(str(replicas - 1))
 
 
-def _camel(name: str) -> str:
+def file_name(name: str) -> str:
+    """A field's name in files."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)

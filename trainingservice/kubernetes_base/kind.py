@@ -107,8 +107,8 @@ class TrialKind(abc.ABC):
         """What the cluster lacks for this kind, a sentence; "" for nothing. ``api_resources``: of its group."""
         if self.resource.plural in api_resources:
             return ""
-        return (f"The cluster does not know {self.resource.plural} of {self.resource.api_version}; install what "
-                "brings them, or choose another platform.")
+        return (f"The cluster does not know {self.resource.plural} of {self.resource.api_version}; install the "
+                "operator that defines them, or choose another platform.")
 
 
 def conditions_of(trial: Object) -> dict[str, dict[str, Any]]:
@@ -133,7 +133,7 @@ def failed_reason(condition: Mapping[str, Any]) -> str:
 def suspended(kind: str) -> Seen:
     """Of an object that somebody has suspended."""
     return Seen(Phase.WAITING, of_kubernetes(
-        "platform_held", f"The {kind} is suspended; it begins when somebody resumes it."), suspended=True)
+        "platform_held", f"The {kind} is suspended. It starts when somebody resumes it."), suspended=True)
 
 
 def queued(said: str) -> Seen:

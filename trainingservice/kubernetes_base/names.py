@@ -50,5 +50,5 @@ def trial_labels(cluster: str, experiment_id: str, job_name: str) -> dict[str, s
 def experiment_selector(cluster: str, experiment_id: str) -> str:
     """Selects what belongs to one experiment and nothing else. Raises PermanentError for ids that could select more."""
     if not _ID.fullmatch(experiment_id):
-        raise PermanentError(f"{experiment_id!r} is no id of an experiment; nothing was removed.")
+        raise PermanentError(f"{experiment_id!r} is not the id of an experiment. Nothing was removed.")
     return f"{CLUSTER}={cluster},{EXPERIMENT}={experiment_id}"

@@ -28,8 +28,8 @@ OVERLAP = 15
 #: How much of a log is told of a pod that ended without a word.
 LAST_LINES, LAST_CHARACTERS = 20, 500
 #: What a trial's page shows where lines were lost.
-LOST = ("\n[Here lines are missing of what this trial wrote and reported: the node rotated the pod's log before they "
-        "were read. Report less often, or raise containerLogMaxSize of the nodes.]\n")
+LOST = ("\n[Lines of this trial's output and reports are missing here: the node rotated the pod's log before the "
+        "server read them. Report less often, or raise containerLogMaxSize of the nodes.]\n")
 
 
 def last_lines(api: KubernetesApi, namespace: str, pod: str, container: str) -> str:

@@ -31,7 +31,7 @@ _ADVICE = {
     "ImagePullBackOff": "Check the image's name and privateRegistryAuthPath.",
     "ErrImagePull": "Check the image's name and privateRegistryAuthPath.",
     "InvalidImageName": "Correct dockerImage.",
-    "CreateContainerConfigError": "Something the pod refers to is missing in the namespace.",
+    "CreateContainerConfigError": "An object that the pod refers to is missing in the namespace.",
     "RunContainerError": "The image may lack the program; it needs Python 3.8 or later.",
 }
 
@@ -185,10 +185,10 @@ def why_ended(pod: Object, container: str) -> str:
                              f"{_sentence(status.get('message') or cause or 'no reason given')}", cause)
     if out_of_memory := ran_out_of_memory(pod, container):
         return out_of_memory
-    said = f" It said: {_sentence(ended.message[-500:])}" if ended.message and ended.end is None else ""
+    said = f" Its message: {_sentence(ended.message[-500:])}" if ended.message and ended.end is None else ""
     if ended.reason in ("StartError", "ContainerCannotRun") or ended.exit_code in (126, 127):
-        return of_kubernetes("launch_failed", f"Pod {name} could not start the keeper; the image must hold Python 3.8 "
-                             f"or later under the name that the field python gives.{said}", ended.reason)
+        return of_kubernetes("launch_failed", f"Pod {name} could not start the keeper; the image must contain Python "
+                                              f"3.8 or later under the name in the field python.{said}", ended.reason)
     return of_kubernetes("platform_failed", f"Pod {name} ended with exit code {ended.exit_code} "
                          f"({ended.reason or 'no reason given'}).{said}", ended.reason)
 
@@ -240,7 +240,7 @@ def _progress_of(pod: Object) -> str:
                                  f"{container.get('name')} on node {node_of(pod)}.")
     if any(True for _ in _waiting_containers(pod)):
         return of_kubernetes("platform_prepares",
-                             f"Pod {pod['metadata']['name']} is being made on node {node_of(pod)}.")
+                             f"Pod {pod['metadata']['name']} is being created on node {node_of(pod)}.")
     return ""
 
 

@@ -70,8 +70,9 @@ def _namespace(service: ClusterAccess, timeout: tuple[float, float]) -> Iterator
         service.api.call("GET", f"/api/v1/namespaces/{service.namespace}", timeout=timeout)
     except ApiRefusal as refusal:
         if refusal.code == 404:
-            yield RehearsalFinding("namespace", False, f"There is no namespace {service.namespace}; make it with "
-                                   f"kubectl create namespace {service.namespace}, or correct the field namespace.")
+            yield RehearsalFinding("namespace", False, f"There is no namespace {service.namespace}; create it with "
+                                                       f"kubectl create namespace {service.namespace}, or correct the "
+                                                       "field namespace.")
             return
         if refusal.code != 403:
             raise
@@ -124,17 +125,20 @@ def _rights(service: ClusterAccess, options: KubernetesTrialOptions | None,
         service.kind.resource, not service.settings.keepers_call_home(), not comes_otherwise)
         for verb in verbs if not _may(service, verb, resource, sub, timeout)]
     if not _may(service, "list", EVENTS, "", timeout):
-        yield RehearsalFinding("events", True, "Our account may not list events, so a trial may wait without saying "
-                               "why where only events tell (a quota, a storage that cannot be mounted); "
-                               "docs/deploy/kubernetes/role.yaml has that right.")
+        yield RehearsalFinding("events", True, "The server's account may not list events. A trial may then wait "
+                                               "without a reason if only events show it (a quota, a storage that "
+                                               "cannot be mounted). docs/deploy/kubernetes/role.yaml contains this "
+                                               "permission.")
     if lacking and service.api.is_starting(timeout):
-        yield RehearsalFinding("rights", False, "The Kubernetes API is starting and does not know all rights yet.",
+        yield RehearsalFinding("rights", False, "The Kubernetes API is starting and has not loaded all permissions "
+                                                "yet.",
                                temporary=True)
     elif lacking:
-        yield RehearsalFinding("rights", False, f"Our account may not do this in namespace {service.namespace}: "
-                               f"{', '.join(lacking)}. Give it the role in docs/deploy/kubernetes/role.yaml.")
+        yield RehearsalFinding("rights", False, "The server's account may not do this in namespace "
+                                                f"{service.namespace}: {', '.join(lacking)}. Give it the role in "
+                                                "docs/deploy/kubernetes/role.yaml.")
     else:
-        yield RehearsalFinding("rights", True, "Our account has all the rights it needs.")
+        yield RehearsalFinding("rights", True, "The server's account has all permissions that it needs.")
 
 
 def _may(service: ClusterAccess, verb: str, resource: Resource, sub: str, timeout: tuple[float, float]) -> bool:
@@ -158,10 +162,11 @@ def _quota(service: ClusterAccess, timeout: tuple[float, float]) -> Iterator[Reh
         of_quota = [limit for limit in limits if limit.quota == name]
         for limit in (limit for limit in of_quota if limit.is_used_up):
             yield RehearsalFinding("quota", False, f"The namespace's quota {name} is used up: {limit.used} of "
-                                   f"{limit.hard} {limit.resource}. Trials wait until something ends.", temporary=True)
+                                                   f"{limit.hard} {limit.resource}. Trials wait until other objects "
+                                                   "end.", temporary=True)
         if not any(limit.is_used_up for limit in of_quota):
             told = ", ".join(f"{limit.used} of {limit.hard} {limit.resource}" for limit in of_quota)
-            yield RehearsalFinding("quota", True, f"The namespace's quota {name} has room; used are {told}.")
+            yield RehearsalFinding("quota", True, f"The namespace's quota {name} has room. Used: {told}.")
 
 
 def _gpus(service: ClusterAccess, options: KubernetesTrialOptions | None,
@@ -174,14 +179,15 @@ def _gpus(service: ClusterAccess, options: KubernetesTrialOptions | None,
     except ApiRefusal as refusal:
         if refusal.code != 403:
             raise
-        yield RehearsalFinding("gpus", True, "Our account may not look at nodes, so their GPUs are not known.")
+        yield RehearsalFinding("gpus", True, "The server's account may not read nodes, so their GPUs are not known.")
         return
     for name, role in wanted.items():
         most = max((_count(node, role.gpu_resource) for node in nodes), default=0)
         if most < (role.gpu_number or 0):
             yield RehearsalFinding("gpus", False, f"Role {name} asks for {role.gpu_number} {role.gpu_resource} in a "
-                                   f"pod, and no node has more than {most}. Trials wait until there is one; correct "
-                                   "gpuNumber or gpuResource if there never will be.", temporary=True)
+                                                  f"pod, but no node has more than {most}. Trials wait for such a "
+                                                  "node. If there is none, correct gpuNumber or "
+                                                  "gpuResource.", temporary=True)
         else:
             yield RehearsalFinding("gpus", True, f"Nodes have up to {most} {role.gpu_resource}.")
 

@@ -37,8 +37,8 @@ def try_pods(service: ClusterAccess, options: KubernetesTrialOptions | None) -> 
     """
     roles = options.roles() if options is not None else {}
     if not roles:
-        return [replace(finding, temporary=True, message=f"{finding.message} (No experiment of yours on this cluster "
-                        "tells which image trials have; this is the one of a file without dockerImage.)")
+        return [replace(finding, temporary=True, message=(
+            f"{finding.message} (You have no experiment on this cluster, so the test used the default image.)"))
                 if not finding.ok and finding.check != "way_home" else finding
                 for finding in _try(service, RoleSettings(), options, _urls(service))]
     distinct = {(role.docker_image, role.private_registry_auth_path, role.python, service.kind.runs_keeper(name)):
@@ -138,8 +138,8 @@ def _remove_left_over(service: ClusterAccess) -> None:
 
 def _refused(refusal: ApiRefusal) -> RehearsalFinding:
     if refusal.is_lack_of_rights:
-        return RehearsalFinding("trial", True, "Our account may not create a pod to try the image with; that is no "
-                                               "right it needs otherwise.")
+        return RehearsalFinding("trial", True, "The server's account may not create a pod to test the image. It needs "
+                                               "this permission only for this test.")
     if refusal.code == 403:  # rules that hold for the pods of trials as well
         return RehearsalFinding(
             "trial", False, "The namespace's rules do not admit a pod like those of trials: "
@@ -167,7 +167,7 @@ def _outcome(service: ClusterAccess, name: str, role: RoleSettings, urls: Sequen
     ended = pods.termination_of(pod, "probe")
     if (pod.get("status") or {}).get("phase") == "Succeeded":
         way = " and reaches this server" if urls else ""
-        what = f"has a Python that fits{way}" if runs_keeper else "starts"
+        what = f"has a suitable Python{way}" if runs_keeper else "starts"
         yield RehearsalFinding("trial", True, f"A test pod with image {role.docker_image} {what}.", pods.node_of(pod))
     elif ended is not None and ended.exit_code == UNREACHABLE:
         only_loopback = all(urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1") for url in urls)

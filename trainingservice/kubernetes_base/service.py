@@ -214,7 +214,7 @@ class KubernetesService(PollingTrainingService):
             try:
                 self.submission.provide_again(job)
             except TrainingServiceError as error:  # said at the next submission
-                logger.warning("what the pods of trial %s need cannot be made again: %s", job.id, error)
+                logger.warning("the objects that the pods of trial %s need cannot be created again: %s", job.id, error)
 
     def _finish_submissions(self, jobs: Sequence[TrialJobDetail], trials: Mirror) -> None:
         for job in jobs:
@@ -291,8 +291,7 @@ class KubernetesService(PollingTrainingService):
     def options_of(self, options: TrialOptions) -> KubernetesTrialOptions:
         if isinstance(options, KubernetesTrialOptions):
             return options
-        raise PermanentError(f"The trial carries no options of the platform {self.platform}; launch the experiment "
-                             "again.")
+        raise PermanentError(f"The trial has no options of the platform {self.platform}. Launch the experiment again.")
 
     def roles_of(self, job: TrialJobDetail) -> list[Role]:
         """The roles of a trial, the reporting one first."""

@@ -74,12 +74,12 @@ class SharedStorage:
 
     def _check(self) -> None:
         if not self._mount.is_dir():
-            raise TemporaryError(f"The storage is not there: {self._mount} is no folder on this server; mount it, or "
-                                 "correct localMountPoint.", 15.0)
+            raise TemporaryError(f"The storage is not mounted: {self._mount} is not a folder on this server. Mount the "
+                                 "storage, or correct localMountPoint.", 15.0)
 
     def _cannot_write(self, error: OSError) -> TemporaryError:
-        return TemporaryError(f"{self.folder} in the storage cannot be written ({error.strerror or error}); give the "
-                              "server's user the right to write there, or make room.", 15.0)
+        return TemporaryError(f"{self.folder} in the storage cannot be written ({error.strerror or error}). Let the "
+                              "server's user write there, or free disk space.", 15.0)
 
 
 def azure_account_key(storage: StorageSettings) -> str:
@@ -92,7 +92,7 @@ def azure_account_key(storage: StorageSettings) -> str:
         result = subprocess.run(command, capture_output=True, text=True, timeout=AZ_TIMEOUT, check=False,
                                 stdin=subprocess.DEVNULL)
     except FileNotFoundError as error:
-        raise PermanentError("The key of the Azure account is in a vault, and the command az that reads it is not "
+        raise PermanentError("The key of the Azure account is in a vault, but the command az that reads it is not "
                              "installed on this server; install the Azure CLI and log in, or give azureAccountKey or "
                              "azureSecretName.") from error
     except subprocess.TimeoutExpired as error:

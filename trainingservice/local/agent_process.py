@@ -108,8 +108,8 @@ class AgentProcess:
             with open(self._folder / "agent.log", "ab") as log:
                 process = self._launch(self._bundle, log)
         except OSError as error:
-            raise TemporaryError(f"the agent of this machine cannot be started: {error}; "
-                                 f"mend that, it is tried again") from error
+            raise TemporaryError(f"the agent of this machine cannot be started: {error}. Correct that; the server "
+                                 "tries again") from error
         assert process.stdin is not None
         assert process.stdout is not None
         self._process = process
@@ -138,7 +138,8 @@ class AgentProcess:
         if process is self._process:  # otherwise it was told to end, or is replaced already
             lived = self._monotonic() - self._started_at
             self._early_deaths = self._early_deaths + 1 if lived < EARLY_DEATH else 0
-            logger.warning("the agent of this machine (process %d) has ended; trials go on and it is started again",
+            logger.warning("the agent of this machine (process %d) has ended; trials continue, and the agent is "
+                           "started again",
                            process.pid)
             self._on_gone()
 

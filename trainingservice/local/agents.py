@@ -92,7 +92,7 @@ class LocalAgents:
             try:
                 folder = self.user_folder(os_user)
             except CannotRunAs as error:  # the user was removed, mostly with all its files
-                logger.warning("what experiment %s left with user %s stays there: %s", experiment_id, os_user, error)
+                logger.warning("files of experiment %s of user %s cannot be removed: %s", experiment_id, os_user, error)
                 continue
             assert folder is not None
             trials = folder.path / "trials" / experiment_id

@@ -14,14 +14,15 @@ from pydantic import AfterValidator, Field, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.refused_values import matching
 
 
 class LocalClusterSettings(ClusterSettings):
     """This machine: one cluster, without settings."""
 
     platform_name: ClassVar[str] = "local"
-    reuse_mode_meaning: ClassVar[str] = ("it has no effect on the local platform: trials are started by an agent that "
-                                         "is warm anyway, so there is no start-up time to save")
+    reuse_mode_meaning: ClassVar[str] = ("it has no effect on the local platform: a running agent starts the trials, "
+                                         "so there is no start-up time to save")
 
 
 def _is_printable(value: str) -> str:
@@ -66,37 +67,37 @@ class LocalTrialOptions(TrialOptions):
     }
 
     use_active_gpu: bool | None = Field(
-        default=None, description="Whether trials may use GPUs on which processes of others run. Default: false.")
+        default=None, description="Whether trials may use GPUs on which other processes run. Default: false.")
     max_trial_number_per_gpu: int | None = Field(
-        default=None, ge=1, description="How many trials may share one GPU; trials of all experiments on this machine "
+        default=None, ge=1, description="How many trials may share one GPU. Trials of all experiments on this machine "
                                         "count. Default: 1.")
     gpu_indices: GpuIndices | None = Field(
         default=None, description="GPUs that may be used: a list, one number, or text such as \"0,1\". "
                                   "Default: all of them.")
     snapshot_code: bool = Field(
-        default=False, description="Give each trial its own copy of the code folder as it was at launch "
-                                   "(less .nniignore) instead of running in the folder itself.")
-    run_as: str | None = Field(
-        default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$",
-        description="User of this machine as whom the trials run, so that they cannot read what is the server's. Each "
+        default=False, description="Give each trial its own copy of the code folder as it was at the launch (without "
+                                   "files that .nniignore names) instead of running in the folder itself.")
+    run_as: Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}", "the name of a user")] | None = Field(
+        default=None,
+        description="User of this machine as whom the trials run, so that they cannot read the server's files. Each "
                     "trial then has its own copy of the code. The server must run as root, or be allowed to start "
-                    "programs as that user with sudo. Default: the user the server runs as.")
+                    "programs as that user with sudo. Default: the server's own user.")
     venv: _FolderHere | None = Field(
         default=None, description="Folder of a virtual environment whose Python and programs the trials use.")
     conda_env: Annotated[str, Field(max_length=4096), AfterValidator(_is_conda_environment)] | None = Field(
-        default=None, description="Conda environment whose Python and programs the trials use: its name, or its "
-                                  "folder. With runAs its folder.")
+        default=None, description="Conda environment whose Python and programs the trials use: its name or its "
+                                  "folder. With runAs, its folder.")
     python_path: _FolderHere | None = Field(
-        default=None, description="Folder that stands first on the PATH of trials, such as /opt/python3.9/bin.")
+        default=None, description="Folder that is put first on the PATH of trials, such as /opt/python3.9/bin.")
     server_python: bool | None = Field(
         default=None, description="Let trials use the Python that the server itself runs with, and the packages that "
                                   "are installed there. Default: false.")
     shell_environment: ShellEnvironment | None = Field(
-        default=None, description="PATH, VIRTUAL_ENV and CONDA_PREFIX that trials begin with. The command launch "
+        default=None, description="PATH, VIRTUAL_ENV and CONDA_PREFIX with which trials start. The command launch "
                                   "records those of its shell. Default: those with which the server was started.")
     reuse_mode: bool | None = Field(
-        default=None, description="Accepted because NNI's files have it. It has no effect here: trials are started by "
-                                  "an agent that is warm anyway.")
+        default=None, description="Accepted because NNI's files have it. It has no effect here: a running agent starts "
+                                  "the trials.")
 
     @model_validator(mode="after")
     def _choose_one_python(self) -> Self:
@@ -104,11 +105,11 @@ class LocalTrialOptions(TrialOptions):
                                            ("pythonPath", self.python_path), ("serverPython", self.server_python))
                   if value]
         if len(chosen) > 1:
-            raise ValueError(f"{' and '.join(chosen)} exclude each other: each chooses the Python of the trials; "
-                             "leave one")
+            raise ValueError(f"{' and '.join(chosen)} cannot be given together, because each chooses the Python of the "
+                             "trials; keep one of them")
         if self.conda_env and self.run_as and not self.conda_env.startswith(("/", "~/")):
-            raise ValueError("with runAs, condaEnv must be the folder of the environment: its name is known to the "
-                             "conda of that user alone")
+            raise ValueError("with runAs, condaEnv must be the folder of the environment, because only that user's "
+                             "conda knows its name")
         return self
 
     def with_shell(self, variables: Mapping[str, str]) -> Self:

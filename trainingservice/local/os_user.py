@@ -84,8 +84,8 @@ class OsUser:
         """What a shell script that runs as the user prints. Raises CannotRunAs where it cannot be started or fails."""
         status, output, complaint = self._run(script, arguments, content, seconds)
         if status:
-            raise CannotRunAs(f"As user {self.name} of this machine something failed (exit status {status}): "
-                              f"{complaint or 'it said nothing'}")
+            raise CannotRunAs(f"A command as user {self.name} of this machine failed (exit status {status}): "
+                              f"{complaint or 'it printed nothing'}")
         return output
 
     def run_python(self, content: bytes) -> bytes:
@@ -98,11 +98,12 @@ class OsUser:
         """
         status, _, complaint = self._run(_PREPARE, (str(folder), str(private or "")), b"")
         if status == 81:
-            raise CannotRunAs(f"User {self.name} can look into {private}, where the server keeps its keys and its "
-                              f"database, so no trial is run as {self.name}; make it private: chmod 700 {private}")
+            raise CannotRunAs(f"User {self.name} can read {private}, which contains the server's keys and its "
+                              f"database, so no trial is run as {self.name}. Make the folder private: chmod 700 "
+                              f"{private}")
         if status == 82:
-            raise CannotRunAs(f"User {self.name} cannot make the folder {folder} for trials; give the user a home "
-                              "folder that it owns.")
+            raise CannotRunAs(f"User {self.name} cannot create the folder {folder} for trials. Give the user a home "
+                              "folder that the user owns.")
         if status:
             raise CannotRunAs(self._no_way(complaint))
 
@@ -138,16 +139,16 @@ class OsUser:
             output, complaint = process.communicate(text, seconds)
         except subprocess.TimeoutExpired:
             end(process)
-            raise CannotRunAs(f"A step as user {self.name} has taken longer than {seconds:.0f} s; is the home "
-                              "folder on a file server that does not answer?") from None
+            raise CannotRunAs(f"A command as user {self.name} took longer than {seconds:.0f} s. Check whether the home "
+                              "folder is on a file server that does not answer.") from None
         return process.returncode, output, complaint.decode("utf-8", "replace").strip()[-500:]
 
     def _no_way(self, complaint: str) -> str:
         if is_root():
             return f"Nothing can be started as user {self.name}: {complaint}"
         own = pwd.getpwuid(os.geteuid()).pw_name
-        return (f"sudo starts nothing as user {self.name} ({complaint or 'it said nothing'}). Allow it in "
-                f"/etc/sudoers, without a password: {own} ALL=({self.name}) NOPASSWD: ALL")
+        return (f"sudo cannot start programs as user {self.name} ({complaint or 'it printed nothing'}). Allow it in "
+                f"/etc/sudoers without a password: {own} ALL=({self.name}) NOPASSWD: ALL")
 
 
 def find_os_user(name: str) -> OsUser:
@@ -155,11 +156,11 @@ def find_os_user(name: str) -> OsUser:
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise CannotRunAs(f"There is no user {name!r} on this machine; correct runAs, or make the user.") from None
+        raise CannotRunAs(f"There is no user {name!r} on this machine. Correct runAs, or create the user.") from None
     if found.pw_uid == 0:
-        raise CannotRunAs("runAs must not name root: a trial could do anything on this machine.")
+        raise CannotRunAs("runAs must not name root, because a trial could then do anything on this machine.")
     if found.pw_uid == os.geteuid():
-        raise CannotRunAs(f"{name} is the user the server itself runs as, so runAs would keep nothing apart; name "
+        raise CannotRunAs(f"{name} is the server's own user, so runAs would not separate trials from the server. Name "
                           "another user, or leave runAs out.")
     return OsUser(found.pw_name, found.pw_uid, found.pw_gid, Path(found.pw_dir), found.pw_shell or "/bin/sh")
 

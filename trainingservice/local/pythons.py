@@ -88,9 +88,10 @@ class LocalPythons:
             folder = "/" if code is None or options.copies_code() else str(code)
             found = self._interpreters.ask(call, choice, allowed_environment(), folder, user)
             if found is None:
-                return [RehearsalFinding("python", False, f"There is no {call.program} on the PATH of trials, or it "
-                                         "does not answer. Launch from a shell in which it is found, or name its "
-                                         "environment in venv or condaEnv.", self._machine, temporary=True)]
+                return [RehearsalFinding("python", False,
+                                         f"There is no {call.program} on the PATH of trials, or it does not answer. "
+                                         "Launch from a shell that finds it, or name its environment in venv or "
+                                         "condaEnv.", self._machine, temporary=True)]
             which = f"{found.path} (Python {found.version})"
             imports = [] if code is None else [
                 each for each in script_imports(code, call.folder, script=call.script, module=call.module)

@@ -50,8 +50,9 @@ def rehearse_local(folder: Path, agents: LocalAgents, options: LocalTrialOptions
             user_folder.check()
         except CannotRunAs as error:
             return [*findings, RehearsalFinding("run_as", False, f"runAs: {error}", machine)]
-        findings.append(RehearsalFinding("run_as", True, f"Programs can be started as user {os_user}, who is kept out "
-                                                         "of the server's folder.", machine))
+        findings.append(RehearsalFinding("run_as", True,
+                                         f"Programs can be started as user {os_user}, who cannot read the server's "
+                                         "folder.", machine))
     findings += pythons.findings(options)
     if any(finding.blocks for finding in findings) or (quick and not wants_gpus and not os_user):
         return findings
@@ -75,11 +76,11 @@ def _interpreter(machine: str) -> Iterator[RehearsalFinding]:
     if os.access("/bin/bash", os.X_OK):
         yield RehearsalFinding("interpreter", True, "Commands are run by /bin/bash.", machine)
     elif shutil.which("sh"):
-        yield RehearsalFinding("interpreter", True, "There is no /bin/bash; commands are run by sh and must not use "
-                                                    "what only bash knows.", machine)
+        yield RehearsalFinding("interpreter", True, "There is no /bin/bash. Commands are run by sh and must not use "
+                                                    "features of bash.", machine)
     else:
-        yield RehearsalFinding("interpreter", False, "There is neither /bin/bash nor sh to run commands with; "
-                                                     "install the package bash.", machine)
+        yield RehearsalFinding("interpreter", False, "There is neither /bin/bash nor sh to run commands. Install the "
+                                                     "package bash.", machine)
 
 
 def _folder(folder: Path, machine: str) -> Iterator[RehearsalFinding]:
@@ -106,10 +107,11 @@ def _disk(folder: Path, machine: str) -> Iterator[RehearsalFinding]:
         return
     there_is = f"{free / 1024 / 1024:.0f} MB are free on the disk of {folder}"
     if free < DISK_BLOCKS_BELOW:
-        yield RehearsalFinding("disk", False, f"Only {there_is}; a trial needs room for its files and output. Make "
-                                              "room or choose a data folder on another disk.", machine)
+        yield RehearsalFinding("disk", False, f"Only {there_is}. A trial needs space for its files and output. Free "
+                                              "disk space, or choose a data folder on another disk.", machine)
     elif free < DISK_WARNS_BELOW:
-        yield RehearsalFinding("disk", False, f"Only {there_is}; trials that write much will fail. Make room soon.",
+        yield RehearsalFinding("disk", False, f"Only {there_is}. Trials that write large files will fail. Free disk "
+                                              "space soon.",
                                machine, temporary=True)
     else:
         yield RehearsalFinding("disk", True, f"{there_is}.", machine)
@@ -120,18 +122,18 @@ def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool,
     try:
         gpus, error = client.gpus(timeout)
     except AgentGone as problem:
-        yield RehearsalFinding("gpus", False, f"nvidia-smi has not answered: {problem}. Trials with GPUs wait until it "
-                                              "does.", machine, temporary=True)
+        yield RehearsalFinding("gpus", False, f"nvidia-smi did not answer: {problem}. Trials with GPUs wait until it "
+                                              "answers.", machine, temporary=True)
         return
     if not gpus:
         missing = not client.machine().get("nvidia_smi")
         reason = "there is no nvidia-smi on the PATH" if missing else error or "nvidia-smi lists none"
         if wanted:
-            yield RehearsalFinding("gpus", False, f"The experiment sets GPU options, but no GPU is seen: {reason}. "
+            yield RehearsalFinding("gpus", False, f"The experiment sets GPU options, but no GPU was found: {reason}. "
                                                   "Install NVIDIA's driver, or remove the GPU options.", machine,
                                    temporary=not missing)
         else:
-            yield RehearsalFinding("gpus", True, f"No GPU is seen ({reason}); trials that ask for GPUs cannot run "
+            yield RehearsalFinding("gpus", True, f"No GPU was found ({reason}). Trials that ask for GPUs cannot run "
                                                  "here.", machine)
         return
     readings = [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in gpus]
@@ -140,7 +142,7 @@ def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool,
         yield RehearsalFinding("gpus", False, choice.reason, machine)
     else:
         names = ", ".join(f"{gpu['index']}: {gpu.get('name') or 'GPU'}" for gpu in gpus)
-        yield RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) are seen ({names}).", machine)
+        yield RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) were found ({names}).", machine)
 
 
 def _trial(client: AgentClient, folder: Path, machine: str, options: LocalTrialOptions, pythons: LocalPythons
@@ -163,17 +165,17 @@ def _trial(client: AgentClient, folder: Path, machine: str, options: LocalTrialO
             state = client.state([str(folder)])[str(folder)]
         exit_document = state.get("exit")
         if exit_document is None:
-            yield RehearsalFinding("trial", False, "A trial that does nothing has not ended after "
-                                                   f"{TRIAL_DEADLINE:.0f} s; see {folder / contract.KEEPER_LOG_FILE}.",
+            yield RehearsalFinding("trial", False, f"An empty test trial did not end within {TRIAL_DEADLINE:.0f} s. "
+                                                   f"See {folder / contract.KEEPER_LOG_FILE}.",
                                    machine, temporary=True)
             client.stop(str(folder))
             return
         seen = observed_exit(exit_document)
         if seen.status is TrialJobStatus.SUCCEEDED:
-            yield RehearsalFinding("trial", True, "A trial that does nothing ran through.", machine)
+            yield RehearsalFinding("trial", True, "An empty test trial succeeded.", machine)
         else:
-            yield RehearsalFinding("trial", False, f"A trial that does nothing failed: {seen.message} "
-                                                   f"See {folder / contract.STDERR_FILE}.", machine)
+            yield RehearsalFinding("trial", False, f"An empty test trial failed: {seen.message} See "
+                                                   f"{folder / contract.STDERR_FILE}.", machine)
             return
         while time.monotonic() < deadline:  # its keeper ends within moments
             try:
@@ -182,5 +184,5 @@ def _trial(client: AgentClient, folder: Path, machine: str, options: LocalTrialO
             except AgentError:
                 time.sleep(0.05)
     except (OSError, TrainingServiceError) as error:
-        yield RehearsalFinding("trial", False, f"A trial that does nothing could not be started: {error}", machine,
+        yield RehearsalFinding("trial", False, f"An empty test trial could not be started: {error}", machine,
                                temporary=True)

@@ -66,8 +66,8 @@ class LocalTrainingService(PollingTrainingService):
     needs_public_url: ClassVar[bool] = False
     pinned_to_host: ClassVar[bool] = True
     metadata_keys: ClassVar[dict[str, str]] = {
-        LOCAL_CONFIG: "What holds for experiments that say nothing else: a JSON object with gpuIndices, "
-                      "maxTrialNumPerGpu and useActiveGpu, as NNI's localConfig."}
+        LOCAL_CONFIG: "Defaults for experiments: a JSON object with gpuIndices, maxTrialNumPerGpu and useActiveGpu, as "
+                      "in NNI's localConfig."}
     metadata_changeable_while_running: ClassVar[frozenset[str]] = frozenset({LOCAL_CONFIG})
     submits_at_once: ClassVar[bool] = True
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 30.0)
@@ -102,6 +102,7 @@ class LocalTrainingService(PollingTrainingService):
     def set_cluster_metadata(self, key: str, value: str) -> None:
         if key != LOCAL_CONFIG:
             super().set_cluster_metadata(key, value)
+            return
         try:
             self._metadata = LocalConfigMetadata.model_validate_json(value or "{}")
         except ValidationError as error:
@@ -112,7 +113,7 @@ class LocalTrainingService(PollingTrainingService):
         self.room_may_be_free()
 
     def get_cluster_metadata(self, key: str) -> str:
-        return self._metadata_text if key == LOCAL_CONFIG else ""
+        return self._metadata_text if key == LOCAL_CONFIG else super().get_cluster_metadata(key)
 
     def list_machines(self) -> list[MachineDetail]:
         look = self._gpus.latest
@@ -171,7 +172,8 @@ class LocalTrainingService(PollingTrainingService):
         if problem is not None:
             if not answers:
                 raise problem
-            logger.warning("some trials of this machine cannot be asked about, the last answers stay: %s", problem)
+            logger.warning("the states of some trials of this machine cannot be read; their last states remain: "
+                           "%s", problem)
         return answers
 
     def _observe_jobs_of_a_user(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
@@ -347,7 +349,8 @@ class LocalTrainingService(PollingTrainingService):
         """Whether an archive that was packed here has the content that it is named by; read once by this object."""
         if archive not in self._whole:
             if file_sha256(str(archive)) != archive.name.removesuffix(".tar.gz"):
-                logger.warning("the code archive %s is damaged, as after a power cut, and is packed again", archive)
+                logger.warning("the code archive %s is damaged, possibly by a power failure, and is packed "
+                               "again", archive)
                 archive.unlink()
                 return False
             self._whole.add(archive)

@@ -118,11 +118,11 @@ class OpenPaiApi:
             return
         refusal, name = Refusal.of(answer), document["name"]
         if answer.status == 409:
-            raise NameTaken(f"{self.where} has a job named {name} of user {self._settings.username} already, which is "
-                            "not this trial's; rerun the trial, which gives it another name.")
+            raise NameTaken(f"{self.where} has a job named {name} of user {self._settings.username} already, which "
+                            "does not belong to this trial. Rerun the trial, so that its job gets another name.")
         if answer.status == 413:
-            raise PermanentError(f"{self.where} does not take the job document because it is too large (more than "
-                                 "about 100 KB); shorten openpaiConfig.")
+            raise PermanentError(f"{self.where} does not accept the job document because it is too large (more than "
+                                 "about 100 KB). Shorten openpaiConfig.")
         if answer.status == 403 and "storage" in refusal.message.lower():
             raise PermanentError(f"{self.where} does not let user {self._settings.username} use a storage of the job "
                                  f"({_storage_names(document)}): {refusal.message} Correct storageConfigName, "
@@ -139,8 +139,9 @@ class OpenPaiApi:
             queue = (document.get("defaults") or {}).get("virtualCluster") or "default"
             raise MustWait(of_openpai(
                 "platform_quota", f"{self.where} has no quota for the job in the virtual cluster {queue!r}: "
-                f"{refusal.message} It is tried again each minute; ask for fewer GPUs, or another skuType or "
-                "virtualCluster, if it never will have."), retry_after=QUOTA_PAUSE)
+                                  f"{refusal.message} The submission is tried again every minute. If there will never "
+                                  "be enough quota, ask for fewer GPUs, or for another skuType or "
+                                  "virtualCluster."), retry_after=QUOTA_PAUSE)
         raise PermanentError(f"{self.where} refuses the job (HTTP {answer.status} {refusal.code}): {refusal.message}")
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -150,7 +151,7 @@ class OpenPaiApi:
         listed = answer.document()
         rows = listed.get("data") if isinstance(listed, dict) else listed
         if not isinstance(rows, list):
-            raise TemporaryError(f"{self.where} answered the question for its jobs with something that is no list.")
+            raise TemporaryError(f"{self.where} answered the request for its jobs without a list.")
         return [row for row in rows if isinstance(row, dict)]
 
     def job(self, name: str) -> dict[str, Any]:
@@ -231,9 +232,10 @@ class OpenPaiApi:
         if answer.status == 202 and isinstance(document, dict):
             return True
         if answer.status < 400:
-            raise TemporaryError(f"{self.where} did not take the order as OpenPAI does (HTTP {answer.status}: "
-                                 f"{answer.shown()!r}); it is given again under the same name, which makes no second "
-                                 "job. Does the address lead to OpenPAI, or to a proxy or log-in page before it?")
+            raise TemporaryError(f"{self.where} did not accept the request as OpenPAI does (HTTP {answer.status}: "
+                                 f"{answer.shown()!r}). It is sent again under the same name, which cannot create a "
+                                 "second job. Check that the address is that of OpenPAI and not of a proxy or log-in "
+                                 "page in front of it.")
         return False
 
     def _known(self, method: str, path: str, name: str, params: Mapping[str, Any] | None = None,
@@ -262,7 +264,7 @@ class OpenPaiApi:
             self._raise(answer)
         document = answer.document()
         if not isinstance(document, dict):
-            raise TemporaryError(f"{self.where} answered with JSON that is not what its interface says; is it OpenPAI?")
+            raise TemporaryError(f"{self.where} answered with unexpected JSON. Check that it is OpenPAI.")
         return document
 
     def _raise(self, answer: RestAnswer) -> None:
@@ -270,7 +272,7 @@ class OpenPaiApi:
         if refusal.code == "NoApiError" or (answer.status == 404 and not refusal.code):
             raise TemporaryError(f"{self.where} does not know OpenPAI's interface (version 2) under this address; "
                                  "correct host, or update the cluster to 1.1 or newer.")
-        raise TemporaryError(f"{self.where} refuses the question (HTTP {answer.status} {refusal.code}): "
+        raise TemporaryError(f"{self.where} refuses the request (HTTP {answer.status} {refusal.code}): "
                              f"{refusal.message}")
 
     def _call(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: bytes | None = None,
@@ -290,16 +292,16 @@ class OpenPaiApi:
         expiry, said = token_expiry(used), Refusal.of(answer).message
         if not self._doubt.refused() and (expiry is None or expiry > time.time()):
             raise TokenDoubted(
-                f"{self.where} says that the token of user {self._settings.username} is invalid ({said}). It says so "
-                "as well while its Kubernetes is away, so it is asked again, and trials wait.", said)
+                f"{self.where} says that the token of user {self._settings.username} is invalid ({said}). It gives the "
+                "same answer while its Kubernetes cannot be reached, so the request is sent again. Trials wait.", said)
         raise LogInRefused(f"{self.refused_token(said)} Trials wait.", retry_after=RETRY_AFTER_REFUSAL)
 
     def refused_token(self, said: str) -> str:
         """The sentence on a token that the server keeps refusing. ``said``: its words."""
         what = "password" if self._settings.password is not None else "token"
         return (f"{self.where} does not accept the {what} of user {self._settings.username}: {said} Make a new token "
-                "in the web portal (an application token does not run out) and put it into the cluster's settings. If "
-                "others cannot work on the cluster either, its Kubernetes is away: ask its administrator.")
+                "in the web portal (an application token does not expire) and enter it in the cluster's settings. If "
+                "other users have the same problem, the cluster's Kubernetes cannot be reached: ask its administrator.")
 
     def _current_token(self, timeout: tuple[float, float]) -> str:
         return self._token or self._log_in("", timeout)
@@ -317,9 +319,9 @@ class OpenPaiApi:
             if not answer.ok:
                 self._token = ""
                 refusal = Refusal.of(answer)
-                raise LogInRefused(f"{self.where} does not let user {self._settings.username} log in with the "
-                                   f"password ({refusal.code or answer.status}): {refusal.message} Trials wait. "
-                                   "Correct the password, or use a token: clusters with single sign-on take no "
+                raise LogInRefused(f"{self.where} does not let user {self._settings.username} log in with the password "
+                                   f"({refusal.code or answer.status}): {refusal.message} Trials wait. Correct the "
+                                   "password, or use a token. Clusters with single sign-on do not accept "
                                    "passwords.", retry_after=RETRY_AFTER_REFUSAL)
             self._token = str(self._dict(answer).get("token") or "")
             return self._token

@@ -196,4 +196,4 @@ def _hived_problems(document: dict[str, Any]) -> Iterator[str]:
 
 def _too_large(document: dict[str, Any]) -> list[str]:
     size = len(document_text(document))
-    return [] if size <= MAX_BYTES else [f"the document has {size} bytes; the cluster takes {MAX_BYTES} at most"]
+    return [] if size <= MAX_BYTES else [f"the document has {size} bytes; the cluster accepts at most {MAX_BYTES}"]

@@ -23,9 +23,9 @@ _STATUS = {
 _EXIT_CODES = {
     137: "its container was killed, often because the node ran out of memory",
     220: "a command was not found in the image",
-    252: "the cluster can never schedule it: no node has what it asks for",
+    252: "the cluster can never schedule it, because no node has what it asks for",
     254: "the image was not found or cannot be pulled; correct dockerImage",
-    -1000: "the node evicted it", -1001: "its node was lost", -1003: "it made room for another job",
+    -1000: "the node evicted it", -1001: "its node was lost", -1003: "the cluster preempted it for another job",
     -1100: "the cluster could not start it",
     -1200: "its container used more memory than trialMemorySize allows",
 }
@@ -46,7 +46,8 @@ def observed_row(row: Mapping[str, Any]) -> Observation:
     state = str(row.get("state") or "")
     status = _STATUS.get(state, TrialJobStatus.UNKNOWN)
     message: str = "" if status is not TrialJobStatus.UNKNOWN else of_openpai(
-        "platform_state_unknown", f"The cluster shows the job in a state that is not known here ({state or 'none'}).",
+        "platform_state_unknown", "The cluster reports a state of the job that NNI Web does not know "
+                                  f"({state or 'none'}).",
         state)
     if state == "STOPPED":
         message = of_openpai("stopped_on_platform", "The job was stopped on the cluster.")
@@ -87,7 +88,7 @@ def _why(job: Mapping[str, Any], own: int | None, code: Any) -> Reason:
         return of_openpai("platform_failed", f"The trial ended with exit code {own}.", str(own))
     diagnostics = " ".join(str(job.get("appExitDiagnostics") or "").split())
     what = f"The job failed: {known} (exit code {code})." if known else f"The job failed with exit code {code}."
-    said = f"{what} The cluster says: {diagnostics[:300]}" if diagnostics else what
+    said = f"{what} Message of the cluster: {diagnostics[:300]}" if diagnostics else what
     # the diagnostics hold what Kubernetes said of the container; the code alone comes of any SIGKILL
     is_memory = code == 137 and "oomkilled" in diagnostics.lower()
     return of_openpai("out_of_memory" if is_memory else _CODES.get(code, "platform_failed"), said, str(code))

@@ -92,10 +92,10 @@ class SubmissionLimit:
 
 def why_it_waits(where: str, user: str, pause: float, left: Allowance) -> str:
     """A sentence on a submission that waits for ``pause`` seconds."""
-    rest = (f"{left.remaining} of them are left for the next {_span(left.resets_in)} and are spread over it"
+    rest = (f"{left.remaining} of them are left for the next {_span(left.resets_in)} and are spread over this time"
             if left.remaining else f"none is left for the next {_span(left.resets_in)}")
-    return (f"{where} takes {left.limit} submissions an hour from user {user}; {rest}. The next one goes in "
-            f"{_span(pause)}. An administrator of the cluster can raise the limit (rate-limit-submit-job-per-hour).")
+    return (f"{where} accepts {left.limit} submissions per hour from user {user}; {rest}. The next submission is sent "
+            f"in {_span(pause)}. An administrator of the cluster can raise the limit (rate-limit-submit-job-per-hour).")
 
 
 def _span(seconds: float) -> str:

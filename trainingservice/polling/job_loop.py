@@ -261,7 +261,7 @@ class JobLoop(PolledPlatform):
                 error.reason if isinstance(error, TrainingServiceError) else str(error))
             with self._lock:
                 self._questions.failed(self._monotonic(), self.context.clock(), fault)
-            logger.warning("the %s platform (cluster %s) cannot be asked, the last answers stay: %s",
+            logger.warning("the %s platform (cluster %s) cannot be asked; the last states of its trials remain: %s",
                            self.platform, self.context.cluster_id, error)
             return
         with self._lock:
@@ -289,14 +289,14 @@ class JobLoop(PolledPlatform):
         if record.stage is Stage.SUBMITTED:
             return record.apply(Observation(TrialJobStatus.SYS_CANCELED, message=Reason(
                 "stopped_on_platform", platform=self.platform, said=(
-                    f"the job was deleted on the {self.platform} platform by somebody else; rerun the trial if it is "
-                    "still wanted"))), now)
+                    f"the job was deleted on the {self.platform} platform by somebody else; rerun the trial if you "
+                    "still need it"))), now)
         if self._monotonic() - record.sought_since >= self.search_time:
             record.stage = Stage.QUEUED if record.resubmitted else Stage.ABSENT
             record.detail = replace(record.detail, status=TrialJobStatus.WAITING,
                                     message=Reason(
                                         "submission_lost", platform=self.platform,
-                                        said="the submission had not reached the platform; it is made again"))
+                                        said="the submission did not reach the platform; it is sent again"))
             return True
         return False
 
@@ -309,7 +309,7 @@ class JobLoop(PolledPlatform):
             try:
                 self.context.on_change(record.name)
             except Exception:
-                logger.exception("the host failed on the news that job %s has changed", record.name)
+                logger.exception("the host failed to process a change of job %s", record.name)
 
     def _announce_end(self, record: JobRecord) -> None:
         """Of a job that has ended, once: what it held is given back."""
@@ -320,7 +320,7 @@ class JobLoop(PolledPlatform):
             try:
                 self.job_ended(record.detail)
             except Exception:
-                logger.exception("what job %s held could not be let go of", record.name)
+                logger.exception("the resources of job %s could not be released", record.name)
             self.room_may_be_free()
 
 

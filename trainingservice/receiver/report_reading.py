@@ -65,8 +65,8 @@ class UnspokenVersion(RefusedReport):
 
     def __init__(self, version: object) -> None:
         super().__init__(400, contract.ERROR_UNREADABLE,
-                         f"keeper.version {str(version)[:20]} is not spoken here; "
-                         f"known: {', '.join(map(str, sorted(VERSIONS)))}")
+                         f"keeper.version {str(version)[:20]} is not supported; supported versions: "
+                         f"{', '.join(map(str, sorted(VERSIONS)))}")
         self.version = _storable(version) if isinstance(version, str) else version  #: as the keeper gave it
 
 

@@ -75,9 +75,8 @@ class CodeCopies:
                             progress(f"The code is being sent to {connection.name}: {100 * sent // size} % of "
                                      f"{size / 1024 / 1024:.0f} MB.")
                 if digest.hexdigest() != sha256:
-                    raise PermanentError(f"The code archive {archive} is damaged: its content does not have the hash "
-                                         "it "
-                                         "is named by; launch the experiment again.")
+                    raise PermanentError(f"The code archive {archive} is damaged: its content does not match the hash "
+                                         "in its name. Launch the experiment again.")
                 if sftp.stat(partial).st_size != size:
                     raise OSError("fewer bytes arrived than were sent; the disk may be full")
                 sftp.posix_rename(partial, path)

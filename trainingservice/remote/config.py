@@ -24,30 +24,30 @@ class RemoteMachineSettings(SshLoginSettings):
     """One machine: how to log in, and what trials may use there."""
 
     use_active_gpu: bool = Field(
-        default=False, description="Whether trials may use GPUs on which processes of others run.")
+        default=False, description="Whether trials may use GPUs on which other processes run.")
     max_trial_number_per_gpu: int = Field(default=1, ge=1, description="How many trials may share one GPU.")
     gpu_indices: GpuIndices | None = Field(
         default=None, description="GPUs that may be used: a list, one number, or text such as \"0,1\". "
                                   "Default: all of them.")
     max_trial_number: int | None = Field(
-        default=None, ge=1, description="How many trials may run here at the same time. Default: no limit.")
+        default=None, ge=1, description="How many trials may run on this machine at the same time. Default: no limit.")
     python_path: str | None = Field(
-        default=None, description="Folder that stands first on the PATH of trials and is looked in first for the "
-                                  "Python that runs the keeper.")
+        default=None, description="Folder that is put first on the PATH of trials. The Python that runs the keeper is "
+                                  "looked for there first.")
     environment: dict[str, str] = Field(default={}, description="Variables for all trials on this machine.")
     prepare_command: str | None = Field(  # NNI 2.0 has the second name
         default=None, validation_alias=AliasChoices("prepareCommand", "trialPrepareCommand"),
-        description="Shell text that is run before each trial's command, in the same shell; a trial "
-                                  "whose preparation fails does not start. Also written trialPrepareCommand.")
+        description="Shell commands that run before each trial's command, in the same shell. If they fail, the trial "
+                    "does not start. Also written trialPrepareCommand.")
     working_folder: str | None = Field(
-        default=None, description="Folder on the machine for everything of ours. Default: ~/.nniweb.")
+        default=None, description="Folder on the machine for all files of NNI Web. Default: ~/.nniweb.")
 
     @field_validator("environment")
     @classmethod
     def _has_variable_names(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of a variable")
+                raise ValueError(f"{name!r} is not a valid name of a variable")
         return value
 
     @field_validator("python_path", "working_folder")
@@ -63,8 +63,8 @@ class RemoteClusterSettings(ClusterSettings):
 
     platform_name: ClassVar[str] = "remote"
     reuse_mode_meaning: ClassVar[str] = (
-        "it has no effect on the remote platform: an agent that is warm starts the trials of all experiments on a "
-        "machine, so there is no start-up time to save")
+        "it has no effect on the remote platform: a running agent starts the trials of all experiments on a machine, "
+        "so there is no start-up time to save")
     v1_fields: ClassVar[Mapping[str, str]] = {
         "machineList[].ip": "machineList[].host",
         "machineList[].port": "machineList[].port",
@@ -82,18 +82,18 @@ class RemoteClusterSettings(ClusterSettings):
     machine_list: tuple[RemoteMachineSettings, ...] = Field(
         min_length=1, max_length=1000, description="The machines, 1,000 at most.")
     lost_after: float = Field(
-        default=3600.0, gt=0, description="A trial on a machine that cannot be reached for so many seconds, and that "
-                                          "is not heard of by another way, has failed.")
+        default=3600.0, gt=0, description="A trial fails if its machine cannot be reached for this many seconds and "
+                                          "its reports do not arrive in another way.")
 
     shared_storage: SharedStorage | None = Field(
-        default=None, description="A file store that is mounted on each machine before a trial starts; in files it "
-                                  "stands at the top, as NNI has it.")
+        default=None, description="A file store that is mounted on each machine before a trial starts. In config files "
+                                  "it is a field of the top level, as in NNI.")
 
     def borrowed_from_the_server(self) -> str:
         if any(machine.password is None or machine.proxy_jump is not None for machine in self.machine_list):
             return "its SSH keys and settings"
         if self.shared_storage is not None and self.shared_storage.local_mounted == "nnimount":
-            return "its right to mount file systems; localMounted: nomount does without"
+            return "its right to mount file systems, which localMounted: nomount does not need"
         return ""
 
     @field_validator("shared_storage")
@@ -118,5 +118,5 @@ class RemoteTrialOptions(TrialOptions):
     v1_fields: ClassVar[Mapping[str, str]] = {"remoteConfig.reuse": "reuseMode"}
 
     reuse_mode: bool | None = Field(
-        default=None, description="Accepted because NNI's files have it. It has no effect here: trials are started by "
-                                  "an agent that is warm anyway.")
+        default=None, description="Accepted because NNI's files have it. It has no effect here: a running agent starts "
+                                  "the trials.")

@@ -147,13 +147,12 @@ def look_at(connection: Connection, settings: RemoteMachineSettings, keeper: Kee
                                 facts["free"], facts["keeper"], facts["time"] - (begin + end) / 2, facts["mark"])
     old = sorted({" ".join(line.split()[1:]) for line in lines if line.startswith(_TOO_OLD)})
     if old:
-        raise MachineProblem(f"{connection.name} has no Python 3.8 or newer, only {', '.join(old)}; install python3, "
-                             "or "
-                             "name the folder of another one in pythonPath.", "interpreter", needs_person=True)
+        raise MachineProblem(f"{connection.name} has no Python 3.8 or newer, only {', '.join(old)}. Install python3, "
+                             "or name the folder of another Python in pythonPath.", "interpreter", needs_person=True)
     said = (errors.strip() or output.strip())[-300:]
-    raise MachineProblem(f"{connection.name} has no Python 3 on its PATH{f' (it said: {said})' if said else ''}; "
-                         "install "
-                         "python3, or name the folder of one in pythonPath.", "interpreter", needs_person=True)
+    raise MachineProblem(f"{connection.name} has no Python 3 on its PATH{f' (its output: {said})' if said else ''}. "
+                         "Install python3, or name the folder of a Python in "
+                         "pythonPath.", "interpreter", needs_person=True)
 
 
 def put_keeper(connection: Connection, facts: MachineFacts, keeper: KeeperBundle) -> str:
@@ -191,8 +190,8 @@ def cannot_write(name: str, path: str, error: OSError) -> str:
     reason = error.strerror or str(error) or type(error).__name__
     if reason == "Failure":  # all that SFTP has to say, for instance, when the disk is full
         reason = "the machine gives no reason; often the disk is full"
-    return (f"{path} cannot be written on {name} ({reason}); make room, mend the rights, or choose another "
-            "workingFolder.")
+    return (f"{path} cannot be written on {name} ({reason}). Free disk space, correct the permissions, or choose "
+            "another workingFolder.")
 
 
 def make_folders(sftp: paramiko.SFTPClient, folder: str) -> None:

@@ -25,7 +25,7 @@ from trialkeeper.back_off import back_off
 
 logger = logging.getLogger(__name__)
 
-_CONNECTS = Reason("machine_connects", said="It is being connected.")
+_CONNECTS = Reason("machine_connects", said="The server is connecting to it.")
 #: Seconds the agent may take to answer one; after that the connection counts as broken.
 ANSWER_TIMEOUT = 20.0
 #: An agent that lived for less than so many seconds is started again after pauses that grow.
@@ -165,9 +165,9 @@ class MachineConnection:
         bundle = self._bundle()
         facts = look_at(connection, self.settings, bundle, self._clock, marked=self._cluster)
         if facts.error:
-            raise MachineProblem(f"The folder {facts.folder} cannot be written on {self.name} ({facts.error}); make "
-                                 "room, "
-                                 "mend the rights, or choose another workingFolder.", "folder", needs_person=True)
+            raise MachineProblem(f"The folder {facts.folder} cannot be written on {self.name} ({facts.error}). Free "
+                                 "disk space, correct the permissions, or choose another "
+                                 "workingFolder.", "folder", needs_person=True)
         keeper = put_keeper(connection, facts, bundle)
         desk = ReportProxy(self._relay_urls, monotonic=self._monotonic)
         client = start_agent(connection, facts, keeper, on_event=self._hear, on_relay=desk.hear,
@@ -218,8 +218,9 @@ class MachineConnection:
         if client is not None and client.closed:
             connection = self._connection
             broken = connection is None or not connection.is_alive
-            self._drop(MachineProblem("The connection broke; it is made again." if broken else
-                                      "Its agent has ended and is started again."), keep_connection=not broken)
+            self._drop(MachineProblem("The connection broke. The server connects again." if broken else
+                                      "The machine's agent has ended and is started "
+                                      "again."), keep_connection=not broken)
 
     def _drop(self, problem: MachineProblem, keep_connection: bool = False) -> None:
         with self._lock:

@@ -277,7 +277,7 @@ class RemoteMachine(MachineConnection):
                     is_news = self._uncollected.get(job_name) != str(error)
                     self._uncollected[job_name] = str(error)
                 logger.log(logging.WARNING if is_news else logging.DEBUG,
-                           "what trial %s left on %s cannot be collected yet: %s", job_name, self.address, error)
+                           "the files of trial %s on %s cannot be collected yet: %s", job_name, self.address, error)
                 continue
             with self._lock:
                 self._uncollected.pop(job_name, None)
@@ -339,8 +339,8 @@ class RemoteMachine(MachineConnection):
         except TemporaryError as error:
             # it may have been obeyed: the same machine is asked again when it is back
             self._host.machine_says(job.id, Reason("machine_unreachable", platform="remote", said=(
-                f"Machine {self.name} was lost while the trial was started there; it is looked for when the machine is "
-                f"back. {error}"), **because_of(error.reason)))
+                f"The connection to machine {self.name} was lost while the trial was started there. The server looks "
+                f"for the trial when the machine can be reached again. {error}"), **because_of(error.reason)))
             self._drop_if(client, MachineProblem(error.reason))
         else:
             self._set_aside.worked()

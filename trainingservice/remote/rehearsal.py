@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trainingservice.base import REHEARSAL_SECONDS, RehearsalFinding
 from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.every_machine import every_machine
 from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
 from trainingservice.keeper.agent_client import AgentClient, AgentError
 from trainingservice.keeper.control_groups_finding import control_groups_finding
@@ -85,19 +86,28 @@ def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeySt
         findings.append([_not_looked_at(not_looked_at, len(machines), whole)])
     some_may_be_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
     if not some_may_be_well and not not_looked_at:
-        return [finding for of_one in findings for finding in of_one]
+        was_reached = any(finding.ok and finding.check == "connection" for of_one in findings for finding in of_one)
+        whole_cluster = [_of_all(findings)] if len(findings) > 1 and not was_reached else []
+        return [*whole_cluster, *(finding for of_one in findings for finding in of_one)]
     return [finding if not finding.blocks else RehearsalFinding(finding.check, False, finding.message, finding.machine,
                                                                 temporary=True)
             for of_one in findings for finding in of_one]
+
+
+def _of_all(findings: Sequence[Sequence[RehearsalFinding]]) -> RehearsalFinding:
+    """The one sentence of a cluster none of whose machines was reached."""
+    first = [next(finding for finding in of_one if not finding.ok) for of_one in findings]
+    said = every_machine([(finding.machine, finding.message) for finding in first])
+    return RehearsalFinding("connection", False, said, temporary=all(finding.temporary for finding in first))
 
 
 def _not_looked_at(hosts: Sequence[str], of: int, seconds: float) -> RehearsalFinding:
     names = ", ".join(hosts[:NAMED])
     more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
     return RehearsalFinding("machines", False, (
-        f"{len(hosts)} of {of} machines were not looked at, or not to the end: {names}{more}. A check looks at "
-        f"{MOST_LOOKED_AT} machines at most and takes {seconds:.0f} s at most. "
-        "Trials start on the machines that are well."), temporary=True)
+        f"{len(hosts)} of {of} machines were not checked, or not completely: {names}{more}. A rehearsal checks at most "
+        f"{MOST_LOOKED_AT} machines and takes at most {seconds:.0f} s. Trials start on the machines that "
+        "work."), temporary=True)
 
 
 def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: KeeperBundle, cluster_folder: str,
@@ -111,15 +121,15 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
         yield _finding(as_problem(error, name), name)
         return
     try:
-        yield RehearsalFinding("connection", True, f"{settings.address} answers and user {settings.user} is let "
+        yield RehearsalFinding("connection", True, f"{settings.address} answers, and user {settings.user} can log "
                                                    "in.", name)
-        yield RehearsalFinding("host_key", True, connection.note or "The host key is the one that is known.", name)
+        yield RehearsalFinding("host_key", True, connection.note or "The host key is the expected one.", name)
         facts = look_at(connection, settings, bundle, clock, timeout)
         yield RehearsalFinding("interpreter", True, f"The keeper runs under {facts.python} ({facts.version}).", name)
         yield from _folder_and_disk(facts, name)
         yield _clock(facts, name)
         if storage is not None and not quick:
-            yield _share(connection, storage, name)
+            yield _share(connection, storage.at_home(facts.home), name)
         if not quick and not facts.error:
             yield from _with_agent(connection, facts, settings, bundle, cluster_folder, addresses, name)
     except MachineProblem as problem:
@@ -133,26 +143,25 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
 
 
 def _finding(problem: MachineProblem, name: str) -> RehearsalFinding:
-    return RehearsalFinding(problem.check, False, str(problem), name, temporary=not problem.needs_person)
+    return RehearsalFinding(problem.check, False, problem.reason, name, temporary=not problem.needs_person)
 
 
 def _folder_and_disk(facts: MachineFacts, name: str) -> Iterator[RehearsalFinding]:
     if facts.error:
         yield RehearsalFinding("folder", False, f"The folder {facts.folder} cannot be written on {name} "
-                                                f"({facts.error}); "
-                                                "make room, mend the rights, or choose another workingFolder.", name)
+                                                f"({facts.error}). Free disk space, correct the permissions, or choose "
+                                                "another workingFolder.", name)
     else:
         yield RehearsalFinding("folder", True, f"Trials keep their files in {facts.folder}.", name)
     if facts.free_bytes is None:
         return
     there_is = f"{facts.free_bytes / 1024 / 1024:.0f} MB are free on the disk of {facts.folder} on {name}"
     if facts.free_bytes < DISK_BLOCKS_BELOW:
-        yield RehearsalFinding("disk", False, f"Only {there_is}; a trial needs room for its code, files and output. "
-                                              "Make "
-                                              "room, or choose a workingFolder on another disk.", name)
+        yield RehearsalFinding("disk", False, f"Only {there_is}. A trial needs space for its code, files and output. "
+                                              "Free disk space, or choose a workingFolder on another disk.", name)
     elif facts.free_bytes < DISK_WARNS_BELOW:
-        yield RehearsalFinding("disk", False, f"Only {there_is}; trials that write much will fail. Make room "
-                                              "soon.", name,
+        yield RehearsalFinding("disk", False, f"Only {there_is}. Trials that write large files will fail. Free disk "
+                                              "space soon.", name,
                                temporary=True)
     else:
         yield RehearsalFinding("disk", True, f"{there_is}.", name)
@@ -172,11 +181,11 @@ def _share(connection: Connection, storage: SharedStorage, name: str) -> Rehears
 def _clock(facts: MachineFacts, name: str) -> RehearsalFinding:
     ahead = facts.clock_ahead
     if abs(ahead) <= CLOCK_TOLERANCE:
-        return RehearsalFinding("clock", True, "Its clock agrees with the server's.", name)
+        return RehearsalFinding("clock", True, "The machine's clock agrees with the server's.", name)
     return RehearsalFinding("clock", True, f"The clock of {name} is {abs(ahead):.0f} s "
-                                           f"{'ahead of' if ahead > 0 else 'behind'}"
-                                           " the server's. Reported times are corrected; files that trials compare by "
-                                           "time may still surprise. Let it use a time server.", name)
+                                           f"{'ahead of' if ahead > 0 else 'behind'} the server's. Reported times are "
+                                           "corrected, but programs that compare the times of files may fail. Enable "
+                                           "time synchronization on the machine.", name)
 
 
 def _with_agent(connection: Connection, facts: MachineFacts, settings: RemoteMachineSettings, bundle: KeeperBundle,
@@ -198,10 +207,9 @@ def _gpus(client: AgentClient, settings: RemoteMachineSettings, name: str) -> Re
     gpus, error = client.gpus()
     if not gpus:
         if settings.gpu_indices is not None:
-            return RehearsalFinding("gpus", False, f"gpuIndices is set for {name}, but no GPU is seen: {error}. "
-                                                   "Install "
-                                                   "NVIDIA's driver, or remove gpuIndices.", name)
-        return RehearsalFinding("gpus", True, f"No GPU is seen ({error}); trials that ask for GPUs do not run "
+            return RehearsalFinding("gpus", False, f"gpuIndices is set for {name}, but no GPU was found: {error}. "
+                                                   "Install NVIDIA's driver, or remove gpuIndices.", name)
+        return RehearsalFinding("gpus", True, f"No GPU was found ({error}). Trials that ask for GPUs do not run "
                                               "here.", name)
     request = GpuRequest(0, settings.max_trial_number_per_gpu, settings.use_active_gpu, settings.gpu_indices)
     choice = choose_gpus(request, [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in gpus], {},
@@ -209,7 +217,7 @@ def _gpus(client: AgentClient, settings: RemoteMachineSettings, name: str) -> Re
     if isinstance(choice, Impossible):
         return RehearsalFinding("gpus", False, choice.reason, name)
     names = ", ".join(f"{gpu['index']}: {gpu.get('name') or 'GPU'}" for gpu in gpus)
-    return RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) are seen ({names}).", name)
+    return RehearsalFinding("gpus", True, f"{len(gpus)} GPU(s) were found ({names}).", name)
 
 
 def _way_home(connection: Connection, facts: MachineFacts, addresses: ServerAddresses, name: str) -> RehearsalFinding:
@@ -220,13 +228,13 @@ def _way_home(connection: Connection, facts: MachineFacts, addresses: ServerAddr
         program = shlex.join([facts.python, "-I", *probe_arguments(public, addresses.ca_file)])
         status, output, errors = connection.run(program, timeout=REACH_TIMEOUT * len(public))
         if status == 0:
-            return RehearsalFinding("way_home", True, f"Reports come straight: {name} {output.strip()}.", name)
+            return RehearsalFinding("way_home", True, f"Keepers can call the server: {name} {output.strip()}.", name)
         reason = (errors.strip().splitlines() or [f"the test ended with status {status}"])[-1]
     if relay:
-        return RehearsalFinding("way_home", True, f"Reports come through this connection: {reason}.", name)
+        return RehearsalFinding("way_home", True, f"Reports are sent through the SSH connection: {reason}.", name)
     return RehearsalFinding("way_home", False, f"Reports cannot come from {name}: {reason}, and the server's own "
-                                               "address is not known here, so they cannot come through this "
-                                               "connection. Start the server, or set NNIWEB_PUBLIC_URL.", name,
+                                               "address is not known to this process, so they cannot be sent through "
+                                               "the SSH connection. Start the server, or set NNIWEB_PUBLIC_URL.", name,
                             temporary=True)
 
 
@@ -240,7 +248,7 @@ def _trial(client: AgentClient, folder: str, settings: RemoteMachineSettings, na
         "code": None, "keep_files": [],
         "limits": {"max_trial_duration": TRIAL_DEADLINE, "grace_period": 1.0, "give_up_after": 0.0,
                    "claim_timeout": 0.0}}
-    what = "The preparation command" if settings.prepare_command else "A trial that does nothing"
+    what = "The preparation command" if settings.prepare_command else "An empty test trial"
     deadline = time.monotonic() + TRIAL_DEADLINE
     state = client.start(folder, job, KeeperAccess(urls=(), token=""))
     while state["state"] != "ended" and time.monotonic() < deadline:
@@ -248,7 +256,7 @@ def _trial(client: AgentClient, folder: str, settings: RemoteMachineSettings, na
         state = client.state([folder])[folder]
     exit_document = state.get("exit")
     if exit_document is None:
-        yield RehearsalFinding("trial", False, f"{what} has not ended on {name} after {TRIAL_DEADLINE:.0f} s; see "
+        yield RehearsalFinding("trial", False, f"{what} did not end on {name} within {TRIAL_DEADLINE:.0f} s. See "
                                                f"{posixpath.join(folder, contract.KEEPER_LOG_FILE)} there.", name,
                                temporary=True)
         client.stop(folder)

@@ -31,7 +31,7 @@ def look_at_mount_here(storage: SharedStorage) -> RehearsalFinding | None:
             problem = f"The share cannot be mounted at {place}: {error}"
     elif not os.path.ismount(place):
         problem = (f"localMounted is usermount, but nothing is mounted at {place} on the server. Mount it there, or "
-                   "write nomount: trials do not need it.")
+                   "set nomount, because trials do not need it there.")
     if problem:
         logger.warning("shared storage on the server: %s", problem)
         return RehearsalFinding("storage", False, f"On the server: {problem}", temporary=True)

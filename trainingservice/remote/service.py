@@ -59,8 +59,8 @@ class RemoteTrainingService(PollingTrainingService):
     options_model: ClassVar[type[TrialOptions]] = RemoteTrialOptions
     needs_public_url: ClassVar[bool] = False
     metadata_keys: ClassVar[dict[str, str]] = {
-        "host_keys": "Fingerprints of host keys, for jump hosts and for machines whose settings name none: a JSON "
-                     "object, host or host:port to SHA256:..."}
+        "host_keys": "Fingerprints of host keys, for jump hosts and for machines whose settings have none: a JSON "
+                     "object that maps host or host:port to SHA256:..."}
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 15.0)
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
@@ -84,6 +84,7 @@ class RemoteTrainingService(PollingTrainingService):
     def set_cluster_metadata(self, key: str, value: str) -> None:
         if key != "host_keys":
             super().set_cluster_metadata(key, value)
+            return
         try:
             document = read_json(value or "{}")
             if not isinstance(document, dict):
@@ -93,12 +94,13 @@ class RemoteTrainingService(PollingTrainingService):
         except ValidationError as error:
             raise InvalidMetadata("host_keys", error.errors()[0]["msg"]) from error
         except ValueError as error:
-            raise InvalidMetadata("host_keys", f"it must be a JSON object, host to fingerprint ({error})") from error
+            raise InvalidMetadata("host_keys", "it must be a JSON object that maps hosts to fingerprints "
+                                               f"({error})") from error
         self._host_keys_text = value
         self._keys.demand({name: str(text) for name, text in document.items()})
 
     def get_cluster_metadata(self, key: str) -> str:
-        return self._host_keys_text if key == "host_keys" else ""
+        return self._host_keys_text if key == "host_keys" else super().get_cluster_metadata(key)
 
     def _make_machines(self) -> None:
         if self._machines:
@@ -162,7 +164,8 @@ class RemoteTrainingService(PollingTrainingService):
             bundle = self.keeper_bundle()
         except OSError as error:
             return [RehearsalFinding("folder", False, f"The folder {self.context.state_folder} on the server cannot be "
-                                                      f"made ({error.strerror}); make room, or mend its rights.")]
+                                                      f"created ({error.strerror}). Free disk space, or correct its "
+                                                      "permissions.")]
         except TemporaryError as error:
             return [RehearsalFinding("folder", False, str(error))]
         findings = rehearse_machines(self._settings.machine_list, self._keys, bundle, self.cluster_folder,
@@ -255,7 +258,7 @@ class RemoteTrainingService(PollingTrainingService):
             self.context.gpu_book.free(job.id)
             self._forget(job.id)
         if problems:
-            raise TemporaryError(f"What experiment {experiment_id} left cannot be removed everywhere yet: "
+            raise TemporaryError(f"The files of experiment {experiment_id} cannot be removed from all machines yet: "
                                  f"{' '.join(problems)}", retry_after=30)
 
     # --- what this platform adds -----------------------------------------------------------
@@ -285,12 +288,13 @@ class RemoteTrainingService(PollingTrainingService):
             raise NoSuchOutput("The trial has no machine yet.")
         machine = self._machines.get(place)
         if machine is None:
-            raise Unsupported(f"Its machine {place} is no longer in machineList; list it again to see its files.")
+            raise Unsupported(f"Its machine {place} is no longer in machineList. Add it again to see its files.")
         storage = self._settings.shared_storage
         if storage is not None:
             form = job.form
-            trusted = storage.remote_mount_point
-            folder = posixpath.relpath(storage.trial_folder(form.experiment_id, form.trial_job_id), trusted)
+            point = storage.remote_mount_point
+            trusted = posixpath.join("~", point)
+            folder = posixpath.relpath(storage.trial_folder(form.experiment_id, form.trial_job_id), point)
         else:
             trusted = machine.settings.working_folder or DEFAULT_FOLDER
             folder = f"{self.cluster_folder}/{self._folder(job)}/{contract.NNI_FOLDER}"
@@ -460,16 +464,16 @@ class RemoteTrainingService(PollingTrainingService):
         if not then or not machine.mark or then == machine.mark or job.is_early_stopped is not None:
             return None
         return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
-            "node_failed", f"Machine {machine.name} came back without anything that was there: it was set up anew, or "
-            "its working folder was emptied. The trial counts as lost; rerun it if it is still wanted."))
+            "node_failed", f"Machine {machine.name} is back, but its files are missing: it was reinstalled, or its "
+                           "working folder was emptied. The trial counts as lost. Rerun it if you still need it."))
 
     def _unanswered(self, job: TrialJobDetail, place: str) -> Observation | None:
         """What is said of a job whose machine does not answer; None: nothing new yet."""
         machine = self._machines.get(place)
         if machine is None:
             return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
-                "end_unknown", f"Its machine {place} is no longer in machineList, so nobody can ask how it is; list "
-                "the machine again and rerun the trial."))
+                "end_unknown", f"Its machine {place} is no longer in machineList, so the state of the trial is not "
+                               "known. Add the machine again and rerun the trial."))
         silent = self._monotonic() - machine.answered_at
         if silent >= self._settings.lost_after:
             machine.stop(job.id, self._folder(job))  # should the machine come back

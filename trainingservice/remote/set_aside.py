@@ -24,7 +24,7 @@ class SetAside:
         """Why nothing is submitted there now, a sentence; "" where it is not set aside."""
         left = self._until - self._monotonic()
         return "" if left <= 0 else Reason("machine_set_aside", said=(
-            f"It is set aside for {left:.0f} s, because {SET_ASIDE_AFTER} submissions in a row failed there: "
+            f"It gets no trials for {left:.0f} s, because {SET_ASIDE_AFTER} submissions in a row failed there: "
             f"{self._reason}"))
 
     def worked(self) -> None:

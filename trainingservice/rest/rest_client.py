@@ -82,8 +82,8 @@ class RestAnswer:
         except ValueError:
             kind = self.content_type.partition(";")[0] or "no content type"
             raise TemporaryError(Reason("another_server", said=(
-                f"{self.where} answered with something that is not JSON (HTTP {self.status}, {kind}: "
-                f"{self.shown()!r}); does the address lead to it, or to a proxy or log-in page before it?"))) from None
+                f"{self.where} did not answer with JSON (HTTP {self.status}, {kind}: {self.shown()!r}). Check that the "
+                "address is correct and not that of a proxy or log-in page in front of it."))) from None
 
     def shown(self) -> str:
         """The beginning of the body, for a sentence."""
@@ -131,11 +131,11 @@ class RestClient:
             moved = urljoin(url, target)
             if urlsplit(moved).hostname != urlsplit(url).hostname:
                 raise TemporaryError(Reason("another_server", said=(
-                    f"{self.where} sends us to another host ({urlsplit(moved).netloc}), which would be told our "
-                    "credentials; correct the address.")))
+                    f"{self.where} redirects to another host ({urlsplit(moved).netloc}), which would receive the "
+                    "credentials. Correct the address.")))
             url, query = moved, None  # the query is part of where we are sent
         raise TemporaryError(Reason(
-            "another_server", said=f"{self.where} sends us from one address to the next; correct the address."))
+            "another_server", said=f"{self.where} redirects too often. Correct the address."))
 
     def close(self) -> None:
         self._session.close()
@@ -145,22 +145,23 @@ class RestClient:
                             response.headers)
         if answer.status == 429:
             pause = self._pause_asked_for(answer)
-            asked = f"it asks for a pause of {pause:.0f} s" if pause is not None else "it is asked less often"
-            raise TooManyCalls(f"{self.where} limits how often it may be asked; {asked}.", answer, pause)
+            asked = f"it asks for a pause of {pause:.0f} s" if pause is not None else "requests are sent less often"
+            raise TooManyCalls(f"{self.where} limits the rate of requests; {asked}.", answer, pause)
         if answer.status >= 500:
             said = self._refused(answer)
-            raise ServerFault(f"{self.where} has a fault of its own (HTTP {answer.status}{': ' if said else ''}"
-                              f"{said}); it is asked again.", answer,
+            raise ServerFault(f"{self.where} reports an internal error (HTTP "
+                              f"{answer.status}{': ' if said else ''}{said}). The request is sent again.", answer,
                               _pause_of(response.headers.get("Retry-After")))
         return answer
 
     def _unreached(self, error: requests.RequestException, timeout: tuple[float, float]) -> Exception:
         if isinstance(error, requests.exceptions.MissingSchema | requests.exceptions.InvalidURL
                       | requests.exceptions.InvalidSchema):
-            return PermanentError(f"{self.where} cannot be asked: the address is none; correct it.")
+            return PermanentError(f"{self.where} cannot be called, because its address is not valid. Correct the "
+                                  "address.")
         code = "unreachable"
         if isinstance(error, requests.exceptions.SSLError):
-            code, reason = "certificate_refused", f"its certificate or its TLS is not accepted ({_innermost(error)})"
+            code, reason = "certificate_refused", f"its certificate or TLS is not accepted ({_innermost(error)})"
         elif isinstance(error, requests.exceptions.ConnectTimeout):
             reason = f"no connection within {timeout[0]:.0f} s"
         elif isinstance(error, requests.exceptions.ReadTimeout):

@@ -198,9 +198,9 @@ class SharedFolder:
         try:
             yield
         except OSError as error:
-            raise TemporaryError(f"The storage mounted at {self.root} cannot {what}: {error.strerror or error}; see "
-                                 "that it is mounted there, that the server's user may write to it, and that there is "
-                                 "room.") from error
+            raise TemporaryError(f"The storage mounted at {self.root} cannot {what}: {error.strerror or error}. Check "
+                                 "that it is mounted there, that the server's user may write to it, and that it has "
+                                 "free space.") from error
 
 
 class FolderJournal:

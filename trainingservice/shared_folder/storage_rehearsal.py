@@ -22,17 +22,18 @@ def rehearse_storage(storage: SharedFolder) -> Iterator[RehearsalFinding]:
     try:
         free = storage.free_bytes()
     except OSError as error:
-        yield RehearsalFinding("disk", False, f"The free room of the storage cannot be read ({error.strerror}).",
+        yield RehearsalFinding("disk", False, f"The free space of the storage cannot be read ({error.strerror}).",
                                temporary=True)
         return
     if free is None:
         return
     there_is = f"{free / 1024 / 1024:.0f} MB are free on the storage"
     if free < BLOCKS_BELOW:
-        yield RehearsalFinding("disk", False, f"Only {there_is}; a trial needs room for its files and output. Make "
-                                              "room.")
+        yield RehearsalFinding("disk", False, f"Only {there_is}. A trial needs space for its files and output. Free "
+                                              "space.")
     elif free < WARNS_BELOW:
-        yield RehearsalFinding("disk", False, f"Only {there_is}; trials that write much will fail. Make room soon.",
+        yield RehearsalFinding("disk", False, f"Only {there_is}. Trials that write large files will fail. Free space "
+                                              "soon.",
                                temporary=True)
     else:
         yield RehearsalFinding("disk", True, f"{there_is}.")

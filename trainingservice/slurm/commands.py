@@ -81,7 +81,7 @@ class SlurmCommands:
         done = self.host.run([self._program("scontrol"), "ping"], timeout=timeout)
         if done.status or " is UP" not in done.output:
             raise TemporaryError(f"Slurm's controller does not answer on {self.host.name} "
-                                 f"({done.said or 'it is silent'}). Wait, or ask the cluster's administrators.")
+                                 f"({done.said or 'it printed nothing'}). Wait, or ask the cluster's administrators.")
         return " ".join(done.output.split())
 
     def setting(self, name: str) -> str:
@@ -96,7 +96,7 @@ class SlurmCommands:
             if not self._user:
                 done = self.host.run(["id", "-un"])
                 if done.status or not done.output.strip():
-                    raise TemporaryError(f"Who the user is on {self.host.name} cannot be found out: {done.said}")
+                    raise TemporaryError(f"The name of the user on {self.host.name} cannot be read: {done.said}")
                 self._user = done.output.strip().splitlines()[-1]
             return self._user
 
@@ -160,5 +160,5 @@ class SlurmCommands:
 
     def _no_program(self, name: str) -> NoProgram:
         where = f"in {self._folder} on {self.host.name}" if self._folder else f"on the PATH of {self.host.name}"
-        return NoProgram(f"There is no command {name} {where}. Install Slurm's client programs there, give loginNode a "
-                         "machine that has them, or name their folder in programFolder.", retry_after=60.0)
+        return NoProgram(f"There is no command {name} {where}. Install Slurm's client programs there, set loginNode to "
+                         "a machine that has them, or name their folder in programFolder.", retry_after=60.0)

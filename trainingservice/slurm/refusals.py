@@ -28,20 +28,20 @@ def refusal(done: Finished, where: str) -> TrainingServiceError:
     said = done.said
     words = (done.errors or done.output).lower()
     if done.status < 0 or any(text in words for text in _UNCERTAIN):
-        return Unanswered(f"Nobody knows whether Slurm took the job: sbatch on {where} said {said!r}. It is looked "
-                          "for before it is submitted again.")
+        return Unanswered(f"It is not known whether Slurm accepted the job: sbatch on {where} printed {said!r}. The "
+                          "server looks for the job before it submits it again.")
     if any(text in words for text in _AWAY):
         return NotRun(f"Slurm does not answer on {where}: {said}")
     if any(text in words for text in _FULL):
-        return MustWait(Reason("platform_quota", said=f"Slurm takes no further job now: {_reason(done)}",
+        return MustWait(Reason("platform_quota", said=f"Slurm accepts no further jobs at the moment: {_reason(done)}",
                                platform="Slurm"), retry_after=30.0)
     if "sbatch" in words:
         return PermanentError(f"Slurm refuses the job: {_reason(done)}. Correct the experiment's options, or ask the "
                               "cluster's administrators.")
     if done.status:
         return TemporaryError(f"sbatch could not be run on {where}; it ended with status {done.status}: {said}")
-    return Unanswered(f"sbatch on {where} has said no job id ({said!r}); the job is looked for before it is submitted "
-                      "again.")
+    return Unanswered(f"sbatch on {where} printed no job id ({said!r}). The server looks for the job before it submits "
+                      "it again.")
 
 
 def _reason(done: Finished) -> str:

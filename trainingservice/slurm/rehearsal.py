@@ -62,14 +62,14 @@ def _cluster(slurm: SlurmCommands, options: SlurmTrialOptions, quick: bool) -> I
     except PermanentError as error:
         yield RehearsalFinding("rights", False, str(error))
     else:
-        yield RehearsalFinding("rights", True, "Slurm takes jobs such as this experiment's.")
+        yield RehearsalFinding("rights", True, "Slurm accepts jobs with this experiment's options.")
     if quick:
         return
     slurm.accounts(["1"])
     wait = slurm.setting("KillWait")
-    kept = ("It keeps accounts, so ends of jobs can be looked up later." if slurm.keeps_accounts else
-            "It keeps no accounts (no slurmdbd): how a job ended is read from its folder, and from the queue while "
-            "that shows it.")
+    kept = ("It has an accounting database, so the ends of jobs can be read later." if slurm.keeps_accounts else
+            "It has no accounting database (no slurmdbd). The end of a job is read from its folder, and from the queue "
+            "while the queue shows it.")
     yield RehearsalFinding("accounts", True, f"{kept} A trial that is stopped has {wait or 'some time'} (KillWait) to "
                                              "end by itself.")
 
@@ -110,8 +110,8 @@ def _outcome(slurm: SlurmCommands, storage: SharedFolder, name: str, output: Pat
         if time.monotonic() > deadline:
             waits = seen is not None and seen.status is TrialJobStatus.WAITING
             why = seen.message if seen is not None else "Slurm does not show it."
-            yield RehearsalFinding("trial", waits, f"A job that does nothing has not run through within "
-                                                   f"{JOB_DEADLINE:.0f} s, so nothing is known of the nodes. {why}",
+            yield RehearsalFinding("trial", waits, f"An empty test job did not end within {JOB_DEADLINE:.0f} s, so the "
+                                                   f"nodes were not checked. {why}",
                                    temporary=True)
             return
         time.sleep(_ASK_EVERY)
@@ -119,14 +119,14 @@ def _outcome(slurm: SlurmCommands, storage: SharedFolder, name: str, output: Pat
     ran = next((line.removeprefix(_PYTHON) for line in lines if line.startswith(_PYTHON)), "")
     if not ran:
         said = " ".join(text.split())[-300:] or (
-            f"it left nothing in {output.parent}; see that the nodes have this folder under this path")
-        yield RehearsalFinding("trial", False, f"A job that does nothing failed: {seen.message if seen else ''} {said}")
+            f"it wrote nothing to {output.parent}; check that the nodes have this folder at this path")
+        yield RehearsalFinding("trial", False, f"An empty test job failed: {seen.message if seen else ''} {said}")
         return
-    yield RehearsalFinding("trial", True, f"A job that does nothing ran through; keepers run under {ran}.")
+    yield RehearsalFinding("trial", True, f"An empty test job succeeded. Keepers run under {ran}.")
     reached = next((line.removeprefix(_REACHED) for line in lines if line.startswith(_REACHED)), "")
     refused = next((line.removeprefix(_UNREACHED) for line in lines if line.startswith(_UNREACHED)), "")
     if reached:
-        yield RehearsalFinding("way_home", True, f"Reports come straight from the node: it has {reached}.")
+        yield RehearsalFinding("way_home", True, f"Keepers can call the server: the node has {reached}.")
     else:
         why = refused or "no address of the server is known to other machines (NNIWEB_PUBLIC_URL)"
         yield RehearsalFinding("way_home", True, f"Reports are fetched from workingFolder: {why}.")

@@ -72,7 +72,7 @@ class SlurmTrainingService(SharedFolderTrainingService):
         host = open_host(self._settings.login_node, context.state_folder / "host_keys")
         storage = SharedFolder(Path(self._settings.working_folder), self._settings.working_folder,
                                context.state_folder / "code", private=True, disk=host.disk)
-        storage.missing = (f"There is no folder {self._settings.working_folder} on {host.name}. Make it there, or "
+        storage.missing = (f"There is no folder {self._settings.working_folder} on {host.name}. Create it there, or "
                            "correct workingFolder.")
         super().__init__(settings, context, storage, journal=DirectFirstJournal, monotonic=monotonic)
         self._slurm = SlurmCommands(host, self._settings.program_folder)
@@ -177,8 +177,8 @@ class SlurmTrainingService(SharedFolderTrainingService):
         left = self.search_time - (self.context.clock() - since)
         if 0 < left <= self.search_time:
             raise MustWait(of_slurm("submission_lost", (
-                "Nobody knows whether Slurm took the job, because sbatch's answer was lost. It is looked for in the "
-                f"queue for {left:.0f} s more, and submitted again if it does not show up."), ""),
+                "It is not known whether Slurm accepted the job, because sbatch's answer was lost. The server looks "
+                f"for it in the queue for {left:.0f} s more, and submits it again if it is not found."), ""),
                 retry_after=min(5.0, left))
         return None
 
@@ -227,7 +227,7 @@ class SlurmTrainingService(SharedFolderTrainingService):
         state = {**state, _RESTARTS: row.restarts}
         if seen.status is TrialJobStatus.RUNNING and known == row.restarts and self._may_begin(job, row.restarts):
             return seen, {**state, _AGAIN: row.restarts}
-        why = seen.message if seen.status is TrialJobStatus.WAITING else "Its next run is about to begin."
+        why = seen.message if seen.status is TrialJobStatus.WAITING else "Its next run is about to start."
         return Observation(TrialJobStatus.WAITING, message=of_slurm(
             "platform_requeued", f"Slurm ended the job and queued it again. {why}", row.state), suspended=True), state
 
@@ -250,8 +250,8 @@ class SlurmTrainingService(SharedFolderTrainingService):
         elif not is_new(job, self.context.clock(), NOT_THERE_YET):
             since = self._missed.setdefault(job.id, self._monotonic())
             if self._monotonic() - since >= GONE_AFTER:
-                why = of_slurm("end_unknown", f"Slurm has forgotten job {_id_of(job)} and its keeper has left no word "
-                               "of its end, so nobody knows how it ended; perhaps its node failed.", "")
+                why = of_slurm("end_unknown", f"Slurm no longer has job {_id_of(job)}, and its keeper has not recorded "
+                                              "its end, so how it ended is not known. Its node may have failed.", "")
                 answers[job.id] = Observation(TrialJobStatus.FAILED, message=self._with_output(job, why), cause=why)
 
     def _with_output(self, job: TrialJobDetail, message: str) -> str:

@@ -17,14 +17,15 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 #: It is in the queue, or about to start. State -> why it waits: code and words; PENDING's are squeue's reason.
 _WAITING = {
-    "CONFIGURING": ("platform_prepares", "Its node is being made ready (Slurm: CONFIGURING)."),
+    "CONFIGURING": ("platform_prepares", "Its node is being prepared (Slurm: CONFIGURING)."),
     "REQUEUED": ("platform_requeued", "Slurm queues it again."),
     "REQUEUE_FED": ("platform_requeued", "Slurm queues it again, on another cluster of the federation."),
-    "REQUEUE_HOLD": ("platform_held", "Slurm queued it again and holds it; scontrol release lets it go."),
-    "SPECIAL_EXIT": ("platform_held", "Slurm queued it again and holds it after its exit code; scontrol release lets "
-                                      "it go."),
-    "RESV_DEL_HOLD": ("platform_held", "Its reservation was deleted, so Slurm holds it; scontrol release lets it go."),
-    "POWER_UP_NODE": ("platform_prepares", "Its node is being switched on."),
+    "REQUEUE_HOLD": ("platform_held", "Slurm queued it again and holds it; release it with scontrol release."),
+    "SPECIAL_EXIT": ("platform_held", "Slurm queued it again and holds it because of its exit code; release it with "
+                                      "scontrol release."),
+    "RESV_DEL_HOLD": ("platform_held", "Its reservation was deleted, so Slurm holds it; release it with scontrol "
+                                       "release."),
+    "POWER_UP_NODE": ("platform_prepares", "Its node is being powered on."),
 }
 #: Something of it may run. State -> what to say; "" for nothing.
 _RUNNING = {
@@ -33,17 +34,17 @@ _RUNNING = {
     "STAGE_OUT": "",
     "SIGNALING": "",
     "RESIZING": "",
-    "SUSPENDED": "It is suspended on the cluster: its processes stand still until Slurm lets them go on.",
-    "STOPPED": "It was stopped on the cluster (SIGSTOP): its processes stand still until somebody lets them go on.",
+    "SUSPENDED": "It is suspended on the cluster. Its processes do not run until Slurm resumes them.",
+    "STOPPED": "It was stopped on the cluster (SIGSTOP). Its processes do not run until somebody resumes them.",
 }
 #: Ends that are not the command's doing, of which its keeper cannot know. State -> (status, code, why).
 _TAKEN = {
     "TIMEOUT": (TrialJobStatus.FAILED, "platform_time_limit",
-                "Slurm ended the job at its time limit; set a longer timeLimit, or let the trial do less."),
+                "Slurm ended the job at its time limit. Set a longer timeLimit, or make the trial shorter."),
     "OUT_OF_MEMORY": (TrialJobStatus.FAILED, "out_of_memory",
                       "The job used more memory than it had asked for, and Slurm or the kernel ended it; set a larger "
                       "trialMemorySize."),
-    "NODE_FAIL": (TrialJobStatus.FAILED, "node_failed", "The job's node failed, or Slurm lost sight of it."),
+    "NODE_FAIL": (TrialJobStatus.FAILED, "node_failed", "The job's node failed, or Slurm lost contact with it."),
     "BOOT_FAIL": (TrialJobStatus.FAILED, "node_failed", "The job's node could not be started."),
     "LAUNCH_FAILED": (TrialJobStatus.FAILED, "launch_failed", "Slurm could not launch the job on its node."),
     "RECONFIG_FAIL": (TrialJobStatus.FAILED, "node_failed", "The job's node could not be configured for it."),
@@ -83,7 +84,8 @@ def observed(row: JobRow) -> Observation:
     end = _end(row)
     if end is None:
         return Observation(TrialJobStatus.UNKNOWN, message=of_slurm(
-            "platform_state_unknown", f"Slurm shows the job in a state that is not known here ({row.state or 'none'}).",
+            "platform_state_unknown", "Slurm reports a state of the job that NNI Web does not know "
+                                      f"({row.state or 'none'}).",
             row.state))
     return replace(end, start_time=row.start, end_time=row.end, machine=row.node)
 
@@ -97,8 +99,8 @@ def _end(row: JobRow) -> Observation | None:
         return Observation(TrialJobStatus.SUCCEEDED, message="", exit_code=0, ended_by_itself=True)
     if row.state == "CANCELLED":
         return Observation(TrialJobStatus.SYS_CANCELED, message=of_slurm(
-            "stopped_on_platform", "The job was canceled on the cluster by somebody else (scancel); rerun the trial if "
-            "it is still wanted.", row.state))
+            "stopped_on_platform", "The job was canceled on the cluster by somebody else (scancel). Rerun the trial if "
+                                   "you still need it.", row.state))
     if row.state == "FAILED":
         if row.signal == _NO_OUTPUT:
             return Observation(TrialJobStatus.FAILED, message=of_slurm(

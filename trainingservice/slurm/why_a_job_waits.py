@@ -10,23 +10,23 @@ import re
 from trainingservice.reasons import Reason
 
 _SENTENCES = {
-    "None": "the scheduler has not looked at it yet",
+    "None": "the scheduler has not processed it yet",
     "Priority": "other jobs in this partition go first",
     "Resources": "what it asks for is in use; it is next when enough becomes free",
     "BeginTime": "it may not start before its begin time, which Slurm also sets when it queues a job again",
     "Dependency": "it depends on a job that has not ended",
-    "DependencyNeverSatisfied": "it depends on a job that has not ended as it should; it will never start",
-    "JobHeldUser": "you hold it; scontrol release lets it go",
+    "DependencyNeverSatisfied": "it depends on a job that did not end as required, so it will never start",
+    "JobHeldUser": "you hold it; release it with scontrol release",
     "JobHeldAdmin": "an administrator of the cluster holds it; ask there",
     "Licenses": "a licence that it asks for is in use",
     "Prolog": "its node is being prepared",
     "Cleaning": "its last run is being cleaned up",
-    "Reservation": "the reservation that it asks for has not begun",
+    "Reservation": "the reservation that it asks for has not started",
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
     "NodeDown": "a node that it needs is down",
     "BadConstraints": "no node has what it asks for, so it will never start; ask for less",
-    "PartitionDown": "its partition is down; it starts when the cluster's administrators open it again",
-    "PartitionInactive": "its partition takes no jobs now",
+    "PartitionDown": "its partition is down; it starts when the cluster's administrators enable the partition again",
+    "PartitionInactive": "its partition accepts no jobs at the moment",
     "PartitionConfig": "what it asks for is not possible in its partition; ask for less, or choose another partition",
     "PartitionNodeLimit": "it asks for more or fewer nodes than its partition allows",
     "PartitionTimeLimit": "its time limit is longer than its partition allows; set a shorter timeLimit",
@@ -36,12 +36,12 @@ _SENTENCES = {
     "QOSNotAllowed": "its quality of service is not allowed in this partition; correct qos or partition",
     "QOSTimeLimit": "its quality of service has used up its time",
     "QOSUsageThreshold": "the usage of its quality of service is above the limit",
-    "SchedDefer": "the scheduler puts off new jobs for a moment",
+    "SchedDefer": "the scheduler delays new jobs for a moment",
     "SystemFailure": "Slurm itself, a file system or the network has failed; ask the cluster's administrators",
     "MaxRequeue": "it was queued again too often",
-    "launch_failed_requeued_held": "it could not be launched on its node and is held; look at the node, then "
+    "launch_failed_requeued_held": "it could not be launched on its node and is held; check the node, then use "
                                    "scontrol release",
-    "job_requeued_in_held_state": "somebody queued it again and holds it; scontrol release lets it go",
+    "job_requeued_in_held_state": "somebody queued it again and holds it; release it with scontrol release",
 }
 #: Limits of accounts and qualities of service. Their codes are put together of these parts.
 _LIMIT = re.compile(r"(?P<of>Assoc|QOS)?(?P<kind>Grp|Max)(?P<what>[A-Za-z]+?)"

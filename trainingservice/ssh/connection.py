@@ -13,6 +13,7 @@ from typing import Any
 
 import paramiko
 
+from trainingservice.reasons import Reason
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.ssh.problems import MachineProblem, SessionBroke
@@ -55,7 +56,7 @@ class Connection:
                 raise paramiko.SSHException("it is closed")
             return transport.open_session(timeout=timeout)
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise MachineProblem(f"{self.name} gives no further session: {error or type(error).__name__}.") from error
+            raise MachineProblem(f"{self.name} refuses another session: {error or type(error).__name__}.") from error
 
     def run(self, command: str, text: str = "", timeout: float = 20.0) -> tuple[int, str, str]:
         """Run a command with ``text`` as its input; its exit status and outputs.
@@ -188,8 +189,8 @@ def _try_hop(hop: Hop, settings: SshLoginSettings, is_target: bool, before: para
         if sock is not None:
             sock.close()
         if why:
-            raise MachineProblem(f"The ProxyCommand in ~/.ssh/config for {hop.written} does not lead there: {why} "
-                                 "Correct it, or try it by hand.") from error
+            raise MachineProblem(f"The ProxyCommand in ~/.ssh/config for {hop.written} does not connect: {why} Correct "
+                                 "it, or try it by hand.") from error
         raise _sentence(error, hop, settings, is_target) from error
 
 
@@ -232,7 +233,7 @@ def _tunnel(before: paramiko.SSHClient, hop: Hop, timeout: float) -> paramiko.Ch
     except paramiko.ChannelException as error:
         why = ("it forbids forwarding (AllowTcpForwarding in its sshd_config)" if error.code == 1
                else "it cannot reach that host")
-        raise MachineProblem(f"The jump host before {hop.host} does not lead there: {why}.",
+        raise MachineProblem(f"The jump host before {hop.host} does not connect to it: {why}.",
                              needs_person=error.code == 1) from error
 
 
@@ -262,21 +263,20 @@ def _sentence(error: Exception, hop: Hop, settings: SshLoginSettings, is_target:
         tried = ("the password" if is_target and settings.password is not None else
                  f"the key {settings.ssh_key_file}" if settings.ssh_key_file is not None else
                  "the keys of the SSH agent and of ~/.ssh")
-        return MachineProblem(f"{name} refuses the log-in of user {hop.user or 'the server'} with {tried}; correct "
-                              "user "
-                              "and credentials, or let the machine's sshd allow this way of logging in.",
+        return MachineProblem(f"{name} refuses the log-in of user {hop.user or 'the server'} with {tried}. Correct "
+                              "user and credentials, or allow this log-in method in the machine's sshd.",
                               "login", needs_person=True)
     if isinstance(error, socket.gaierror):
-        return MachineProblem(f"The host name {hop.host} is not known here; correct host, or the name service.")
+        return MachineProblem(f"The host name {hop.host} cannot be resolved. Correct host, or the name service.")
     if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
         return MachineProblem(f"The key file {error.filename or settings.ssh_key_file} cannot be read "
                               f"({error.strerror}); correct sshKeyFile.", "login", needs_person=True)
     if isinstance(error, TimeoutError):
-        return MachineProblem(f"{name} does not answer; it is switched off, or something on the way drops what is sent "
-                              "to it.")
+        return MachineProblem(f"{name} does not answer. It is switched off, or a firewall drops the packets.")
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ECONNREFUSED:
-        return MachineProblem(f"{name} refuses connections; start its sshd, or correct the port.")
+        return MachineProblem(Reason("connection_refused", said=(
+            f"{name} refuses connections; start its sshd, or correct the port.")))
     if number in (errno.EHOSTUNREACH, errno.ENETUNREACH):
         return MachineProblem(f"{name} cannot be reached from here ({error}); check network and firewall.")
     if isinstance(error, ValueError | paramiko.SSHException) and settings.ssh_key_file is not None \

@@ -67,8 +67,9 @@ class HostKeyStore:
         """
         shown = fingerprint(key)
         if any(other.asbytes() == key.asbytes() for other in self._revoked(name)):
-            raise MachineProblem(f"The host key {shown} of {name} is marked @revoked in known_hosts: nothing was sent "
-                                 "to it. Give the machine another host key; if the mark is wrong, remove that line.",
+            raise MachineProblem(f"The host key {shown} of {name} is marked @revoked in known_hosts, so nothing was "
+                                 "sent to the machine. Give the machine another host key. If the mark is wrong, remove "
+                                 "that line.",
                                  "host_key", needs_person=True)
         if expected is not None:
             if shown != expected:
@@ -81,12 +82,12 @@ class HostKeyStore:
             known, where = self._of_file(self._file, name).known, f"what was seen at first contact ({self._file})"
         if not known:
             self._remember(name, key)
-            return (f"The host key {shown} of {name} was not known and is trusted from now on; compare it with what "
-                    "ssh-keygen -lf says on the machine.")
+            return (f"The host key {shown} of {name} was not known and is trusted from now on. Compare it with the "
+                    "output of ssh-keygen -lf on the machine.")
         if any(other.asbytes() == key.asbytes() for other in known.values()):
             return "" if where == "known_hosts" else (
-                f"The host key {shown} of {name} is trusted because it was seen at first contact; once you have "
-                "compared it with what ssh-keygen -lf says on the machine, set it as hostKey.")
+                f"The host key {shown} of {name} is trusted because it was seen at first contact. Compare it with the "
+                "output of ssh-keygen -lf on the machine, then set it as hostKey.")
         raise MachineProblem(_changed(name, ", ".join(sorted(map(fingerprint, known.values()))), shown, where),
                              "host_key", needs_person=True)
 
@@ -105,7 +106,8 @@ class HostKeyStore:
         try:
             return keys_of(file, name)
         except OSError as error:
-            raise MachineProblem(f"The known host keys in {file} cannot be read ({error.strerror}); mend its rights.",
+            raise MachineProblem(f"The known host keys in {file} cannot be read ({error.strerror}). Correct the file's "
+                                 "permissions.",
                                  "host_key", needs_person=True) from error
 
     def _remember(self, name: str, key: paramiko.PKey) -> None:
@@ -120,12 +122,13 @@ class HostKeyStore:
                     before += "\n"
                 attempt_folder.write_file(str(self._file), before + line, durable=True, secret=True)
         except OSError as error:
-            raise MachineProblem(f"The host key of {name} cannot be kept in {self._file} on the server "
-                                 f"({error.strerror}), so nothing was sent to it; make room, or mend the rights there.",
+            raise MachineProblem(f"The host key of {name} cannot be stored in {self._file} on the server "
+                                 f"({error.strerror}), so nothing was sent to the machine. Free disk space, or correct "
+                                 "the permissions there.",
                                  "host_key", needs_person=isinstance(error, PermissionError)) from error
 
 
 def _changed(name: str, expected: str, shown: str, where: str) -> str:
-    return (f"The host key of {name} is {shown}, but {where} says {expected}. Either the machine was set up anew, or "
-            "another one answers in its place: nothing was sent to it. Ask whoever runs it; if the new key is right, "
-            "correct it there.")
+    return (f"The host key of {name} is {shown}, but {where} says {expected}. Either the machine was reinstalled, or "
+            "another machine answers in its place. Nothing was sent to it. Ask the machine's administrator. If the new "
+            "key is correct, correct it there.")

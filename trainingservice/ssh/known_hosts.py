@@ -69,7 +69,7 @@ def _read(line: str, name: str, found: FoundKeys) -> None:
         return
     entry = HostKeyEntry.from_line(f"{names} {rest.strip()}")
     if entry is None or entry.key is None:
-        raise ValueError("it is cut off, or its key is of an unknown type")
+        raise ValueError("it is truncated, or its key has an unknown type")
     if marker == _REVOKED:
         found.revoked.append(entry.key)
     else:

@@ -9,11 +9,12 @@ from typing import Annotated
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.refused_values import matching
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
 
 #: Text without blanks at its ends, at least one character.
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a name without blanks")]
 
 
 class SshLoginSettings(SettingsModel):
@@ -21,17 +22,17 @@ class SshLoginSettings(SettingsModel):
 
     host: Name = Field(description="Host name, address, or a name from the server user's ~/.ssh/config.")
     port: int | None = Field(default=None, ge=1, le=65535, description="Default: 22, or what ~/.ssh/config says.")
-    user: Name = Field(description="Who logs in; trials run as this user.")
+    user: Name = Field(description="User who logs in. Trials run as this user.")
     password: SecretStr | None = Field(
-        default=None, description="Log in with this password; keys are not tried then.")
+        default=None, description="Password for the log-in. If it is given, keys are not tried.")
     ssh_key_file: Path | None = Field(
         default=None, description="Private key file on the server. Default: keys of the SSH agent and ~/.ssh.")
-    ssh_passphrase: SecretStr | None = Field(default=None, description="Opens sshKeyFile.")
+    ssh_passphrase: SecretStr | None = Field(default=None, description="Passphrase of sshKeyFile.")
     proxy_jump: str | None = Field(
-        default=None, description="Jump hosts on the way, as ssh -J has them: user@gate:22,user@inner.")
+        default=None, description="Jump hosts, as in ssh -J: user@gate:22,user@inner.")
     host_key: str | None = Field(
-        default=None, description="Fingerprint of the machine's host key (SHA256:...). Default: known_hosts; a machine "
-                                  "that is not there is trusted at first contact, and its key remembered.")
+        default=None, description="Fingerprint of the machine's host key (SHA256:...). Default: known_hosts. A machine "
+                                  "that is not listed there is trusted at first contact, and its key is stored.")
 
     @field_validator("host_key")
     @classmethod
@@ -43,7 +44,7 @@ class SshLoginSettings(SettingsModel):
     @model_validator(mode="after")
     def _passphrase_has_key(self) -> SshLoginSettings:
         if self.ssh_passphrase is not None and self.ssh_key_file is None:
-            raise ValueError("sshPassphrase opens a key file: give sshKeyFile, too")
+            raise ValueError("sshPassphrase is the passphrase of a key file; give sshKeyFile, too")
         return self
 
     @property

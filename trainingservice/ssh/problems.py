@@ -44,7 +44,7 @@ def as_problem(error: Exception, machine: str) -> MachineProblem:
         return error
     if isinstance(error, TemporaryError):
         return MachineProblem(error.reason)
-    logger.error("machine %s: an error that nobody foresaw", machine, exc_info=error)
+    logger.error("machine %s: an unexpected error", machine, exc_info=error)
     return MachineProblem(Reason("platform_defect", said=(
-        f"Machine {machine} cannot be used because of an error that nobody foresaw ({type(error).__name__}: "
-        f"{' '.join(str(error).split())}); it is tried again after a pause, the server's log says more.")))
+        f"Machine {machine} cannot be used because of an unexpected error ({type(error).__name__}: "
+        f"{' '.join(str(error).split())}). The server tries again after a pause. Its log has the traceback.")))

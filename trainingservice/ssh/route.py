@@ -50,7 +50,7 @@ def way_to(settings: SshLoginSettings) -> list[Hop]:
         text = path.read_text() if path.is_file() else ""
         paramiko.SSHConfig.from_text(text)
     except Exception as error:
-        raise MachineProblem(f"{path} cannot be read: {error}; mend it.", needs_person=True) from error
+        raise MachineProblem(f"{path} cannot be read: {error}. Correct the file.", needs_person=True) from error
     return _way(text, settings.host, settings.port, settings.user, settings.proxy_jump, ())
 
 
@@ -61,8 +61,8 @@ def _way(text: str, host: str, port: int | None, user: str | None, jumps: str | 
     if not parts:
         return [hop]
     if host in before:
-        raise MachineProblem(f"The ProxyJump lines in ~/.ssh/config lead in a circle: {' -> '.join((*before, host))}; "
-                             "mend it.", needs_person=True)
+        raise MachineProblem(f"The ProxyJump lines in ~/.ssh/config lead in a circle: {' -> '.join((*before, host))}. "
+                             "Correct the file.", needs_person=True)
     hops: list[Hop] = []
     for part in parts:
         jump_user, _, place = part.rpartition("@")
@@ -90,14 +90,14 @@ def _hop(text: str, host: str, port: int | None, user: str | None) -> tuple[Hop,
     try:
         found = paramiko.SSHConfig.from_text(given + text).lookup(host)
     except Exception as error:  # a Match that cannot be evaluated, for instance
-        raise MachineProblem(f"~/.ssh/config cannot be used for {host}: {error}; mend it.",
+        raise MachineProblem(f"~/.ssh/config cannot be used for {host}: {error}. Correct the file.",
                              needs_person=True) from error
     address, real_port = found.get("hostname", host), int(found.get("port", 22))
     real_user = user or found.get("user")
     jump = str(found.get("proxyjump", "") or "")
     command = str(found.get("proxycommand", "") or "")
     if command and not all(map(_HARMLESS.fullmatch, (host, address, real_user or "_"))):
-        raise MachineProblem(f"Host {host} or user {real_user} has signs that must not get into the ProxyCommand of "
-                             "~/.ssh/config; correct them.", needs_person=True)
+        raise MachineProblem(f"Host {host} or user {real_user} contains characters that are not allowed in the "
+                             "ProxyCommand of ~/.ssh/config. Correct them.", needs_person=True)
     return Hop(host, address, real_port, real_user, found.get("hostkeyalias") or host_name(address, real_port),
                tuple(found.get("identityfile", ())), command), "" if jump.lower() == "none" else jump

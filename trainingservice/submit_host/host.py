@@ -79,8 +79,8 @@ class ThisMachine:
         except FileNotFoundError:
             return Finished(NOT_FOUND, "", f"there is no program {arguments[0]} here")
         except OSError as error:
-            raise NotRun(f"{arguments[0]} cannot be started on this machine ({error.strerror}); make room, or mend the "
-                         "rights there.") from error
+            raise NotRun(f"{arguments[0]} cannot be started on this machine ({error.strerror}). Free disk space, or "
+                         "correct the permissions there.") from error
         try:
             output, errors = process.communicate(text.encode(), timeout)
         except subprocess.TimeoutExpired:

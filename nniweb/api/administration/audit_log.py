@@ -12,7 +12,7 @@ from nniweb.http.permissions import AdminOnly
 
 
 class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
-    """One thing that somebody did."""
+    """An entry of the audit log: an action of a person."""
 
     class Meta:
         model = AuditEntry
@@ -44,7 +44,7 @@ class AuditView(generics.GenericAPIView[AuditEntry]):
 
     @extend_schema(operation_id="audit_list", parameters=[AuditQuery], responses=AuditEntrySerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Who did what, the latest first. For administrators."""
+        """The audit log, latest entries first. For administrators."""
         wanted = AuditQuery.of(request)
         found = self.get_queryset()
         for name in ("who", "target", "address"):

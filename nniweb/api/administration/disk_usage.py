@@ -82,7 +82,7 @@ class DiskUsageView(generics.GenericAPIView[DiskUsage]):
 
     @extend_schema(operation_id="disk_usage_list", parameters=[UsageQuery], responses=DiskUsageSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """What each experiment takes, the most first. For administrators."""
+        """Disk usage of each experiment, the largest first. For administrators."""
         order = UsageQuery.of(request)["order"]
         column = ORDERS[order.removeprefix("-")]
         found = self.get_queryset().order_by(f"-{column}" if order.startswith("-") else column, "pk")
@@ -94,5 +94,5 @@ class InstallationUsageView(APIView):
 
     @extend_schema(operation_id="disk_usage_data_folder", responses=InstallationUsageSerializer)
     def get(self, request: Request) -> Response:
-        """Free room, the database, the parts of the data folder. For administrators."""
+        """Free disk space, size of the database and of the parts of the data folder. For administrators."""
         return Response(InstallationUsageSerializer(installation_usage()).data)

@@ -20,7 +20,7 @@ _LARGEST = 2**31 - 1
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
-    """A quota; null is no limit. Without user and group: for each person who has none of their own."""
+    """A quota; null means no limit. Without user and group, it applies to each person without a quota of their own."""
 
     id = serializers.IntegerField()
     user = serializers.CharField(source="user.username", allow_null=True, default=None)
@@ -36,7 +36,7 @@ class _Limit(serializers.IntegerField):
 
 
 class QuotaChangesSerializer(StrictSerializer):
-    """What can be changed of a quota; null takes a limit away."""
+    """Changes of a quota; null removes a limit."""
 
     max_trials = _Limit()
     max_gpus = _Limit()
@@ -44,7 +44,7 @@ class QuotaChangesSerializer(StrictSerializer):
 
 
 class NewQuotaSerializer(QuotaChangesSerializer):
-    """A quota to be: of a user, of a group, or (neither) of each person who has none of their own."""
+    """A new quota: of a user, of a group, or (neither) of each person without a quota of their own."""
 
     user = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False)
     group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, required=False)
@@ -72,7 +72,7 @@ class QuotasView(QuotasBaseView):
     @extend_schema(operation_id="quotas_create", request=NewQuotaSerializer,
                    responses={201: QuotaSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request) -> Response:
-        """Set a quota. What runs goes on; new trials wait, and say for what. For administrators."""
+        """Set a quota. Running trials continue; new trials wait while the quota is used up. For administrators."""
         form = NewQuotaSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         quota = set_quota(Quota(), form.validated_data)

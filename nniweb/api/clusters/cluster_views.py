@@ -25,8 +25,6 @@ from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.models import Cluster, User
 from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.permissions import signed_in_user
-from trainingservice.errors import TrainingServiceError
-from trainingservice.platforms import load_platform
 
 
 class ClusterView(generics.GenericAPIView[Cluster]):
@@ -43,20 +41,10 @@ class ClusterView(generics.GenericAPIView[Cluster]):
     def documents(self, page: list[Cluster]) -> list[dict[str, Any]]:
         user = signed_in_user(self.request)
         machines = [machine for cluster in page for machine in cluster.machines.all()]
-        context = {"holders": gpu_holders(machines, user),
-                   "metadata_keys": {name: metadata_keys(name) for name in {cluster.platform for cluster in page}}}
-        return list(ClusterSerializer(page, many=True, context=context).data)
+        return list(ClusterSerializer(page, many=True, context={"holders": gpu_holders(machines, user)}).data)
 
     def fresh(self, cluster: Cluster) -> dict[str, Any]:
         return self.documents([self.get_queryset().get(pk=cluster.pk)])[0]
-
-
-def metadata_keys(platform: str) -> frozenset[str]:
-    """The platform's metadata keys; none where the platform is not installed any more."""
-    try:
-        return frozenset(load_platform(platform).metadata_keys)
-    except TrainingServiceError:
-        return frozenset()
 
 
 def only_administrators(user: User, what: str) -> None:
@@ -67,14 +55,14 @@ def only_administrators(user: User, what: str) -> None:
 class ClustersView(ClusterView):
     @extend_schema(operation_id="clusters_list", responses=ClusterSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Clusters the person may see, with their machines and who holds which GPUs."""
+        """Clusters that you may see, with their machines and the jobs that use each GPU."""
         page = self.paginate_queryset(self.get_queryset())
         return self.get_paginated_response(self.documents(list(page or [])))
 
     @extend_schema(operation_id="clusters_create", request=NewClusterSerializer,
                    responses={201: ClusterSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
-        """Set up a cluster. Secrets in the settings are sealed and never shown again."""
+        """Set up a cluster. Secrets in the settings are stored encrypted and never shown again."""
         user = signed_in_user(request)
         only_administrators(user, "set up clusters; an experiment file may have a trainingService section of its own")
         form = NewClusterSerializer(data=request.data)
@@ -95,7 +83,7 @@ class ClusterDetailView(ClusterView):
     @extend_schema(operation_id="clusters_change", request=ClusterChangesSerializer,
                    responses={200: ClusterSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, cluster_id: str) -> Response:
-        """Change it. Experiments go on: the worker builds the service anew and finds their trials again."""
+        """Change a cluster. Experiments continue: the worker restarts the service and finds their trials again."""
         cluster, user = self.get_object(), signed_in_user(request)
         for field, what in FOR_ADMINISTRATORS.items():  # before any value is looked at: the answer would tell of it
             if isinstance(request.data, dict) and field in request.data:
@@ -116,7 +104,7 @@ class ClusterDetailView(ClusterView):
 
     @extend_schema(operation_id="clusters_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, cluster_id: str) -> Response:
-        """Remove it. Refused while experiments belong to it, naming them."""
+        """Remove a cluster. Refused while experiments belong to it; the error names them."""
         editing.delete_cluster(self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -127,7 +115,7 @@ class ClusterRehearsalView(ClusterView):
     @extend_schema(operation_id="clusters_rehearse", request=None,
                    responses={200: FindingSerializer(many=True), 409: ErrorsSerializer})
     def post(self, request: Request, cluster_id: str) -> Response:
-        """Try everything a trial will need, a trial that does nothing included. May take a minute."""
+        """Check everything that a trial needs, including an empty test trial. May take a minute."""
         try:
             findings = rehearse(self.get_object(), signed_in_user(request))
         except OnAnotherHost as error:

@@ -22,7 +22,7 @@ class MetadataKeySerializer(serializers.Serializer[Any]):
 
 
 class PlatformFieldSerializer(serializers.Serializer[Any]):
-    """A field of a platform's section in experiment files, for forms."""
+    """A field of a platform's section in config files, for forms."""
 
     name = serializers.CharField(help_text="The name in config files; loginNode.host and machineList[].host are inside "
                                            "other fields.")
@@ -75,8 +75,9 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
         "options_schema": platform.options_model.model_json_schema(),
         "fields_of_section": section_fields(platform),
         "metadata": [{"key": key, "meaning": meaning, "is_secret": key in platform.secret_metadata_keys,
-                      "changeable_while_running": key in platform.metadata_changeable_while_running}
-                     for key, meaning in sorted(platform.metadata_keys.items())],
+                      "changeable_while_running": (key in platform.metadata_changeable_while_running
+                                                   or key in platform.nni_metadata())}
+                     for key, meaning in platform.metadata_meanings().items()],
         "shares_code_folder": platform.shares_code_folder,
         "ships_code": platform.ships_code,
         "keepers_report": platform.keepers_report,
@@ -106,6 +107,6 @@ def _is_multi_phase(platform: type[TrainingService]) -> bool | None:
 class PlatformsView(APIView):
     @extend_schema(operation_id="platforms_list", responses=PlatformSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Every platform that can be used here."""
+        """All platforms that can be used on this server."""
         found = [document(load_platform(name)) for name in platform_names()]
         return Response(PlatformSerializer(found, many=True).data)

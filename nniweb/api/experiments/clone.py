@@ -14,7 +14,7 @@ from nniweb.http.permissions import RolePermission, signed_in_user
 
 
 class CloneSerializer(serializers.Serializer[Any]):
-    """What a launch takes, to have the experiment again: config, and one of base_directory, code_of and git."""
+    """Fields for a launch of the same experiment: config, and one of base_directory, code_of and git."""
 
     name = serializers.CharField()
     config = serializers.CharField(help_text="YAML, without secrets: the experiment's own config text if it still "
@@ -41,5 +41,5 @@ class ExperimentCloneView(ExperimentView):
 
     @extend_schema(operation_id="experiments_clone", responses=CloneSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
-        """What to launch to have this experiment again, perhaps with changes."""
+        """The request that launches a clone of this experiment."""
         return Response(CloneSerializer(clone_of(self.get_object(), signed_in_user(request))).data)

@@ -25,7 +25,7 @@ class ChangedValueSerializer(serializers.Serializer[Any]):
 
 
 class ExperimentChangeSerializer(serializers.ModelSerializer[ExperimentChange]):
-    """A change of limits, search space, tuner or words."""
+    """A change of limits, search space, tuner, name, description or tags."""
 
     who = serializers.CharField(source="actor.username", allow_null=True, default=None,
                                 help_text="null for a command, and if the account was deleted.")

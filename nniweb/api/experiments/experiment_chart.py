@@ -63,7 +63,7 @@ class ExperimentChartView(generics.GenericAPIView[Experiment]):
     @extend_schema(operation_id="experiments_chart", parameters=[ChartQuery],
                    responses={200: ExperimentChartSerializer, 400: ErrorsSerializer})
     def get(self, request: Request, experiment_id: str) -> Response:
-        """What a chart of all results needs: thinned so that the line of the best so far is exact."""
+        """Data for a chart of all results. Many results are thinned; the line of the best result stays exact."""
         metric = ChartQuery.of(request).get("metric")
         return Response(chart_document(experiment_of(request, experiment_id), metric))
 

@@ -70,7 +70,7 @@ class ExperimentLogView(generics.GenericAPIView[LogLine]):
 
     @extend_schema(operation_id="experiments_log", parameters=[LogPartQuery], responses=LogPartSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
-        """What was logged about an experiment: the last lines, or those before or after a line."""
+        """The log of an experiment: the last lines, or the lines before or after a line."""
         wanted = LogPartQuery.of(request)
         experiment = experiment_of(request, experiment_id)
         lines = fitting(experiment, **conditions(wanted))
@@ -98,7 +98,7 @@ class ExperimentLogTextView(generics.GenericAPIView[LogLine]):
     @extend_schema(operation_id="experiments_log_text", parameters=[LogQuery],
                    responses={(200, "text/plain"): OpenApiTypes.STR})
     def get(self, request: Request, experiment_id: str) -> HttpResponse:
-        """The whole log, or those of its lines that fit, as a text file."""
+        """The whole log, or its matching lines, as a text file."""
         wanted = LogQuery.of(request)
         experiment = experiment_of(request, experiment_id)
         text = "".join(as_text(fitting(experiment, **conditions(wanted))))

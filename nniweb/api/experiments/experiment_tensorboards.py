@@ -47,13 +47,13 @@ class TensorBoardsView(generics.GenericAPIView[TensorBoard]):
 
     @extend_schema(operation_id="experiments_tensorboards_list", responses=TensorBoardSerializer(many=True))
     def get(self, request: Request, experiment_id: str) -> Response:
-        """Those that are open. One that nobody looks at for half an hour (a setting) ends by itself."""
+        """Open TensorBoards. A TensorBoard that is not used for half an hour (a setting) is closed."""
         return Response(TensorBoardSerializer(boards.boards_of(experiment_of(request, experiment_id)), many=True).data)
 
     @extend_schema(operation_id="experiments_tensorboards_create", request=NewTensorBoardSerializer,
                    responses={201: TensorBoardSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Start one of these trials, or get the one of the same trials that is open."""
+        """Open a TensorBoard of these trials. If one of the same trials is open, it is returned."""
         experiment = experiment_of(request, experiment_id)
         self.check_object_permissions(request, experiment)
         form = NewTensorBoardSerializer(data=request.data)
@@ -68,7 +68,7 @@ class TensorBoardView(generics.GenericAPIView[TensorBoard]):
 
     @extend_schema(operation_id="experiments_tensorboards_stop", responses={204: None})
     def delete(self, request: Request, experiment_id: str, board_id: str) -> Response:
-        """Stop it. What it showed is not touched."""
+        """Close a TensorBoard. The files of its trials are not changed."""
         experiment = experiment_of(request, experiment_id)
         self.check_object_permissions(request, experiment)
         boards.stop(get_object_or_404(boards.boards_of(experiment), public_id=board_id))

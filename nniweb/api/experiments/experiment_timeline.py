@@ -91,7 +91,7 @@ class ExperimentTimelineView(generics.GenericAPIView[Experiment]):
 
     @extend_schema(operation_id="experiments_timeline", parameters=[TimelineQuery], responses=TimelineSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
-        """Which machine and GPU ran which attempt when, and what waited."""
+        """The attempts that ran on each machine and GPU over time, and the waiting times."""
         wanted = TimelineQuery.of(request)
         found = timeline_of(experiment_of(request, experiment_id), timezone.now(), width=wanted["width"],
                             begin=_seconds(wanted.get("begin")), end=_seconds(wanted.get("end")))

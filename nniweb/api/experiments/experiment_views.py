@@ -83,7 +83,7 @@ class ExperimentsView(generics.GenericAPIView[Experiment]):
     @extend_schema(operation_id="experiments_list", parameters=[ExperimentQuery],
                    responses=ExperimentSummarySerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Experiments the person may see, newest first."""
+        """Experiments that you may see, newest first."""
         wanted = ExperimentQuery.of(request)
         experiments = filtered(visible_experiments(signed_in_user(request)), wanted)
         page = self.paginate_queryset(in_order(for_a_list(experiments), wanted["order"]))
@@ -140,17 +140,18 @@ class ExperimentCheckView(generics.GenericAPIView[Experiment]):
                    request={"application/json": LaunchRequestSerializer, "multipart/form-data": UploadSerializer},
                    responses={200: CheckedLaunchSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
-        """What a launch would find wrong, and what it would do. Takes what a launch takes; creates nothing."""
+        """The errors that a launch would find, and its effects. Accepts the request of a launch; creates nothing."""
         return Response(check_document(*check_from(request, signed_in_user(request))))
 
 
-def _canonical_tuner(given: dict[str, Any]) -> dict[str, Any]:
-    """As experiments have it. Raises ValidationError where there is no such tuner."""
+def _canonical_tuner(given: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
+    """As experiments have it, for this one. Raises ValidationError where there is no such tuner."""
     try:
         name = algorithms.find_tuner(given["name"]).name
     except InvalidInput as invalid:
         raise serializers.ValidationError({"tuner": [problem.message for problem in invalid.problems]}) from None
-    return {"name": name, "class_args": given.get("class_args", {})}
+    hears = {key: value for key, value in experiment.tuner.items() if key == "include_intermediate_results"}
+    return {"name": name, "class_args": given.get("class_args", {}), **hears}
 
 
 class ExperimentDetailView(ExperimentView):
@@ -162,7 +163,7 @@ class ExperimentDetailView(ExperimentView):
     @extend_schema(operation_id="experiments_change", request=ExperimentChangesSerializer,
                    responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, experiment_id: str) -> Response:
-        """Change limits, concurrency, search space (the tuner is told), words. Raising a limit takes up a DONE one."""
+        """Change limits, concurrency, search space, tuner or texts. Raising a limit resumes a DONE experiment."""
         experiment, user = self.get_object(), signed_in_user(request)
         form = ExperimentChangesSerializer(data=request.data, context={"user": user})
         form.is_valid(raise_exception=True)
@@ -171,7 +172,7 @@ class ExperimentDetailView(ExperimentView):
             changes["search_space"] = read_search_space_text(changes.pop("search_space_text"),
                                                              is_uninterpreted=experiment.has_own_tuner)
         if "tuner" in changes:
-            changes["tuner"] = _canonical_tuner(changes["tuner"])
+            changes["tuner"] = _canonical_tuner(changes["tuner"], experiment)
         with transaction.atomic():  # all of it or nothing
             if "group" in changes:
                 intents.share(experiment, changes.pop("group"), user)
@@ -188,7 +189,7 @@ class ExperimentDetailView(ExperimentView):
 
     @extend_schema(operation_id="experiments_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, experiment_id: str) -> Response:
-        """Remove it with its trials and what they left on the platform. It must have ended."""
+        """Delete an experiment with its trials and their data on the platform. It must have ended."""
         intents.delete(self.get_object(), signed_in_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -219,7 +220,7 @@ class ExperimentPauseView(ExperimentActionView):
     @extend_schema(operation_id="experiments_pause", request=None,
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Start nothing new; running trials go on to their end."""
+        """Pause an experiment. No new trials are started; running trials continue to their end."""
         return self.act(request, intents.pause)
 
 
@@ -227,9 +228,9 @@ class ExperimentResumeView(ExperimentActionView):
     @extend_schema(operation_id="experiments_resume", request=NewLimitsSerializer,
                    responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Go on with a paused experiment, or one that was stopped, failed, or is done but below its limits.
+        """Resume an experiment that is paused, was stopped, failed, or is done but below its limits.
 
-        New limits may be given. One that is done at its limit goes on with a higher one.
+        New limits may be given. One that is done at its limit continues with a higher one.
         """
         form = NewLimitsSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -241,7 +242,7 @@ class ExperimentStopView(ExperimentActionView):
     @extend_schema(operation_id="experiments_stop", request=None,
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """End the experiment and all its trials. Stopping twice, or what has ended, is harmless."""
+        """Stop an experiment and all its trials. Stopping an ended experiment has no effect."""
         return self.act(request, intents.stop)
 
 
@@ -249,7 +250,7 @@ class ExperimentRerunFailedView(ExperimentActionView):
     @extend_schema(operation_id="experiments_rerun_failed", request=None,
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Run all failed trials again that were not yet, as new trials; maxTrialNumber grows by as many."""
+        """Run all failed trials again as new trials, each only once; maxTrialNumber grows by their number."""
         return self.act(request, intents.rerun_failed)
 
 
@@ -266,7 +267,7 @@ class ExperimentImportDataView(ExperimentView):
     @extend_schema(operation_id="experiments_import_data", request=ImportedResultsSerializer,
                    responses={200: ImportedSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Tell the tuner of results from elsewhere. They are no trials of this experiment and count for no limit."""
+        """Import results from elsewhere for the tuner. They do not become trials and do not count for limits."""
         experiment = self.get_object()
         form = ImportedResultsSerializer(data=request.data)
         form.is_valid(raise_exception=True)

@@ -66,7 +66,7 @@ class SeriesSerializer(serializers.Serializer[Any]):
 
 
 class SeriesOfTrialsSerializer(serializers.Serializer[Any]):
-    """Curves to be laid over each other."""
+    """Intermediate results of several trials."""
 
     revision = serializers.IntegerField(help_text="Revision of the experiment when this was read, or slightly earlier.")
     total = serializers.IntegerField(help_text="Number of requested trials that exist, including those beyond `count`.")

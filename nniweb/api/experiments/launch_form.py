@@ -85,7 +85,7 @@ class ConfigFieldsQuery(StrictSerializer):
 
 
 class ConfigFieldsSerializer(serializers.Serializer[Any]):
-    """The text, and the fields that a form can hold."""
+    """The text, and the fields that a form can show."""
 
     config = serializers.CharField()
     values = serializers.DictField(help_text="The values of the fields in the text.")

@@ -98,7 +98,7 @@ class ParameterColumnsView(generics.GenericAPIView[Experiment]):
     @extend_schema(operation_id="experiments_parameter_columns", parameters=[MetricQuery],
                    responses={200: ParameterColumnsSerializer, 400: ErrorsSerializer})
     def get(self, request: Request, experiment_id: str) -> Response:
-        """Every trial's result and parameters in columns, thinned to what the eye can tell apart."""
+        """Results and parameters of the trials in columns. Of many trials, a selection is returned."""
         return Response(columns_document(_asked_for(experiment_of(request, experiment_id), request)))
 
 
@@ -109,7 +109,7 @@ class ParameterImportanceView(generics.GenericAPIView[Experiment]):
     @extend_schema(operation_id="experiments_parameter_importance", parameters=[MetricQuery],
                    responses={200: ParameterImportanceSerializer, 400: ErrorsSerializer, 503: ErrorsSerializer})
     def get(self, request: Request, experiment_id: str) -> Response:
-        """How much each parameter matters, and how the result goes with it. May take seconds; may be 15 s old."""
+        """The importance of each parameter and its correlation with the result. May take seconds; may be 15 s old."""
         experiment = experiment_of(request, experiment_id)
         results = _asked_for(experiment, request)
         try:

@@ -34,7 +34,7 @@ class ExperimentFrontView(generics.GenericAPIView[Experiment]):
 
     @extend_schema(operation_id="experiments_front", responses=ExperimentFrontSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
-        """The trials on the Pareto front, and an even choice of the others."""
+        """The trials on the Pareto front, and an even selection of the others."""
         experiment = experiment_of(request, experiment_id)
         chart = pareto_chart_of(experiment)
         return Response({

@@ -14,7 +14,7 @@ from nniweb.http.permissions import signed_in_user
 
 
 class AccountSerializer(serializers.Serializer[Any]):
-    """A person, as they are signed in."""
+    """The account of the signed-in person."""
 
     username = serializers.CharField()
     email = serializers.CharField()
@@ -35,5 +35,5 @@ class AccountSerializer(serializers.Serializer[Any]):
 class AccountView(APIView):
     @extend_schema(operation_id="account_retrieve", responses=AccountSerializer)
     def get(self, request: Request) -> Response:
-        """Who you are, and what you may do with what you signed in by."""
+        """Your account, and what you may do with the session or token of this request."""
         return Response(AccountSerializer(signed_in_user(request)).data)

@@ -29,7 +29,7 @@ class GroupSerializer(serializers.Serializer[Any]):
 
 
 class NewGroupSerializer(StrictSerializer):
-    """A group to be."""
+    """A new group."""
 
     name = serializers.CharField(max_length=150)
     members = serializers.SlugRelatedField("username", many=True, queryset=User.objects.all(), required=False,
@@ -37,7 +37,7 @@ class NewGroupSerializer(StrictSerializer):
 
 
 class GroupChangesSerializer(StrictSerializer):
-    """What can be changed of a group."""
+    """Changes of a group."""
 
     name = serializers.CharField(max_length=150, required=False)
     members = serializers.SlugRelatedField("username", many=True, queryset=User.objects.all(), required=False,
@@ -64,7 +64,7 @@ class GroupsBaseView(generics.GenericAPIView[Group]):
 class GroupsView(GroupsBaseView):
     @extend_schema(operation_id="groups_list", responses=GroupSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Groups the person is in, with their members; all of them for administrators."""
+        """Your groups with their members; all groups for administrators."""
         page = self.paginate_queryset(self.get_queryset())
         return self.get_paginated_response(GroupSerializer(page, many=True).data)
 
@@ -87,7 +87,7 @@ class GroupView(GroupsBaseView):
     @extend_schema(operation_id="groups_change", request=GroupChangesSerializer,
                    responses={200: GroupSerializer, 400: ErrorsSerializer})
     def patch(self, request: Request, group_id: int) -> Response:
-        """Rename it, or say anew who is in it. For administrators."""
+        """Rename a group, or replace its members. For administrators."""
         form = GroupChangesSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         group = self.get_object()
@@ -96,6 +96,6 @@ class GroupView(GroupsBaseView):
 
     @extend_schema(operation_id="groups_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, group_id: int) -> Response:
-        """Remove it; what was shared with it is its owners' alone. Refused while it has clusters. For admins."""
+        """Remove a group. Its experiments stay with their owners. Refused while it has clusters. For admins."""
         accounts.delete_group(self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -19,7 +19,7 @@ from nniweb.http.permissions import signed_in_user
 
 
 class NotificationSerializer(serializers.Serializer[Any]):
-    """A wish to be told. Address and secret of a webhook are never shown again."""
+    """A notification rule. Address and secret of a webhook are never shown again."""
 
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
@@ -49,7 +49,7 @@ class MadeNotificationSerializer(NotificationSerializer):
 
 
 class NotificationChangesSerializer(StrictSerializer):
-    """What can be changed."""
+    """Changes of a notification rule."""
 
     name = serializers.CharField(max_length=100, allow_blank=True, required=False)
     url = serializers.CharField(max_length=2000, required=False, write_only=True, help_text="Address of a webhook.")
@@ -65,7 +65,7 @@ class NotificationChangesSerializer(StrictSerializer):
 
 
 class NewNotificationSerializer(NotificationChangesSerializer):
-    """A rule to set up. A webhook needs its url; without a secret one is made."""
+    """A new notification rule. A webhook needs a url; if there is no secret, one is created."""
 
     channel = serializers.ChoiceField(choices=Channel.choices)
     experiment = serializers.CharField(max_length=12, allow_null=True, default=None, help_text="Id of one experiment.")
@@ -78,7 +78,7 @@ class NewNotificationSerializer(NotificationChangesSerializer):
 
 
 class TrySerializer(serializers.Serializer[Any]):
-    """One try to send it."""
+    """One attempt to send a message."""
 
     at = serializers.DateTimeField()
     seconds = serializers.FloatField()
@@ -87,7 +87,7 @@ class TrySerializer(serializers.Serializer[Any]):
 
 
 class DeliverySerializer(serializers.Serializer[Any]):
-    """A message and what became of it."""
+    """A message and its state."""
 
     id = serializers.UUIDField(source="public_id", help_text="The message contains this id, too.")
     event = serializers.ChoiceField(source="occasion", choices=Occasion.choices)
@@ -132,7 +132,7 @@ class NotificationsView(NotificationView):
     @extend_schema(operation_id="notifications_create", request=NewNotificationSerializer,
                    responses={201: MadeNotificationSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request) -> Response:
-        """Be told of an experiment's end or of new best results, by mail or by a webhook."""
+        """Set up a notification about ends of experiments or new best results, by mail or webhook."""
         form = NewNotificationSerializer(data=request.data, context={"user": signed_in_user(request)})
         form.is_valid(raise_exception=True)
         rule, secret = notification_rules.create_rule(signed_in_user(request), form.validated_data)
@@ -149,7 +149,7 @@ class NotificationDetailView(NotificationView):
     @extend_schema(operation_id="notifications_change", request=NotificationChangesSerializer,
                    responses={200: NotificationSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, rule_id: str) -> Response:
-        """Change it; what waits is withdrawn when it is switched off."""
+        """Change a notification. Waiting messages are withdrawn when it is switched off."""
         rule = self.get_object()
         form = NotificationChangesSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -158,7 +158,7 @@ class NotificationDetailView(NotificationView):
 
     @extend_schema(operation_id="notifications_delete", responses={204: None})
     def delete(self, request: Request, rule_id: str) -> Response:
-        """Remove it with the record of its messages; what waits is not sent."""
+        """Remove a notification with the record of its messages. Waiting messages are not sent."""
         notification_rules.delete_rule(self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -167,7 +167,7 @@ class NotificationTestView(NotificationView):
     @extend_schema(operation_id="notifications_test", request=None,
                    responses={202: DeliverySerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, rule_id: str) -> Response:
-        """Send a test. A worker does within a second or two; the list of deliveries says how it went."""
+        """Send a test message. A worker sends it within a second or two; the list of deliveries shows the outcome."""
         delivery = notification_rules.send_test(self.get_object())
         return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
 
@@ -177,7 +177,7 @@ class DeliveriesView(NotificationView):
 
     @extend_schema(operation_id="notifications_deliveries_list", responses=DeliverySerializer(many=True))
     def get(self, request: Request, rule_id: str) -> Response:
-        """What was sent, or is to be, the newest first; kept for 30 days after its end."""
+        """Sent and waiting messages, newest first. They are kept for 30 days after their end."""
         page = self.paginate_queryset(deliveries_of(self.get_object()))  # type: ignore[arg-type]  # rows of its rule
         return self.get_paginated_response(DeliverySerializer(page, many=True).data)
 
@@ -188,7 +188,7 @@ class DeliverySendAgainView(NotificationView):
     @extend_schema(operation_id="notifications_deliveries_send_again", request=None,
                    responses={202: DeliverySerializer, 409: ErrorsSerializer})
     def post(self, request: Request, rule_id: str, delivery_id: str) -> Response:
-        """Try a message again that was given up, with the same delivery id."""
+        """Send a message again that was given up, with the same delivery id."""
         delivery = get_object_or_404(deliveries_of(self.get_object()), public_id=delivery_id)
         notification_rules.send_again(delivery)
         delivery.refresh_from_db()

@@ -29,7 +29,7 @@ class TokenPermission(BasePermission):
 
 
 class TokenSerializer(serializers.Serializer[Any]):
-    """A token, without what is secret of it."""
+    """A token, without its secret."""
 
     id = serializers.IntegerField()
     user = serializers.CharField(source="user.username")
@@ -41,13 +41,13 @@ class TokenSerializer(serializers.Serializer[Any]):
 
 
 class MadeTokenSerializer(TokenSerializer):
-    """A token that was just made."""
+    """A new token, with its secret."""
 
     token = serializers.CharField(help_text="Seen this once.")
 
 
 class NewTokenSerializer(StrictSerializer):
-    """A token to be."""
+    """A token to create."""
 
     name = serializers.CharField(max_length=100, help_text="The purpose of the token.")
     scope = serializers.ChoiceField(choices=Scope.choices, default=Scope.READ)
@@ -86,7 +86,7 @@ class TokensView(TokensBaseView):
     @extend_schema(operation_id="tokens_create", request=NewTokenSerializer,
                    responses={201: MadeTokenSerializer, 400: ErrorsSerializer})
     def post(self, request: Request) -> Response:
-        """Make a token. It may do no more than its person, nor than whoever makes it."""
+        """Make a token. It may do no more than its owner and no more than the person who makes it."""
         form = NewTokenSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         wish, by = form.validated_data, signed_in_user(request)
@@ -111,11 +111,11 @@ def _of_whom(name: str, by: User) -> User:
 class TokenView(TokensBaseView):
     @extend_schema(operation_id="tokens_retrieve", responses=TokenSerializer)
     def get(self, request: Request, token_id: int) -> Response:
-        """One token, without what is secret of it."""
+        """One token, without its secret."""
         return Response(TokenSerializer(self.get_object()).data)
 
     @extend_schema(operation_id="tokens_delete", responses={204: None})
     def delete(self, request: Request, token_id: int) -> Response:
-        """Remove it: nothing gets in with it from then on."""
+        """Remove a token. It can no longer be used."""
         accounts.remove_token(self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)

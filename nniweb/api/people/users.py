@@ -60,14 +60,14 @@ class _UserFields(StrictSerializer):
 
 
 class NewUserSerializer(_UserFields):
-    """A person to be. They have no password: send them a sign-in link."""
+    """A new person. New people have no password; send them a sign-in link."""
 
     username = serializers.CharField(max_length=150)
     role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER)
 
 
 class UserChangesSerializer(_UserFields):
-    """What can be changed of a person."""
+    """Changes of a person."""
 
     is_active = serializers.BooleanField(required=False)
 
@@ -130,7 +130,7 @@ class UserView(UsersBaseView):
     @extend_schema(operation_id="users_change", request=UserChangesSerializer,
                    responses={200: UserSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def patch(self, request: Request, user_id: int) -> Response:
-        """Change role, groups, names; let in or keep out. For administrators."""
+        """Change role, groups or names; activate or deactivate the person. For administrators."""
         form = UserChangesSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         user = self.get_object()
@@ -139,7 +139,7 @@ class UserView(UsersBaseView):
 
     @extend_schema(operation_id="users_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, user_id: int) -> Response:
-        """Remove a person and their tokens; their experiments stay, and are nobody's. For administrators."""
+        """Remove a person and their tokens. Their experiments remain without an owner. For administrators."""
         accounts.delete_user(self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -148,6 +148,6 @@ class UserSignInLinkView(UsersBaseView):
     @extend_schema(operation_id="users_sign_in_link", request=None,
                    responses={201: SignInLinkSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, user_id: int) -> Response:
-        """A link to send to the person: it signs them in once, within an hour. For administrators."""
+        """Make a link that signs the person in once, within an hour. For administrators."""
         secret = accounts.make_sign_in_link(self.get_object())
         return Response({"url": addresses.sign_in_page(secret)}, status=status.HTTP_201_CREATED)

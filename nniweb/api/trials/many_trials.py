@@ -59,7 +59,7 @@ class NotDoneSerializer(serializers.Serializer[Any]):
 
 
 class OutcomeSerializer(serializers.Serializer[Any]):
-    """What was done, and what was not and why."""
+    """The trials that were changed, and the reasons for the others."""
 
     done = serializers.IntegerField(help_text="Number of trials that were changed.")
     trials = serializers.ListField(child=serializers.CharField(), help_text=(
@@ -136,7 +136,7 @@ class StopManyView(ManyTrialsView):
     @extend_schema(operation_id="experiments_trials_stop", request=SelectionSerializer,
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """End many trials. Harmless on ended ones, and when it is asked for twice."""
+        """End many trials. Ended trials are not changed. Repeating the request has no further effect."""
         experiment, wanted = self.read(request, experiment_id)
         chosen = _choose(experiment, wanted, unfinished=True)
         done: list[str] = []
@@ -175,7 +175,7 @@ class TagManyView(ManyTrialsView):
     @extend_schema(operation_id="experiments_trials_tag", request=TagSelectionSerializer,
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Add tags to many trials and take others away; the rest of their tags stay."""
+        """Add tags to many trials and remove others. Their other tags stay."""
         experiment, wanted = self.read(request, experiment_id)
         chosen = _choose(experiment, wanted)
         done: list[str] = []

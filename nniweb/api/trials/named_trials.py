@@ -33,5 +33,5 @@ class NamedTrialsView(generics.GenericAPIView[Trial]):
     @extend_schema(operation_id="trials_named", parameters=[NamedTrialsQuery],
                    responses=NamedTrialSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """Whose the jobs are that messages such as "GPU 0 is held by ..." name. Those you may not see are left out."""
+        """The trials of jobs that messages such as "GPU 0 is held by ..." name, as far as you may see them."""
         return Response(trials_of_jobs(NamedTrialsQuery.of(request)["jobs"], signed_in_user(request)))

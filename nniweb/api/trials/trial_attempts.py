@@ -41,7 +41,7 @@ class TrialAttemptsView(generics.ListAPIView[Attempt]):
 
 
 class GpuReadingSerializer(serializers.Serializer[Any]):
-    """A GPU the trial holds."""
+    """A GPU that the trial uses."""
 
     index = serializers.IntegerField()
     utilization = serializers.FloatField(allow_null=True, help_text="Percent.")
@@ -75,7 +75,7 @@ class TrialResourcesView(generics.GenericAPIView[ResourceReading]):
 
     @extend_schema(operation_id="trials_resources", parameters=[ReadingsQuery], responses=ReadingsSerializer)
     def get(self, request: Request, trial_id: str) -> Response:
-        """Processor, memory and GPUs of a trial over time, as its keeper read them; thinned while it grows."""
+        """Processor, memory and GPU usage of a trial over time, as its keeper measured it. Long series are thinned."""
         attempt = attempt_of(trial_of(request, trial_id), ReadingsQuery.of(request).get("attempt"))
         return Response({"attempt": attempt.number if attempt else 0, "readings": resource_samples_of(attempt)})
 

@@ -34,7 +34,7 @@ class OutputQuery(Query):
 
 
 class GapSerializer(serializers.Serializer[Any]):
-    """Bytes that are not here: they stayed on the trial machine."""
+    """Bytes that are missing here, because they stayed on the trial machine."""
 
     offset = serializers.IntegerField(help_text="Position in the stream where the missing bytes begin.")
     skipped = serializers.IntegerField(help_text="How many.")
@@ -59,7 +59,7 @@ class TrialOutputView(generics.GenericAPIView[TrialOutput]):
 
     @extend_schema(operation_id="trials_output", parameters=[OutputQuery], responses=OutputSerializer)
     def get(self, request: Request, trial_id: str) -> Response:
-        """A part of what the trial wrote. Ask again with `next_offset` for what came since."""
+        """A part of the trial's output. Use `next_offset` in the next request to get the following output."""
         wanted = OutputQuery.of(request)
         attempt = attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
         if attempt is None:
@@ -87,7 +87,7 @@ class TrialOutputTextView(generics.GenericAPIView[TrialOutput]):
     @extend_schema(operation_id="trials_output_text", parameters=[OutputTextQuery],
                    responses={(200, "text/plain"): OpenApiTypes.STR})
     def get(self, request: Request, trial_id: str) -> HttpResponse:
-        """All of a stream that has arrived, as a file. Where bytes stayed on the trial machine a line says so."""
+        """The whole output of a stream so far, as a file. A line marks bytes that stayed on the trial machine."""
         wanted = OutputTextQuery.of(request)
         attempt = attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
         parts: list[bytes] = []

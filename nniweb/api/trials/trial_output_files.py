@@ -57,7 +57,7 @@ class OutputFileSerializer(serializers.Serializer[Any]):
 
 
 class OutputFilesSerializer(serializers.Serializer[Any]):
-    """What is in the output folder (NNI_OUTPUT_DIR) of an attempt now."""
+    """The present content of the output folder (NNI_OUTPUT_DIR) of an attempt."""
 
     attempt = serializers.IntegerField()
     files = OutputFileSerializer(many=True, help_text="By name.")
@@ -125,7 +125,7 @@ class TrialOutputFileView(OutputDownloadView):
                        (200, "application/octet-stream"): OpenApiTypes.BINARY, 409: ErrorsSerializer,
                        503: ErrorsSerializer})
     def get(self, request: Request, trial_id: str) -> StreamingHttpResponse:
-        """The content of one of them, as an attachment. The answer breaks off where the file is replaced meanwhile."""
+        """The content of one file, as an attachment. The answer is cut off if the file is replaced meanwhile."""
         wanted, attempt = self.asked_for(request, trial_id)
         name = wanted["name"]
         with in_words():
@@ -141,7 +141,7 @@ class TrialOutputArchiveView(OutputDownloadView):
                        (200, "application/octet-stream"): OpenApiTypes.BINARY, 409: ErrorsSerializer,
                        503: ErrorsSerializer})
     def get(self, request: Request, trial_id: str) -> StreamingHttpResponse:
-        """All that the list has, as one tar archive."""
+        """All files of the list, as one tar archive."""
         _, attempt = self.asked_for(request, trial_id)
         with in_words():
             folder = TrialOutputFolder(attempt)

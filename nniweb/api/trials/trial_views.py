@@ -53,7 +53,7 @@ class ExperimentTrialsView(generics.GenericAPIView[Trial]):
     @extend_schema(operation_id="experiments_trials_create", request=NewTrialSerializer,
                    responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Submit a trial with hand-picked parameters. It waits for a free slot, before what the tuner suggests."""
+        """Submit a trial with chosen parameters. It gets the next free slot, before trials of the tuner."""
         experiment = experiment_of(request, experiment_id)
         self.check_object_permissions(request, experiment)
         form = NewTrialSerializer(data=request.data)
@@ -82,7 +82,7 @@ class TrialView(generics.GenericAPIView[Trial]):
 class TrialDetailView(TrialView):
     @extend_schema(operation_id="trials_retrieve", responses=TrialDetailSerializer)
     def get(self, request: Request, trial_id: str) -> Response:
-        """One trial, and what can be done where it waits or failed."""
+        """One trial, and advice if it waits or failed."""
         pk = self.get_object().pk
         return Response({**document(pk), "advice": advice_documents(pk)})
 
@@ -100,7 +100,7 @@ class TrialDetailView(TrialView):
 class TrialCancelView(TrialView):
     @extend_schema(operation_id="trials_cancel", request=None, responses=TrialSerializer)
     def post(self, request: Request, trial_id: str) -> Response:
-        """End it. Harmless on an ended one."""
+        """End a trial. An ended trial is not changed."""
         trial = self.get_object()
         intents.cancel_trial(trial, signed_in_user(request))
         return Response(document(trial.pk))
@@ -110,7 +110,7 @@ class TrialRerunView(TrialView):
     @extend_schema(operation_id="trials_rerun", request=RerunSerializer,
                    responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, trial_id: str) -> Response:
-        """Run it again: a new trial with the same parameters or with others, which counts towards the limit."""
+        """Run a trial again as a new trial with the same or other parameters. It counts towards the limit."""
         trial = self.get_object()
         form = RerunSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -124,7 +124,7 @@ class TrialCheckParametersView(TrialView):
     @extend_schema(operation_id="trials_check_parameters", request=NewTrialSerializer,
                    responses={200: ParameterNoteSerializer(many=True), 400: ErrorsSerializer})
     def post(self, request: Request, trial_id: str) -> Response:
-        """What of these parameters lies outside the experiment's search space. Such a trial may run all the same."""
+        """The parameters that are outside of the experiment's search space. A trial may use them nevertheless."""
         experiment = self.get_object().experiment
         form = NewTrialSerializer(data=request.data)
         form.is_valid(raise_exception=True)

@@ -16,7 +16,7 @@ LIVES = {"30": "30 days", "90": "90 days", "365": "a year", "0": "until it is re
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(max_length=100, error_messages={"required": "Say what it is for."})
+    name = forms.CharField(max_length=100, error_messages={"required": "Describe what the token is for."})
     scope = forms.ChoiceField(choices=Scope.choices)
     lives = forms.ChoiceField(choices=list(LIVES.items()))
 

@@ -53,17 +53,17 @@ class AskForAnother(View):
             return pages.page(request, user, status=400, form=TokenForm(), email_form=form)
         asked = AuditEntry.objects.filter(action=ASKED, target=str(user.pk), at__gt=timezone.now() - PERIOD).count()
         if asked >= MOST:
-            form.add_error("email", "Enough mails were sent for now; try again in an hour.")
+            form.add_error("email", "Too many mails were sent. Try again in an hour.")
             return pages.page(request, user, status=429, form=TokenForm(), email_form=form)
         address = form.cleaned_data["email"]
         audit.record(ASKED, user)
         try:
             send_mail("Your address at NNI Web", _asking(user, address), None, [address])
         except (smtplib.SMTPException, OSError, ValueError):
-            form.add_error("email", "The mail server does not take a mail to this address now. Try again later, or ask "
-                                    "an administrator.")
+            form.add_error("email", "The mail server does not accept mail to this address at the moment. Try again "
+                                    "later, or ask an administrator.")
             return pages.page(request, user, status=503, form=TokenForm(), email_form=form)
-        messages.success(request, f"A link was sent to {address}. Open it within an hour, in this browser: then it is "
+        messages.success(request, f"A link was sent to {address}. Open it in this browser within an hour to make it "
                                   "the address of your account.")
         return redirect("account")
 

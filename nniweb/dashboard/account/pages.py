@@ -32,7 +32,7 @@ def account(request: HttpRequest) -> HttpResponse:
     if "remove-token" in request.POST:
         token = get_object_or_404(user.api_tokens.select_related("user"), pk=whole_number(request.POST["remove-token"]))
         accounts.remove_token(token)
-        messages.success(request, f"The token {token} is removed; nothing gets in with it any more.")
+        messages.success(request, f"The token {token} was removed and can no longer be used.")
         return redirect("account")
     form = TokenForm(request.POST if request.method == "POST" else None,
                      initial={"scope": user.scopes[-1] if not user.is_admin else Scope.CHANGE, "lives": "90"})
@@ -78,5 +78,5 @@ class ChangePassword(View):
         form.save()
         update_session_auth_hash(request, user)
         audit.record("password.change", user)
-        messages.success(request, "The password is changed. Other browsers that were signed in as you are signed out.")
+        messages.success(request, "The password was changed. Your sessions in other browsers were ended.")
         return redirect("account")

@@ -56,7 +56,7 @@ def _client(issuer: str, client_id: str, secret: str) -> Any:
 def client() -> Any:
     """The provider that is configured. Raises Http404 where there is none."""
     if not settings.OIDC_ISSUER:
-        raise Http404("Single sign-on is not set up.")
+        raise Http404("Single sign-on is not configured.")
     return _client(settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET)
 
 
@@ -94,9 +94,9 @@ def come_back(request: HttpRequest) -> HttpResponse:
         return _failed(request, error)
     try:
         if own_name.rstrip("/") != settings.OIDC_ISSUER:
-            raise NotLetIn(f"The provider names itself {own_name}, not {settings.OIDC_ISSUER} (NNIWEB_OIDC_ISSUER).")
+            raise NotLetIn(f"The provider's issuer is {own_name}, but NNIWEB_OIDC_ISSUER is {settings.OIDC_ISSUER}.")
         if not claims.get("sub"):
-            raise NotLetIn("The provider did not say who you are.")
+            raise NotLetIn("The provider did not send your identity.")
         user = person_of(claims)
     except (NotLetIn, Refused) as error:
         sign_in_attempts.note_refusal(f"single sign-on: {error}")
@@ -125,7 +125,7 @@ def person_of(claims: dict[str, Any]) -> User:
             user = _by_email(claims) or _made(claims)
             SingleSignOnIdentity.objects.create(user=user, issuer=settings.OIDC_ISSUER, subject=subject)
         if not user.is_active:
-            raise NotLetIn(f"{user.username} is not active here. Ask an administrator.")
+            raise NotLetIn(f"The account {user.username} is not active. Ask an administrator.")
         _take_groups(user, claims)
         return user
 

@@ -92,8 +92,8 @@ class UserAdmin(OneByOne, ForAdministrators, DjangoUserAdmin):  # type: ignore[t
             except Refused as refused:
                 messages.error(request, str(refused))
                 continue
-            messages.warning(request, f"The sign-in link for {user.username} is {address}. Copy it now; it is shown "
-                                      "only once.")
+            messages.warning(request, f"Sign-in link for {user.username} (copy it now, it is shown only once): "
+                                      f"{address}")
         if queryset.count() > MOST_LINKS:
             messages.warning(request, f"Links were made only for the first {MOST_LINKS} users. Choose fewer at a time.")
 
@@ -154,4 +154,4 @@ class ApiTokenAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-a
             return
         secret, made = ApiToken.make_with_row(obj.user, obj.name, Scope(obj.scope), obj.expires_at)
         obj.pk, obj.hash = made.pk, made.hash
-        messages.warning(request, f"The token is {secret}. Copy it now; it is not shown again.")
+        messages.warning(request, f"New token (copy it now, it is not shown again): {secret}")

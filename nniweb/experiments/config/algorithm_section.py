@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nniweb.experiments.config.annotated_space import FIELD, Places, at_annotation
-from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument
+from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument, TunerDocument
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
-from nniweb.experiments.config.model_validation import shown
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
+from nniweb.tuning.registered_algorithms import RegisteredAlgorithm, find_registered
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
+from trainingservice.refused_values import shown
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,11 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
     if findings.has_error((section, "className")) or findings.has_error((section, "classFileName")):
         return None
     if not written.name:
-        findings.add((section, "name"), f"is required: the name of a {kind}")
+        findings.add((section, "name"), f"is required: the name of {'an' if kind == 'assessor' else 'a'} {kind}")
         return None
     try:
+        if (registered := find_registered("assessor" if section == "assessor" else "tuner", written.name)) is not None:
+            return _registered(registered, written)
         algorithm = find(written.name)
         algorithms.check_class_args(algorithm, written.class_args)
     except InvalidInput as error:
@@ -107,7 +110,25 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
             rest = problem.path.removeprefix("classArgs") if path[1] == "classArgs" else ""
             findings.add_text(findings.spelling(path) + rest, problem.message)
         return None
-    return AlgorithmSettings(name=algorithm.name, class_args=written.class_args)
+    if _multi_thread(written):
+        findings.note(f"{findings.spelling((section, 'multiThread'))}: has no effect on a built-in tuner.")
+    return AlgorithmSettings(name=algorithm.name, class_args=written.class_args,
+                             include_intermediate_results=_includes_intermediates(written))
+
+
+def _includes_intermediates(written: AlgorithmDocument) -> Literal[True] | None:
+    return True if isinstance(written, TunerDocument) and written.include_intermediate_results else None
+
+
+def _registered(registered: RegisteredAlgorithm, written: AlgorithmDocument) -> AlgorithmSettings:
+    return AlgorithmSettings(
+        class_name=registered.class_name, registered_as=registered.name, validator=registered.validator,
+        class_args={**registered.class_args, **written.class_args}, multi_thread=_multi_thread(written),
+        include_intermediate_results=_includes_intermediates(written))
+
+
+def _multi_thread(written: AlgorithmDocument) -> bool | None:
+    return getattr(written, "multi_thread", False) or None
 
 
 def _own_class(section: str, written: AlgorithmDocument, findings: Findings, paths: LocalPaths
@@ -126,7 +147,9 @@ def _own_class(section: str, written: AlgorithmDocument, findings: Findings, pat
         findings.add((section, "codeDirectory"), problem)
     else:
         return AlgorithmSettings(class_name=written.class_name, code_directory=written.code_directory,
-                                 class_args=written.class_args)
+                                 class_args=written.class_args,
+                                 multi_thread=_multi_thread(written),
+                                 include_intermediate_results=_includes_intermediates(written))
     return None
 
 

@@ -33,16 +33,16 @@ def read_annotated_space(document: ExperimentDocument, folder: Path | None, find
     """
     for field, value in (("searchSpace", document.search_space), ("searchSpaceFile", document.search_space_file)):
         if value is not None:
-            findings.add(field, f"must be left out beside {findings.spelling(FIELD)}: true, which makes the search "
-                                "space from the annotations in the code")
+            findings.add(field, f"must be left out with {findings.spelling(FIELD)}: true, which makes the search space "
+                                "from the annotations in the code")
     if any(map(findings.has_error, ("searchSpace", "searchSpaceFile", "trialCodeDirectory"))):
         return NOTHING
     if folder is None:
-        findings.add(FIELD, "needs the code: name its folder in "
-                            f"{findings.spelling('trialCodeDirectory')}, or bring the code with the config")
+        findings.add(FIELD, f"needs the code; name its folder in {findings.spelling('trialCodeDirectory')}, or send "
+                            "the code with the config")
         return NOTHING
     if not paths.must_exist:
-        findings.note(f"{findings.spelling(FIELD)}: the search space is made when the code is there.")
+        findings.note(f"{findings.spelling(FIELD)}: the search space is made when the code has been fetched.")
         return NOTHING
     try:
         found = read_annotations(folder)

@@ -9,12 +9,15 @@ from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.durations import Duration
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
 
 #: NNI's own upper bound for counts.
 MOST = 99_999
 LARGEST_COUNT = 2**31 - 1
 
+VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable: letters, digits and _, not "
+                                       "beginning with a digit")]
 LogLevel = Literal["fatal", "error", "warning", "info", "debug", "trace"]
 
 
@@ -44,39 +47,51 @@ class AlgorithmDocument(SettingsModel):
     """A tuner, an assessor or an advisor: a built-in by ``name``, or a class of the user's own."""
 
     name: str | None = Field(None, description="Name of a built-in algorithm, in any letter case.")
-    class_name: str | None = Field(None, description="A class of your own, as module.Class; instead of name.")
-    code_directory: Path | None = Field(None, description="Folder that the module of className is in.")
+    class_name: str | None = Field(None, description="A custom class as module.Class, instead of name.")
+    code_directory: Path | None = Field(None, description="Folder that contains the module of className.")
     class_args: dict[str, Any] = Field({}, description="Arguments of the algorithm.")
+
+
+class TunerDocument(AlgorithmDocument):
+    """A tuner or an advisor."""
+
+    include_intermediate_results: bool | None = Field(
+        None, description="Whether the tuner is told the last intermediate result of a trial that was stopped early "
+                          "and reported no final result. Default: false. (NNI 1 only.)")
+    multi_thread: bool = Field(
+        False, description="true: each call of a class of your own is made in a thread of its own, so "
+                           "generate_parameters may wait for a result. Not for an assessor. In v1 form it stands at "
+                           "the top of the file.")
 
 
 class ObjectiveDocument(SettingsModel):
     """A metric to search by."""
 
     metric: str = Field(
-        min_length=1, max_length=100, description="Its name in the object that a trial reports as its final result; "
-                                                  "default is what NNI calls the one metric there is.")
-    optimize_mode: Literal["maximize", "minimize"] = Field(description="Whether more or less of it is better.")
+        min_length=1, max_length=100, description="Name of the metric in the object that a trial reports as its final "
+                                                  "result. The name default is NNI's name for the only metric.")
+    optimize_mode: Literal["maximize", "minimize"] = Field(description="Whether greater or smaller values are better.")
 
 
 class RetryDocument(SettingsModel):
     """Further attempts of a trial that failed; they do not count as trials."""
 
     on_platform_failure: int = Field(
-        0, ge=0, le=100, description="So often where the command is not to blame: its machine was lost, its job was "
-                                     "deleted by somebody else, its code did not arrive.")
+        0, ge=0, le=100, description="Maximum number of reruns if the command did not cause the failure: its machine "
+                                     "was lost, somebody deleted its job, or its code did not arrive.")
     on_failure: int = Field(
-        0, ge=0, le=100, description="So often where the command itself ended with an error.")
+        0, ge=0, le=100, description="Maximum number of reruns if the command itself ended with an error.")
 
 
 class FailedTrialsDocument(SettingsModel):
     """What failed trials mean for the experiment."""
 
     tell_tuner: Literal["nothing", "worst"] | FiniteFloat = Field(
-        "nothing", description="What the tuner is told as the result of a trial whose command ended with an error: "
-                               "nothing, as in NNI (it knows that the trial failed), worst (the worst result so far), "
+        "nothing", description="What the tuner gets as the result of a trial whose command ended with an error: "
+                               "nothing (as in NNI; it knows that the trial failed), worst (the worst result so far), "
                                "or this number. A trial that its platform lost never counts as a result.")
     give_up_after: int | None = Field(
-        None, ge=1, le=MOST, description="The experiment ends with ERROR after so many failed trials in a row.")
+        None, ge=1, le=MOST, description="The experiment ends with ERROR after this many failed trials in a row.")
 
 
 #: Days; or the word that overrules the installation's own number of them.
@@ -87,15 +102,16 @@ class RetentionDocument(SettingsModel):
     """How many days what is not a result is kept; see docs/retention.md."""
 
     output: KeptDays | None = Field(
-        None, description="Days, or forever, for what a trial wrote, from its end. Left out: as the server has it for "
-                          "all; so for each of these.")
+        None, description="Days (or forever) from a trial's end for which its output is kept. Default, also for the "
+                          "fields below: the server's setting.")
     readings: KeptDays | None = Field(
-        None, description="... for intermediate results and for readings of the machine, from the trial's end.")
+        None, description="Days (or forever) from a trial's end for which its intermediate results and resource "
+                          "samples are kept.")
     files: KeptDays | None = Field(
-        None, description="... for files that were kept (keepFiles), from the trial's end, and for checkpoints that "
-                          "trials handed on, from the experiment's end.")
+        None, description="Days (or forever) for kept files (keepFiles) from the trial's end, and for checkpoints that "
+                          "trials continue from, from the experiment's end.")
     code: KeptDays | None = Field(
-        None, description="... for the copy of the code, from the experiment's end.")
+        None, description="Days (or forever) from the experiment's end for which the copy of its code is kept.")
 
 
 class ExperimentDocument(SettingsModel):
@@ -103,73 +119,79 @@ class ExperimentDocument(SettingsModel):
 
     experiment_name: str | None = Field(None, max_length=255, description="A name for people.")
     experiment_type: Literal["hpo"] = Field(
-        "hpo", description="Always hpo: neural architecture search is not done here.")
+        "hpo", description="Must be hpo. Neural architecture search is not supported.")
     description: str | None = Field(None, description="Free text for people.")
     tags: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
-        [], description="Words to find the experiment by. (Not in NNI.)")
+        [], description="Tags to find the experiment by. (Not in NNI.)")
     search_space: dict[str, Any] | None = Field(
-        None, description="The parameters to try. This or searchSpaceFile is needed, but not beside a tuner of "
-                          "your own (className), which is given whatever stands here, unread.")
+        None, description="The parameters to search. This or searchSpaceFile is required. With a custom tuner "
+                          "(className) it is optional and is passed to the tuner unchecked.")
     search_space_file: Path | None = Field(
-        None, description="A file with the search space, JSON or YAML. It wins over searchSpace.")
+        None, description="A file with the search space, JSON or YAML. It takes precedence over searchSpace.")
     trial_command: str | None = Field(
-        None, description="What a trial runs, as shell text. Required here or in the trainingService section.")
+        None, description="The shell command that runs a trial. Required here or in the trainingService section.")
     trial_code_directory: Path | None = Field(
-        None, description="Folder of the trial's code; the file's own folder if left out. Where it is packed (on all "
-                          "platforms but local), links in it that lead out of it are refused.")
-    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
-        {}, description="Variables that each trial finds in its environment: names and texts. (Not in NNI.)")
+        None, description="Folder of the trial's code. Default: the folder of the file. If it is packed (on all "
+                          "platforms except local), links that point out of the folder are refused.")
+    environment: dict[VariableName, str] = Field(
+        {}, description="Environment variables of each trial: names and values. (Not in NNI.)")
     keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
-        [], max_length=100, description="Patterns, such as out/*.bin, of files in the trial's working directory, or "
-                                        "$NNI_OUTPUT_DIR/*.pt of those in its output folder, that the server keeps "
-                                        "when the trial has ended. (Not in NNI.)")
+        [], max_length=100, description="Patterns of files that the server keeps when a trial has ended: out/*.bin for "
+                                        "files in the trial's working directory, $NNI_OUTPUT_DIR/*.pt for files in its "
+                                        "output folder. (Not in NNI.)")
     retry: RetryDocument | None = Field(
-        None, description="How often a trial that failed is tried again. (Not in NNI.)")
+        None, description="How often a failed trial is run again. (Not in NNI.)")
     failed_trials: FailedTrialsDocument | None = Field(
-        None, description="What the tuner is told of failed trials, and how many end the experiment. (Not in NNI.)")
+        None, description="What the tuner gets for failed trials, and how many of them end the experiment. (Not in "
+                          "NNI.)")
     retention: RetentionDocument | None = Field(
-        None, description="For how long output, readings, files and code are kept. Parameters, final results and "
-                          "histories always are. (Not in NNI.)")
+        None, description="How long output, resource samples, files and code are kept. Parameters, final results and "
+                          "histories are always kept. (Not in NNI.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
-        None, ge=0, le=MOST, description="GPUs for each trial. Left out: GPUs are not looked at; 0: it sees none.")
+        None, ge=0, le=MOST, description="GPUs for each trial. 0: trials see no GPUs. If left out, GPUs are not "
+                                         "managed.")
     max_experiment_duration: Duration | None = Field(
         None, description="The experiment ends after this time: 30s, 10m, 1.5h, 1h30m, 2d, or whole seconds.")
     max_trial_number: int | None = Field(
-        None, gt=0, le=LARGEST_COUNT, description="The experiment ends after this many trials, whatever their ends.")
+        None, gt=0, le=LARGEST_COUNT, description="The experiment ends after this many trials, whether they succeed or "
+                                                  "not.")
     max_trial_duration: Duration | None = Field(
         None, description="A trial that runs longer is stopped and counts as early stopped.")
     nni_manager_ip: str | None = Field(
-        None, description="Name or address at which trial machines reach this server. Without a port "
-                          "it is the server's own; 10.0.0.5:8080 and https://nni.example.org are possible, too.")
+        None, description="Name or address at which trial machines reach this server, with or without a port or "
+                          "https://: 10.0.0.5, 10.0.0.5:8080, https://nni.example.org. Default port: the server's own.")
     use_annotation: bool = Field(
         False, description="Make the search space from the annotations in the trials' code, which is then always "
                            "copied; searchSpace and searchSpaceFile must be left out. See docs/annotation.md.")
     debug: bool = Field(False, description="More messages in the logs.")
     log_level: LogLevel | None = Field(None, description="debug if debug is true, else info.")
     experiment_working_directory: Path | None = Field(
-        None, description="Accepted and not used: everything is kept in the server's data folder.")
+        None, description="Accepted but not used. All files are stored in the server's data folder.")
     tuner_gpu_indices: GpuIndices | None = Field(
-        None, description="GPUs that the tuner may see: a number, a list, or numbers with commas.")
-    tuner: AlgorithmDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
+        None, description="GPUs that the tuner may see: a number, a list, or numbers separated by commas.")
+    tuner: TunerDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
     assessor: AlgorithmDocument | None = Field(  # NNI 2.0 misspelt it
         None, validation_alias=AliasChoices("assessor", "accessor"),
-        description="The algorithm that stops hopeless trials early.")
-    advisor: AlgorithmDocument | None = Field(None, description="Deprecated: the same as tuner, which it excludes.")
+        description="The algorithm that stops unpromising trials early.")
+    advisor: TunerDocument | None = Field(None, description=(
+        "Deprecated name of tuner. It cannot be given together with tuner."))
     objectives: list[ObjectiveDocument] = Field(
-        [], max_length=8, description="The metrics to search by, the main one first: it is the trial's result, and "
-                                      "what assessors judge by. Left out: default, by the tuner's optimize_mode. With "
-                                      "several the best trials are a Pareto front. (Not in NNI.)")
+        [], max_length=8, description="The metrics to optimize, the main metric first. The main metric is the trial's "
+                                      "result, which assessors use. Default: the metric default with the tuner's "
+                                      "optimize_mode. With several metrics, the best trials form a Pareto front. (Not "
+                                      "in NNI.)")
     seed: int | None = Field(
-        None, ge=0, lt=2**32, description="Makes the tuner's choices repeatable. (Not in NNI.)")
+        None, ge=0, lt=2**32, description="Seed of the tuner's random numbers, so that its choices are repeatable. "
+                                          "(Not in NNI.)")
     shared_storage: SharedStorage | None = Field(
         None, description="A file store that trials on several machines share.")
     cluster: str | None = Field(
         None, min_length=1, max_length=255,
-        description="Name of a cluster set up on this server; instead of trainingService. (Not in NNI.)")
+        description="Name of a cluster of this server, instead of trainingService. (Not in NNI.)")
     trial_options: dict[str, Any] | None = Field(
-        None, description="With cluster: the trial options of its platform, as in a trainingService section. "
-                          "(Not in NNI.)")
+        None, description="Only with cluster: the trial options of its platform, as in a trainingService section. (Not "
+                          "in NNI.)")
 
 
 #: Fields that NNI also reads from within the trainingService section, where they win.

@@ -22,6 +22,13 @@ class AlgorithmSettings(BaseModel):
     class_name: str | None = None
     code_directory: Path | None = None
     class_args: dict[str, Any] = {}
+    #: The name that the class is registered under on this server, and what checks its arguments.
+    registered_as: str | None = None
+    validator: str | None = None
+    #: Of a tuner's own class: whether each of its methods is called in a thread of its own; None: no.
+    multi_thread: bool | None = None
+    #: Of a tuner, where it hears the last intermediate results of trials that were stopped early.
+    include_intermediate_results: Literal[True] | None = None
 
 
 class ExperimentSettings(BaseModel):

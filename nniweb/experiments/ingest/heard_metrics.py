@@ -114,6 +114,6 @@ def _tell_of_faults(attempt: ReportingAttempt, faults: Sequence[str]) -> None:
         return
     trial = attempt.row().trial
     for fault in faults:
-        logger.warning("trial %d: a metric that the platform's service emits cannot be read and is not kept: %s",
+        logger.warning("trial %d: a metric that the platform's service emits cannot be read and is not stored: %s",
                        trial.sequence_id, fault,
                        extra={"experiment": trial.experiment.public_id, "trial": trial.public_id})

@@ -40,8 +40,7 @@ def with_shell(parsed: ParsedConfig, owner: User, variables: Mapping[str, str]) 
     if cluster is None or platform is None or not platform.pinned_to_host:
         return parsed
     if cluster.pinned_host != (here := socket.gethostname()):
-        note = (f"Its trials run on {cluster.pinned_host}, so they do not get the environment of the shell, which is "
-                f"one of {here}.")
+        note = (f"Its trials run on {cluster.pinned_host}, so they do not get the environment of this shell on {here}.")
         return replace(parsed, notes=[*parsed.notes, note])
     try:
         options = (settings.trial_options or platform.options_model()).with_shell(variables)
@@ -61,12 +60,12 @@ def note_on_copy(experiment: Experiment) -> str:
         named = f"condaEnv: {recorded['condaPrefix']}"
     else:
         named = "venv, condaEnv or pythonPath"
-    return ("It was launched from a shell, whose Python its trials use. A copy does not have that environment unless "
-            f"trainingService names it ({named}).")
+    return ("It was launched from a shell, and its trials use that shell's Python. A clone uses that environment only "
+            f"if trainingService names it ({named}).")
 
 
 def _refused(error: ValidationError) -> Refused:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     return Refused(f"The environment of the shell cannot be recorded: {place}: {first['msg']}. Launch from a shell "
-                   "with another one.", _FIELD)
+                   "with another environment.", _FIELD)

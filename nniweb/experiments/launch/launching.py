@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.config.parsing import ParsedConfig
-from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
+from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
 from nniweb.experiments.errors import Refused
@@ -30,10 +30,12 @@ from nniweb.experiments.launch.launch_checks import (
 from nniweb.experiments.launch.launch_cluster import (
     cluster_named,
     cluster_of_section,
+    findings_in_words,
     options_of,
     rehearse_cluster,
     section_of,
     stored_cluster,
+    tell_of_unreachable,
 )
 from nniweb.experiments.launch.launched_code import BroughtCode, CodeSize, GitCode, UploadedCode, code_size, keep_code
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
@@ -41,7 +43,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
-from trainingservice.cluster_settings import TrialOptions
+from trainingservice.cluster_settings import TrialOptions, without_secrets
 from trainingservice.platforms import load_platform
 
 
@@ -63,8 +65,8 @@ class CheckedLaunch:
 
     @property
     def warnings(self) -> list[str]:
-        """What was found about the trials' command, and does not forbid the launch."""
-        return [str(finding.message) for finding in self.findings if finding.check == "python" and not finding.ok]
+        """What was found and does not forbid the launch, in a few sentences."""
+        return findings_in_words(self.findings)
 
     @property
     def cluster_is_new(self) -> bool:
@@ -128,6 +130,7 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, *
         with transaction.atomic():
             check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
             cluster = stored_cluster(checked.cluster, checked.section, owner)
+            tell_of_unreachable(cluster, checked.findings)
             return _create(replace(parsed, notes=[*parsed.notes, *checked.warnings]), owner, cluster, checked.options,
                            code, archive, key)
     except IntegrityError:

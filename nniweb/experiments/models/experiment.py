@@ -83,7 +83,9 @@ class Experiment(models.Model):
     search_space = models.JSONField()
     #: Grows when the search space is changed while running.
     search_space_version = models.PositiveIntegerField(default=0)
-    #: {"name", "class_args"} or {"class_name", "code_directory", "class_args"}
+    #: {"name", "class_args"} or {"class_name", "code_directory", "class_args", "multi_thread"}; of a class that is
+    #: registered on the server {"class_name", "registered_as", "validator", "class_args"}; of a tuner that
+    #: hears the last results of trials that were stopped early, "include_intermediate_results", too
     tuner = models.JSONField()
     assessor = models.JSONField(null=True)
     #: Of the main metric, the first objective.

@@ -55,7 +55,7 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
     known = imported_before(archive)
     if known is not None:
         if not go_on:
-            raise Refused(f"{archive.id} was imported already: it is experiment {known.public_id}. To continue it, add "
+            raise Refused(f"{archive.id} was already imported as experiment {known.public_id}. To continue it, add "
                           "--continue. To import it again, delete that experiment first.")
         return _continued(known, archive, owner, max_trial_number)
     if go_on:
@@ -109,7 +109,8 @@ def _must_be_as_imported(known: Experiment, archive: Archive) -> None:
 
 def _must_have_trials_left(had: int, most: int | None) -> None:
     if most is not None and had >= most:
-        raise Refused(f"It has had {had} of its {most} trials; give a larger number with --max-trial-number to go on.")
+        raise Refused(f"The experiment has had {had} of its {most} trials. To continue, give a larger number with "
+                      "--max-trial-number.")
 
 
 def _parsed(archive: Archive, go_on: bool, max_trial_number: int | None) -> ParsedConfig:
@@ -125,10 +126,10 @@ def _parsed(archive: Archive, go_on: bool, max_trial_number: int | None) -> Pars
         parsed, resumed = _to_look_at(config)
         errors = archive.problems or invalid.errors
     else:
-        errors, resumed = archive.problems, "it goes on without that"
+        errors, resumed = archive.problems, "it continues without that"
     if errors:
         reasons = "; ".join(map(str, errors[:3]))
-        parsed.notes.append(f"Imported to be looked at; it cannot go on here as it was ({reasons}). If it is resumed, "
+        parsed.notes.append(f"Imported for viewing only. It cannot continue as it was ({reasons}). If it is resumed, "
                             f"{resumed}.")
     return parsed
 
@@ -141,13 +142,13 @@ def _to_look_at(config: dict[str, Any]) -> tuple[ParsedConfig, str]:
             "maxExperimentDuration", "trialGpuNumber", "tuner", "advisor", "assessor")}
     kept["trainingService"] = {"platform": "local"}
     try:
-        return parse_experiment_config(kept, must_exist=False), "it goes on on this machine"
+        return parse_experiment_config(kept, must_exist=False), "it continues on this machine"
     except ConfigInvalid:  # of a tuner that is not here, with a space that is perhaps for no other
         tuner = kept.pop("advisor", None) or kept.get("tuner") or {}
         name = "".join(letter for letter in str(tuner.get("name")) if letter.isalnum() and letter.isascii())
         kept["tuner"] = {"className": f"not_here.Tuner{name}", "classArgs": tuner.get("classArgs") or {}}
         kept.pop("assessor", None)
-        return parse_experiment_config(kept, must_exist=False), "it fails, because its tuner is not here"
+        return parse_experiment_config(kept, must_exist=False), "it fails, because its tuner is not on this server"
 
 
 def _status(archive: Archive) -> ExperimentStatus:
@@ -181,7 +182,7 @@ def _store(experiment: Experiment, trials: Sequence[ArchivedTrial], stopped: dat
             for attempt, trial in zip(attempts, trials, strict=True)
             for stream, offset, skipped, data in output[trial.id])
         TrialEvent.objects.bulk_create(
-            TrialEvent(trial=row, at=timezone.now(), kind="imported", message=f"It was trial {trial.id} of NNI's.")
+            TrialEvent(trial=row, at=timezone.now(), kind="imported", message=f"This was trial {trial.id} in NNI.")
             for row, trial in zip(rows, trials, strict=True))
 
 

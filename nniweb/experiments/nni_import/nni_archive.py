@@ -25,9 +25,9 @@ STDERR_FILES = ("trial.stderr", "stderr", "trialkeeper_stderr")
 _STATUSES = {status.value for status in TrialJobStatus} | {"USER_TO_CANCEL"}
 #: Last status of a trial that had not ended when NNI stopped -> what is said of it.
 _INTERRUPTED = {
-    "WAITING": "It was still waiting for its start when NNI stopped the experiment.",
-    "RUNNING": "It was still running when NNI stopped the experiment.",
-    "UNKNOWN": "When NNI stopped the experiment, it did not know what had become of this trial."}
+    "WAITING": "The trial was still waiting when NNI stopped the experiment.",
+    "RUNNING": "The trial was still running when NNI stopped the experiment.",
+    "UNKNOWN": "When NNI stopped the experiment, it did not know the state of this trial."}
 
 
 class UnreadableArchive(Exception):
@@ -92,8 +92,8 @@ def read_archive(folder: Path) -> Archive:
     """Raises UnreadableArchive."""
     file = folder / DATABASE
     if not file.is_file():
-        raise UnreadableArchive(f"{folder} is no folder of an NNI experiment: there is no {DATABASE} in it. Give the "
-                                "folder that is named like the experiment's id, below nni-experiments.")
+        raise UnreadableArchive(f"{folder} is not the folder of an NNI experiment, because it contains no {DATABASE}. "
+                                "Give the folder below nni-experiments that has the experiment's id as its name.")
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
         try:
@@ -103,13 +103,13 @@ def read_archive(folder: Path) -> Archive:
             connection.close()
     except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError,
             ConfigInvalid) as error:
-        raise UnreadableArchive(f"{file} cannot be read as a database of NNI's: {error}") from error
+        raise UnreadableArchive(f"{file} cannot be read as a database of NNI: {error}") from error
 
 
 def _read(connection: sqlite3.Connection, folder: Path) -> Archive:
     profile = connection.execute("SELECT * FROM ExperimentProfile ORDER BY revision DESC LIMIT 1").fetchone()
     if profile is None:
-        raise UnreadableArchive(f"{folder / DATABASE} holds no experiment: NNI ended before it had begun.")
+        raise UnreadableArchive(f"{folder / DATABASE} contains no experiment. NNI ended before the experiment began.")
     trials: dict[str, ArchivedTrial] = {}
     imports: list[ArchivedImport] = []
     for row in connection.execute("SELECT * FROM TrialJobEvent ORDER BY timestamp, rowid"):

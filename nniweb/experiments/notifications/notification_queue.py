@@ -96,7 +96,7 @@ def note_try(delivery: NotificationDelivery, worker_id: str, outcome: Try, at: d
     elif not NotificationRule.objects.filter(pk=delivery.rule_id, enabled=True).exists():
         fields |= {"state": DeliveryState.WITHDRAWN, "ended_at": at, "message": SWITCHED_OFF}
     elif outcome.hopeless or delivery.try_count >= len(PAUSES):
-        why = "" if outcome.hopeless else f"It was tried {delivery.try_count + 1} times. "
+        why = "" if outcome.hopeless else f"Sending was tried {delivery.try_count + 1} times. "
         fields |= {"state": DeliveryState.GIVEN_UP, "ended_at": at, "message": printable(why + outcome.answer)}
     else:
         pause = max(PAUSES[delivery.try_count], min(outcome.retry_after, LONGEST_ASKED_PAUSE))

@@ -30,7 +30,7 @@ def create_rule(owner: User, wish: Mapping[str, Any]) -> tuple[NotificationRule,
     fields, secret = _read(owner, dict(wish), None)
     with transaction.atomic():
         if NotificationRule.objects.filter(owner=owner).count() >= MOST_RULES:
-            raise Refused(f"You have {MOST_RULES} notifications already, which is the most. Remove one first.")
+            raise Refused(f"You already have {MOST_RULES} notifications, which is the maximum. Remove one first.")
         rule = NotificationRule.objects.create(owner=owner, created_at=timezone.now(), **fields)
         audit.record("notification.create", rule, owner, channel=rule.channel, to=rule.shown_url,
                      experiment=rule.experiment.public_id if rule.experiment else None,
@@ -65,10 +65,10 @@ def send_test(rule: NotificationRule) -> NotificationDelivery:
     with transaction.atomic():
         NotificationRule.objects.select_for_update().get(pk=rule.pk)
         if rule.deliveries.filter(occasion=Occasion.TEST, state=DeliveryState.WAITING, try_count=0).exists():
-            raise Refused("A test is on its way already. Where it stays so, no worker is running.")
+            raise Refused("A test is already being sent. If it does not arrive, check that a worker is running.")
         # the newest says how things are
         rule.deliveries.filter(occasion=Occasion.TEST, state=DeliveryState.WAITING, claimed_until=None).update(
-            state=DeliveryState.WITHDRAWN, ended_at=timezone.now(), message="A newer test takes its place.")
+            state=DeliveryState.WITHDRAWN, ended_at=timezone.now(), message="A newer test replaces this one.")
         audit.record("notification.test", rule, rule.owner, to=rule.shown_url)
         return outbox.tell_test(rule, timezone.now())
 
@@ -96,11 +96,11 @@ def _read(owner: User, wish: dict[str, Any], rule: NotificationRule | None) -> t
     url, secret = wish.get("url", ""), wish.get("secret", "")
     if not is_webhook:
         if url or secret:
-            raise Refused("A mail goes to the address of your account: it has neither an address here nor a secret.",
+            raise Refused("Mails go to the address of your account. Leave out the address and the secret.",
                           "url" if url else "secret")
     else:
         if rule is None and not url:
-            raise Refused("A webhook needs the address that is called.", "url")
+            raise Refused("A webhook needs an address to call.", "url")
         if rule is None and not secret:
             secret = secrets.token_urlsafe(32)
         if url:
@@ -109,7 +109,7 @@ def _read(owner: User, wish: dict[str, Any], rule: NotificationRule | None) -> t
             fields["sealed_secret"] = seal(secret)
     on = {name: fields.get(name, getattr(rule, name, False)) for name in ("on_done", "on_failed", "on_best")}
     if not any(on.values()):
-        raise Refused("Choose at least one occasion; to be told of nothing for a while, switch the notification off.",
+        raise Refused("Choose at least one event. To pause a notification, switch it off.",
                       "on_done")
     return fields, secret
 
@@ -123,7 +123,7 @@ def _scope(owner: User, experiment_id: str | None, group: Group | None) -> dict[
     if experiment_id:
         experiment = visible_experiments(owner).filter(public_id=experiment_id).first()
         if experiment is None:
-            raise Refused(f"There is no experiment {experiment_id[:20]}, or it is not yours to see.", "experiment")
+            raise Refused(f"There is no experiment {experiment_id[:20]}, or you may not see it.", "experiment")
     return {"experiment": experiment, "group": group}
 
 
@@ -131,10 +131,11 @@ def _check_mail(owner: User, channel: str) -> None:
     if channel != Channel.EMAIL:
         return
     if not settings.MAIL_URL:
-        raise Refused("This installation sends no mail. An administrator sets up a mail server with NNIWEB_MAIL_URL.",
+        raise Refused("This installation cannot send mail. An administrator can configure a mail server with "
+                      "NNIWEB_MAIL_URL.",
                       "channel")
     if not owner.email:
-        raise Refused("Your account has no e-mail address. Give one on the page of your account.",
+        raise Refused("Your account has no e-mail address. Add one on your account page.",
                       "channel")
 
 

@@ -41,7 +41,7 @@ def experiment_ended(experiment: Experiment, at: datetime) -> None:
         return
     # who hears of the end hears of the best result with it; the others need not wait for a better one
     pending.filter(rule__in=rules).update(state=DeliveryState.WITHDRAWN, ended_at=at,
-                                          message="The message of the experiment's end tells it.")
+                                          message="The message about the experiment's end includes it.")
     pending.update(due_at=at)
     if not rules:
         return

@@ -50,19 +50,20 @@ def read_webhook_url(url: str) -> WebhookAddress:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise NoWebhookAddress("This is no address; write https://host/path.") from None
+        raise NoWebhookAddress("This is not an address. Write https://host/path.") from None
     if parts.scheme not in ("https", "http") or not host or port == 0:
-        raise NoWebhookAddress("This is no address of a webhook; write https://host/path.")
+        raise NoWebhookAddress("This is not the address of a webhook. Write https://host/path.")
     if parts.username is not None or parts.password is not None:
-        raise NoWebhookAddress("The address must not hold a user or a password: receivers know us by the signature.")
+        raise NoWebhookAddress("The address must not contain a user name or a password. Receivers can check the "
+                               "signature of messages instead.")
     if parts.fragment:
-        raise NoWebhookAddress("The address must not have a part after #: it is never sent.")
+        raise NoWebhookAddress("The address must not have a part after #, because that part is never sent.")
     if parts.scheme == "http" and not settings.WEBHOOK_PRIVATE_ADDRESSES:
-        raise NoWebhookAddress("The address must begin with https://: what is sent would be read on its way. An "
-                               f"administrator can allow http:// with {ALLOWED_BY}=1.")
+        raise NoWebhookAddress("The address must begin with https://, because others could read the messages "
+                               f"otherwise. An administrator can allow http:// with {ALLOWED_BY}=1.")
     if not settings.WEBHOOK_PRIVATE_ADDRESSES and _is_private_number(host):
-        raise NoWebhookAddress(f"{host} is not an address of the public internet. An administrator can allow such "
-                               f"addresses with {ALLOWED_BY}=1.")
+        raise NoWebhookAddress(f"{host} is not a public internet address. An administrator can allow such addresses "
+                               f"with {ALLOWED_BY}=1.")
     is_tls = parts.scheme == "https"
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return WebhookAddress(is_tls, host, port or (443 if is_tls else 80), target)

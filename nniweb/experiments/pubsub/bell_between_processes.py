@@ -76,7 +76,8 @@ class BellBetweenProcesses:
                     thread.start()
                 except (RuntimeError, MemoryError) as error:
                     if not self._was_refused:
-                        logger.warning("other processes are not told what changes here: %s", in_short(error))
+                        logger.warning("other processes are not notified of changes in this process: "
+                                       "%s", in_short(error))
                     self._was_refused = True
                     return
                 self._was_refused = False
@@ -203,13 +204,13 @@ class BellBetweenProcesses:
 
     def _say_connected(self) -> None:
         if self._connected is False:
-            logger.warning("Redis is back: changes made by other processes are seen at once again")
+            logger.warning("Redis can be reached again: changes made by other processes are seen immediately again")
         self._connected = True
 
     def _say_away(self, error: Exception) -> None:
         if self._connected is not False:
-            logger.warning("Redis cannot be reached (%s): until it is back, changes made by other processes are seen "
-                           "one or two seconds later", str(error) or "it does not answer")
+            logger.warning("Redis cannot be reached (%s); until it can, changes made by other processes are seen one "
+                           "or two seconds later", str(error) or "it does not answer")
         self._connected = False
 
 

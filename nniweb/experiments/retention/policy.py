@@ -22,8 +22,9 @@ LONGEST_DAYS = 36_500
 #: In ``<kind>_removed_at`` of a trial: it was looked at, and there was nothing.
 NOTHING_THERE = datetime(1970, 1, 1, tzinfo=UTC)
 
-_WHAT = {"output": "What it wrote was", "readings": "Its intermediate results and the readings of its machine were",
-         "files": "Its kept files were"}
+_WHAT = {"output": "The output of the trial "
+                   "was", "readings": "The trial's intermediate results and resource samples were",
+         "files": "The trial's kept files were"}
 _NAMES = {"output": "Output", "readings": "Intermediate results, readings", "files": "Kept files, checkpoints",
           "code": "Copy of the code"}
 
@@ -61,10 +62,10 @@ def removed_sentences(trial: Trial) -> dict[str, str]:
 
 def why_it_cannot_go_on(experiment: Experiment) -> str:
     """What an ended experiment would need to go on and has not any more; "" where nothing is missing."""
-    for at, what in ((experiment.code_removed_at, "The copy of its code was"),
-                     (experiment.checkpoints_removed_at, "The checkpoints that its trials go on from were")):
+    for at, what in ((experiment.code_removed_at, "The copy of the experiment's code was"),
+                     (experiment.checkpoints_removed_at, "The checkpoints that its trials continue from were")):
         if at is not None:
-            return f"{what} removed {_when(at, experiment.ended_at)} Clone it to go on with new trials."
+            return f"{what} removed {_when(at, experiment.ended_at)} Clone the experiment to continue with new trials."
     return ""
 
 

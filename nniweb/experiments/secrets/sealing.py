@@ -41,8 +41,8 @@ def unseal(sealed: bytes | memoryview) -> str:
     try:
         secret = _fernet().decrypt(bytes(sealed)).decode("utf-8", "surrogatepass")
     except InvalidToken:
-        raise CannotOpen("A stored secret cannot be opened with this installation's keys (NNIWEB_SEAL_KEYS). "
-                         "Bring back the old key as a second one, or set the secret again.") from None
+        raise CannotOpen("A stored secret cannot be decrypted with this installation's keys (NNIWEB_SEAL_KEYS). "
+                         "Restore the old key as a second one, or set the secret again.") from None
     learn(secret)
     return secret
 
@@ -56,7 +56,7 @@ def sealed_anew(sealed: bytes | memoryview, among: list[str]) -> bytes | None:
         try:
             return MultiFernet([Fernet(key) for key in among]).rotate(value)
         except InvalidToken:
-            raise CannotOpen("It was sealed with none of these keys.") from None
+            raise CannotOpen("The secret was not encrypted with any of these keys.") from None
     return None
 
 

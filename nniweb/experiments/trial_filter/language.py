@@ -114,23 +114,23 @@ def parse(text: str) -> Expression:
     if len(text) > LONGEST:
         raise FilterInvalid(f"The filter is longer than {LONGEST} characters.", LONGEST, len(text))
     if (bad := IN_NO_TEXT.search(text)) is not None:
-        raise FilterInvalid(f"{bad[0]!r} is no character of a text: nothing can be looked for by it.", *bad.span())
+        raise FilterInvalid(f"{bad[0]!r} is not allowed in text, so it cannot be part of a filter.", *bad.span())
     try:
         tree: Expression = _parser().parse(text)  # type: ignore[assignment]  # the transformer makes it of Lark's own
     except UnexpectedToken as unexpected:
         token: Token = unexpected.token
         expected = _words(unexpected.expected)
         if token.type == "$END":
-            sentence = f"The filter ends too early; after it comes {expected}."
+            sentence = f"The filter ends too early. Expected: {expected}."
             raise FilterInvalid(sentence, len(text), len(text)) from None
         start = token.start_pos or 0
-        sentence = f"{str(token)!r} is not expected here, but {expected}."
+        sentence = f"{str(token)!r} is not expected here. Expected: {expected}."
         raise FilterInvalid(sentence, start, start + len(token)) from None
     except UnexpectedCharacters as unexpected:
         start = unexpected.pos_in_stream or 0
         found = text[start]
-        sentence = f"The text in quotes that begins here has no end: a second {found} is missing." if found in "\"'" \
-            else f"{found!r} is not expected here, but {_words(unexpected.allowed or ())}."
+        sentence = f"The text in quotes that begins here is not closed. A second {found} is missing." \
+            if found in "\"'" else f"{found!r} is not expected here. Expected: {_words(unexpected.allowed or ())}."
         raise FilterInvalid(sentence, start, start + 1) from None
     comparisons, depth = _size(tree)
     if comparisons > MOST_COMPARISONS:
@@ -186,8 +186,8 @@ class _Reader(Transformer[Token, Expression]):
         for token in tokens:
             term = _term(token)
             if term.start != end:
-                raise FilterInvalid(f"Between {str(tokens[0])!r} and {str(token)!r} a comparison is missing, such as "
-                                    "= or <; names with spaces stand in quotes.", term.start, term.end)
+                raise FilterInvalid(f"Between {str(tokens[0])!r} and {str(token)!r} a comparison such as = or < is "
+                                    "missing. Put names with spaces in quotes.", term.start, term.end)
             end = term.end
             parts += [term.text] if term.is_quoted else [part for part in term.text.split(".") if part]
         return Path(tokens[0].start_pos or 0, end, tuple(parts), any(token.type == "QUOTED" for token in tokens))

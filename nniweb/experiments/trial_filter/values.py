@@ -30,7 +30,8 @@ def number_for(path: Path, term: Term) -> float:
     """The term as a number. Raises FilterInvalid."""
     found = number(term)
     if found is None:
-        raise FilterInvalid(f"{path} is compared with a number; {term.text!r} is none.", term.start, term.end)
+        raise FilterInvalid(f"{path} is compared with a number, but {term.text!r} is not a "
+                            "number.", term.start, term.end)
     return found
 
 
@@ -38,7 +39,7 @@ def whole_number_for(path: Path, term: Term) -> int:
     """The term as a whole number. Raises FilterInvalid."""
     found = number_for(path, term)
     if found != int(found) or abs(found) > 2**53:
-        raise FilterInvalid(f"{path} is a whole number; {term.text!r} is none.", term.start, term.end)
+        raise FilterInvalid(f"{path} is a whole number, but {term.text!r} is not.", term.start, term.end)
     return int(found)
 
 
@@ -50,7 +51,8 @@ def seconds_for(path: Path, term: Term) -> float:
     try:
         return float(parse_duration(term.text))
     except ValueError as error:
-        raise FilterInvalid(f"{path} is compared with a duration: {term.text!r} {error}; a plain number is seconds.",
+        raise FilterInvalid(f"{path} is compared with a duration: {term.text!r} {error}. A number without a unit means "
+                            "seconds.",
                             term.start, term.end) from None
 
 
@@ -66,8 +68,8 @@ def times_for(path: Path, term: Term, now: datetime) -> tuple[datetime, datetime
         return at, at + timedelta(days=1) - timedelta(microseconds=1) if whole_day else at
     except (ValueError, OverflowError):
         raise FilterInvalid(
-            f"{path} is compared with a time such as 2026-01-31, 2026-01-31T18:30 (UTC), 2026-01-31T18:30+02:00 or "
-            f"2h ago; {term.text!r} is none.", term.start, term.end) from None
+            f"{path} is compared with a time such as 2026-01-31, 2026-01-31T18:30 (UTC), 2026-01-31T18:30+02:00 or 2h "
+            f"ago, but {term.text!r} is not a time.", term.start, term.end) from None
 
 
 def choice_for(path: Path, term: Term, choices: list[str]) -> str:
@@ -75,5 +77,6 @@ def choice_for(path: Path, term: Term, choices: list[str]) -> str:
     for choice in choices:
         if choice.lower() == term.text.lower():
             return choice
-    raise FilterInvalid(f"{path} is never {term.text!r}{nearest(term.text, choices)} There are: {', '.join(choices)}.",
+    raise FilterInvalid(f"{path} is never {term.text!r}{nearest(term.text, choices)} Possible values: "
+                        f"{', '.join(choices)}.",
                         term.start, term.end)

@@ -14,15 +14,15 @@ from nniweb.management.served_before import require_served_before
 
 
 class Command(BaseCommand):
-    help = ("Write a backup of this installation, also while it runs: database, code archives, kept files, "
-            "checkpoints. Keys only with --with-keys; secrets are in it sealed with them.")
+    help = ("Write a backup of this installation: database, code archives, kept files, checkpoints. The server may "
+            "run. Secrets in the backup are encrypted. The keys are included only with --with-keys.")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path, help="file to write, such as nniweb.tar.gz; an old one is replaced "
-                                                    "when the new one is whole")
+        parser.add_argument("file", type=Path, help="file to write, such as nniweb.tar.gz; an existing file is "
+                                                    "replaced when the new one is complete")
 
         parser.add_argument("--with-keys", action="store_true",
-                            help="put the data folder's keys into it, too: whoever has the file can open all secrets")
+                            help="include the data folder's keys; whoever has the file can then decrypt all secrets")
 
     def handle(self, *args: Any, file: Path, with_keys: bool, **options: Any) -> None:
         require_served_before()
@@ -34,8 +34,9 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"The backup cannot be written to {path}: {error.strerror or error}.") from None
         for name in gone[:10]:
-            self.stderr.write(f"{name} was removed while it was to be read, and is not in it.")
-        about = ("It holds the keys, too, and so all secrets: keep it where only you can read it." if with_keys else
-                 f"It holds no keys. Keep a copy of {settings.DATA_FOLDER / KEYS} somewhere else: without them nobody "
-                 "opens the secrets in it. (--with-keys puts them into the file.)")
+            self.stderr.write(f"{name} was removed during the backup and is not in it.")
+        about = ("It includes the keys, so it can be used to decrypt all secrets. Keep it where only you can read "
+                 "it." if with_keys else
+                 f"It does not include the keys. Keep a copy of {settings.DATA_FOLDER / KEYS} somewhere else, because "
+                 "the secrets in the backup cannot be decrypted without them. (--with-keys includes them.)")
         self.stdout.write(f"Written to {path} ({path.stat().st_size / 1e6:.1f} MB). {about}")

@@ -10,6 +10,7 @@ import yaml
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from nniweb.experiments.clusters.metadata import defaults_among
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config, resolved_document
 from nniweb.experiments.config.upgrade import upgraded
 from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
@@ -21,13 +22,13 @@ from trainingservice.platforms import load_platform
 
 
 class Command(BaseCommand):
-    help = "Read an experiment file: say what is wrong with it, or print what it means."
+    help = "Check a config file, or print the settings that it resolves to."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        check = actions.add_parser("check", help="print the resolved settings, or everything that is wrong")
-        upgrade = actions.add_parser("upgrade", help="print the v2 form of a v1 file, secrets included")
+        check = actions.add_parser("check", help="print the resolved settings, or all errors")
+        upgrade = actions.add_parser("upgrade", help="print the v2 form of a v1 file, including secrets")
         for action in (check, upgrade):
             action.add_argument("config", type=Path, help="experiment file")
 
@@ -43,8 +44,10 @@ class Command(BaseCommand):
 
     @staticmethod
     def _check(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
+        known = _cluster_platform()
+        defaults = defaults_among(Cluster.objects.filter(enabled=True)) if known is not None else None
         parsed = parse_experiment_config(text, path.parent.resolve(), roots=nameable_at_a_terminal(),
-                                         cluster_platform=_cluster_platform())
+                                         cluster_platform=known, cluster_defaults=defaults)
         return resolved_document(parsed.settings), [*parsed.notes, *_said_of_command(parsed)]
 
 
@@ -70,7 +73,7 @@ def read_config_text(path: Path) -> str:
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise CommandError(f"{path} is no UTF-8 text.") from None
+        raise CommandError(f"{path} is not UTF-8 text.") from None
 
 
 def _cluster_platform() -> Callable[[str], str | None] | None:

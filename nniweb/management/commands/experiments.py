@@ -41,9 +41,9 @@ from nniweb.storage.own_files import COMMAND, example_config
 from trainingservice.trial_job_status import TrialJobStatus
 
 STEERING: dict[str, tuple[Callable[[Experiment, User | None], None], str]] = {
-    "pause": (intents.pause, "is to pause; its running trials go on to their end."),
-    "resume": (intents.resume, "is to go on."),
-    "stop": (intents.stop, "is to stop; its trials end now."),
+    "pause": (intents.pause, "is being paused. Its running trials continue to their end."),
+    "resume": (intents.resume, "is being resumed."),
+    "stop": (intents.stop, "is being stopped. Its trials are ended now."),
     "rerun-failed": (intents.rerun_failed, "runs its failed trials again."),
 }
 #: Trials that ``show`` names of those with something to say.
@@ -120,7 +120,7 @@ class Command(AskedHere):
             change_and_undo.undo_change(experiment, options["number"])
         except Refused as refused:
             raise CommandError(str(refused)) from None
-        self.stdout.write(f"Change {options['number']} of {experiment} is undone.")
+        self.stdout.write(f"Change {options['number']} of {experiment} was undone.")
 
     def _trials(self, experiment: Experiment, options: dict[str, Any]) -> None:
         wanted = {"filter": options["filter"]} if options["filter"] else {}
@@ -142,15 +142,15 @@ class Command(AskedHere):
     def _delete(self, experiment: Experiment, options: dict[str, Any]) -> None:
         if not options["yes"]:
             if not sys.stdin.isatty():
-                raise CommandError("Deleting cannot be undone; say --yes where nobody can be asked.")
-            question = f"Remove {experiment}, its trials and what they left? [y/N] "
+                raise CommandError("Deleting cannot be undone. Use --yes to confirm where no terminal is available.")
+            question = f"Delete {experiment}, its trials and their data? [y/N] "
             if input(question).strip().lower() not in ("y", "yes"):
                 raise CommandError("Nothing was removed.")
         try:
             intents.delete(experiment, None)
         except Refused as refused:
             raise CommandError(str(refused)) from None
-        self.stdout.write(f"{experiment} is removed.")
+        self.stdout.write(f"{experiment} was deleted.")
 
     def _troubles(self, experiment: Experiment) -> None:
         """Failed and waiting trials with their reasons, the latest first."""
@@ -171,7 +171,7 @@ class Command(AskedHere):
             raise CommandError(str(refused)) from None
         self.stdout.write(f"{experiment} {said}")
         if not worker_is_alive():
-            self.stderr.write(f"No worker is alive, so that waits. {HOW_TO_START}")
+            self.stderr.write(f"No worker is alive, so the command waits. {HOW_TO_START}")
 
     def _import(self, experiment: Experiment, file: Path) -> None:
         try:
@@ -179,11 +179,11 @@ class Command(AskedHere):
         except OSError as error:
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from None
         except ValueError as error:
-            raise CommandError(f"{file} is no JSON: {error}.") from None
+            raise CommandError(f"{file} is not JSON: {error}.") from None
         except Refused as refused:
             raise CommandError("\n".join(f"{field}: {message}" if field else message
                                          for field, message in refused.errors)) from None
-        self.stdout.write(f"The tuner of {experiment} is told of {count} results.")
+        self.stdout.write(f"{count} results were imported for the tuner of {experiment}.")
 
     def _export(self, experiment: Experiment, options: dict[str, Any]) -> None:
         def write(out: TextIO) -> None:
@@ -233,6 +233,6 @@ def _find(start: str) -> Experiment:
     if len(found) == 1 or exact:
         return (exact or found)[0]
     if not found:
-        raise CommandError(f"There is no experiment whose id begins with {start!r}; "
-                           f"`{COMMAND} experiments list --all` lists them.")
+        raise CommandError(f"There is no experiment whose id begins with {start!r}. "
+                           f"`{COMMAND} experiments list --all` lists all experiments.")
     raise CommandError(f"Several ids begin with {start!r}: {', '.join(str(experiment) for experiment in found)}.")

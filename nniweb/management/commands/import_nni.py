@@ -17,14 +17,15 @@ from nniweb.management.served_before import require_served_before
 
 
 class Command(AskedHere):
-    help = "Import a finished or stopped experiment of NNI's: its trials, metrics and logs. Its folder is only read."
+    help = ("Import a finished or stopped experiment of NNI with its trials, metrics and logs. Its folder is not "
+            "changed.")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", type=Path, help="the experiment's folder, below nni-experiments")
         parser.add_argument("--continue", action="store_true", dest="go_on",
-                            help="go on with the search; the tuner is told all earlier results")
-        parser.add_argument("--max-trial-number", type=int, metavar="N", help="a new limit, old trials included")
-        parser.add_argument("--user", help="whose experiment it is (the first administrator's)")
+                            help="continue the search; the tuner gets all earlier results")
+        parser.add_argument("--max-trial-number", type=int, metavar="N", help="a new limit, including old trials")
+        parser.add_argument("--user", help="owner of the experiment (default: the first administrator)")
 
     def handle(self, *args: Any, folder: Path, go_on: bool, max_trial_number: int | None, user: str | None,
                **options: Any) -> None:
@@ -37,8 +38,8 @@ class Command(AskedHere):
         except UnreadableArchive as error:
             raise CommandError(str(error)) from None
         except ConfigInvalid as invalid:
-            why = "." if known else "; without --continue it is imported to be looked at."
-            raise CommandError(f"It cannot go on here as it is{why}\n"
+            viewing = "" if known else " Without --continue it is imported for viewing only."
+            raise CommandError(f"The experiment cannot be continued as it is.{viewing}\n"
                                + "\n".join(str(error) for error in invalid.errors)) from None
         except Refused as refused:
             raise CommandError("\n".join(f"{f'{field}: ' if field else ''}{message}"
@@ -50,6 +51,6 @@ class Command(AskedHere):
         self.stdout.write(f"Imported {experiment.name!r}, {len(archive.trials)} trials, id {experiment.public_id}")
         interrupted = sum(trial.ended is None for trial in archive.trials)
         if interrupted:
-            self.stdout.write(f"Trials that had not ended when NNI stopped: {interrupted}. They count as canceled; "
-                              "\"Run again\" on a trial's page tries its parameters once more.")
+            self.stdout.write(f"Trials that had not ended when NNI stopped: {interrupted}. They count as canceled. "
+                              "\"Run again\" on a trial's page runs its parameters again.")
         self.stdout.write(addresses.experiment_page(experiment.public_id))

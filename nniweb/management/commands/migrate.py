@@ -10,8 +10,8 @@ from nniweb.upgrades.refusal import too_new
 
 
 class Command(DjangosMigrate):
-    help = ("Bring the database to this program's version. What it holds is backed up first; all changes are made, or "
-            "none. With options of Django's: what these say, without a backup.")
+    help = ("Upgrade the database to this program's version. The database is backed up first. Either all changes are "
+            "made or none. With options of Django's migrate, the command does what they say, without a backup.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if why_not := too_new():

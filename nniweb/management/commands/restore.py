@@ -18,13 +18,13 @@ from nniweb.storage.own_files import COMMAND
 
 
 class Command(BaseCommand):
-    help = "Restore a backup into the data folder (NNIWEB_DATA), while no server runs on it."
+    help = "Restore a backup into the data folder (NNIWEB_DATA). No server may run on it."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path, help=f"what `{COMMAND} backup` wrote")
+        parser.add_argument("file", type=Path, help=f"a file that `{COMMAND} backup` wrote")
         parser.add_argument("--force", action="store_true",
-                            help="where there is an installation already: move it aside first")
+                            help="move an existing installation aside first")
 
     def handle(self, *args: Any, file: Path, force: bool, **options: Any) -> None:
         try:
@@ -34,11 +34,11 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"The backup cannot be restored, and nothing was changed: {error}") from None
         if aside is not None:
-            self.stdout.write(f"The old installation is in {aside}.")
+            self.stdout.write(f"The old installation was moved to {aside}.")
         for sentence in _about_keys(manifest):
             self.stdout.write(sentence)
-        self.stdout.write(f"{settings.DATA_FOLDER} is as it was at {manifest['taken_at']}. Start the server: running "
-                          "trials that are in the backup are found again.")
+        self.stdout.write(f"{settings.DATA_FOLDER} was restored to its state at {manifest['taken_at']}. Start the "
+                          "server. It finds running trials that are in the backup again.")
 
 
 def _about_keys(manifest: dict[str, Any]) -> Iterator[str]:
@@ -46,9 +46,9 @@ def _about_keys(manifest: dict[str, Any]) -> Iterator[str]:
     if has_own_keys(manifest):
         return
     if opens_secrets(manifest):
-        yield "The backup holds no keys; those that are here open its secrets."
+        yield "The backup contains no keys. The keys that are here can decrypt its secrets."
         return
     secrets = "; ".join(manifest["secrets"]) or "there are none"
-    yield (f"The backup holds no keys, and those of {settings.DATA_FOLDER / KEYS} are others. People sign in anew. "
-           "Put the old file seal_keys there (or set NNIWEB_SEAL_KEYS to what it says) before you start the server: "
-           f"then all secrets open. Otherwise enter these anew: {secrets}.")
+    yield (f"The backup contains no keys, and the keys in {settings.DATA_FOLDER / KEYS} are different ones. People "
+           "must sign in again. Before you start the server, put the old file seal_keys there (or set NNIWEB_SEAL_KEYS "
+           f"to its content), so that all secrets can be decrypted. Otherwise enter these secrets again: {secrets}.")

@@ -39,7 +39,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         except OSError as error:
             raise CommandError(f"The data folder {settings.DATA_FOLDER} cannot be used: {error.strerror or error}. "
-                               "Make room, mend its rights, or choose another folder with NNIWEB_DATA.") from None
+                               "Free disk space, correct the folder's permissions, or choose another folder with "
+                               "NNIWEB_DATA.") from None
         try:
             if why_not := why_not_listen(host, allowed=settings.MAY_BE_REACHED):
                 raise CommandError(why_not)
@@ -70,16 +71,15 @@ class Command(BaseCommand):
         except (RuntimeError, MemoryError) as error:
             if not is_shortage(error):
                 raise
-            raise CommandError("The server cannot be started: the machine has no thread to spare for it. Raise the "
-                               "limit on processes and threads (ulimit -u, TasksMax=), or end what takes so many."
-                               ) from None
+            raise CommandError("The server cannot be started, because the machine has no thread to spare. Raise the "
+                               "limit on processes and threads (ulimit -u, TasksMax=), or end programs that use too "
+                               "many.") from None
         leave_within()
         failure = opening.failure
         if not failure and len(server.listening_addresses) < len(endpoints):
-            failure = f"The server cannot listen on port {port} of {host}: another program was faster. {HOW_TO_CHOOSE}"
+            failure = f"The server cannot listen on port {port} of {host}: another program uses it. {HOW_TO_CHOOSE}"
         if not failure:
-            self._say("\nStopping. Running trials go on and are found again at the next start "
-                      f"({START}).")
+            self._say(f"\nStopping. Running trials continue, and the next start finds them again ({START}).")
         opening.close()
         self.stdout.flush()
         if failure:

@@ -14,12 +14,12 @@ from nniweb.startup.first_start import first_user
 
 
 class Command(AskedHere):
-    help = ("Print a link that signs this person in, once, within an hour, and nothing else. For the first sign-in, "
-            "and where a password was forgotten: another one is chosen on the page of the account.")
+    help = ("Print only a link that signs this person in. The link works once, within an hour. Use it for the first "
+            "sign-in, or if a password was forgotten. A new password can be set on the account page.")
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", nargs="?", help=(
-            "user name; without one it is the first administrator, who is made where there is none yet"))
+            "user name (default: the first administrator, who is created if there is none yet)"))
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()

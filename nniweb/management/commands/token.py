@@ -17,14 +17,14 @@ from nniweb.storage.own_files import START
 
 
 class Command(AskedHere):
-    help = "Print a new REST token of a user, and nothing else. It is shown this once; earlier ones stay valid."
+    help = "Print only a new REST token of a user. It is not shown again. Earlier tokens stay valid."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name, such as admin")
-        parser.add_argument("--name", default="", help="what the token is for, shown where tokens are listed")
+        parser.add_argument("--name", default="", help="the token's purpose, which is shown in lists of tokens")
         parser.add_argument("--scope", choices=[scope.value for scope in Scope], help=(
-            "what it may do, never more than its user (as much as its user)"))
-        parser.add_argument("--expires-in", metavar="DURATION", help="such as 12h or 90d (never)")
+            "what the token may do, never more than its user (default: as much as its user)"))
+        parser.add_argument("--expires-in", metavar="DURATION", help="such as 12h or 90d (default: it does not expire)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()
@@ -49,6 +49,6 @@ def user_named(name: str) -> User:
     if user is None:
         names = ", ".join(User.objects.filter(is_active=True).order_by("username")
                           .values_list("username", flat=True)[:20])
-        raise CommandError(f"There is no user named {name!r}. There are: {names}." if names else
-                           f"There are no users yet; the first start of the server ({START}) makes one.")
+        raise CommandError(f"There is no user named {name!r}. Users: {names}." if names else
+                           f"There are no users yet. The first start of the server ({START}) creates one.")
     return user

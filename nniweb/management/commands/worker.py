@@ -16,7 +16,7 @@ from nniweb.worker.supervisor import Supervisor
 
 
 class Command(BaseCommand):
-    help = "Drive clusters: start trials, watch them, ask tuners. Several workers share the clusters by leases."
+    help = "Run a worker, which starts trials, watches them and asks tuners. Several workers share the clusters."
 
     def handle(self, *args: Any, **options: Any) -> None:
         if why_not := too_new_or_unknown():
@@ -39,7 +39,8 @@ class Command(BaseCommand):
             signal.signal(signal.SIGINT, stop)
             if port is not None:
                 self.stdout.write(f"Probes and figures: {port.url}/healthz, /readyz, /metrics")
-            self.stdout.write("Worker started; Ctrl-C hands its clusters over. Trials go on.")
+            self.stdout.write("Worker started. Ctrl-C stops it and releases its clusters to other workers. Trials "
+                              "continue.")
             self.stdout.flush()
             supervisor.prepare()
             look_seldom()
@@ -51,8 +52,9 @@ def _opened(host: str, port: int, supervisor: Supervisor) -> WorkerPort:
     try:
         return WorkerPort(host, port, lambda: supervisor.is_whole)
     except OSError as error:
-        raise CommandError(f"Port {port} on {host} cannot be used: {error.strerror}. Choose another one with "
-                           "NNIWEB_WORKER_PORT (NNIWEB_WORKER_HOST for the address), or leave it out: then the worker "
-                           "opens no port.") from None
+        raise CommandError(f"Port {port} on {host} cannot be used: {error.strerror}. Choose another port with "
+                           "NNIWEB_WORKER_PORT (NNIWEB_WORKER_HOST for the address). Without NNIWEB_WORKER_PORT the "
+                           "worker opens no port.") from None
     except OverflowError:
-        raise CommandError(f"NNIWEB_WORKER_PORT is {port}, which is no port: choose one from 1 to 65535.") from None
+        raise CommandError(f"NNIWEB_WORKER_PORT is {port}, which is not a valid port. Choose a port from 1 to "
+                           "65535.") from None

@@ -1,11 +1,13 @@
 """A user's advisor (a subclass of NNI's ``MsgDispatcherBase``) behind our interface."""
 
 import collections
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nniweb.tuning.custom_algorithms.loading import make_own
+from nniweb.tuning.custom_algorithms.calls import Calls
+from nniweb.tuning.custom_algorithms.loading import call_if_there, make_own
 from nniweb.tuning.custom_algorithms.nni.common import dump, load
 from nniweb.tuning.custom_algorithms.nni.protocol import CommandType, take_said
 from nniweb.tuning.custom_algorithms.nni.utils import MetricType
@@ -29,6 +31,7 @@ class OwnAdvisor(Advisor):
     def __init__(self, space: SearchSpace, seed: int, document: Mapping[str, Any], advisor_class: Any) -> None:
         super().__init__(space, seed)
         take_said()  # of an advisor that was replaced
+        self._calls = Calls(bool(document.get("multi_thread")))
         self._own = make_own(advisor_class, document, seed)
         #: Trials it has sent that nobody has got yet.
         self._ready: collections.deque[dict[str, Any]] = collections.deque()
@@ -39,15 +42,23 @@ class OwnAdvisor(Advisor):
         self._running: dict[int, dict[str, Any]] = {}
         self._valued: set[int] = set()
         self._unwanted: list[str] = []
-        self._say(CommandType.Initialize, space.to_json())
+        with self.replay():
+            self._say(CommandType.Initialize, space.to_json())
+
+    def replay(self) -> contextlib.AbstractContextManager[None]:
+        return self._calls.of_replay()
 
     def expect(self, count: int) -> None:
+        self._listen()  # a thread of its own may have said something
         missing = count - len(self._ready) - self._owed
-        if missing > 0:
-            self._owed += missing
-            self._say(CommandType.RequestTrialJobs, missing)
+        if missing <= 0:
+            return
+        self._owed += missing
+        if self._calls.in_threads:  # one by one, as in NNI: each may block
+            for _ in range(missing):
+                self._say(CommandType.RequestTrialJobs, 1, is_awaited_at_the_end=False)
         else:
-            self._listen()  # a thread of its own may have said something
+            self._say(CommandType.RequestTrialJobs, missing)
 
     def ask(self, number: int) -> Parameters:
         parameters = self.propose(number)
@@ -58,7 +69,7 @@ class OwnAdvisor(Advisor):
         if not self._ready:
             self.expect(1)
         if not self._ready:
-            if self._has_no_more and not self._running:
+            if self._has_no_more and not self._running and not self._calls.are_under_way:
                 raise NoMoreParameters("the advisor has nothing more to propose")
             raise ResultsNeeded("the advisor waits for results")
         return dict(self._ready[0]["parameters"])
@@ -108,23 +119,36 @@ class OwnAdvisor(Advisor):
         super().update_search_space(space)
         self._say(CommandType.UpdateSearchSpace, space.to_json())
 
+    def on_exit(self) -> None:
+        self._calls.wait_for_the_end()
+        call_if_there(self._own, "_on_exit")
+
+    def on_error(self) -> None:
+        call_if_there(self._own, "_on_error")
+
     def _metric(self, kind: str, sent: Mapping[str, Any], trial: str, sequence: int, text: str) -> None:
         self._say(CommandType.ReportMetricData, {
             "parameter_id": sent["parameter_id"], "trial_job_id": trial, "type": kind, "sequence": sequence,
             "value": text})
 
-    def _say(self, command: CommandType, data: Any) -> None:
-        self._own.process_command(command, json.loads(dump(data)))  # a copy: it is free to change what it is told
+    def _say(self, command: CommandType, data: Any, *, is_awaited_at_the_end: bool = True) -> None:
+        told = json.loads(dump(data))  # a copy: it is free to change what it is told
+        self._calls.make(lambda: self._own.process_command(command, told), is_awaited_at_the_end=is_awaited_at_the_end)
         self._listen()
 
     def _say_if_written(self, command: CommandType, data: Any) -> None:
         """For what many advisors do not care about."""
-        try:
-            self._say(command, data)
-        except NotImplementedError:
-            self._listen()
+        told = json.loads(dump(data))
+
+        def call() -> None:
+            with contextlib.suppress(NotImplementedError):
+                self._own.process_command(command, told)
+
+        self._calls.make(call)
+        self._listen()
 
     def _listen(self) -> None:
+        self._calls.raise_failure()
         for command, data in take_said():
             if command is CommandType.NewTrialJob:
                 self._ready.append(_new_trial(data))

@@ -38,9 +38,10 @@ class ExperimentTuning:
         """Replay what was recorded, oldest first. Returns the running trials that the assessor wants stopped: whether
         that was carried out before the interruption is not known here.
         """
-        if self._advisor is not None:
-            return self._restore_advisor(history)
-        self._tuner.restore(self._assess_and_pass_on(history))
+        with self._tuner.replay():
+            if self._advisor is not None:
+                return self._restore_advisor(history)
+            self._tuner.restore(self._assess_and_pass_on(history))
         return {"stop": self._assessment.stopped() if self._assessment is not None else []}
 
     def ask(self, first_number: int, count: int) -> dict[str, Any]:
@@ -84,6 +85,23 @@ class ExperimentTuning:
         if self._assessment is not None:
             self._assessment.trial_end(trial, succeeded)
         return {}
+
+    def exit(self) -> dict[str, Any]:
+        """The experiment is over: algorithms of the user's own may put things in order (``_on_exit``)."""
+        try:
+            self._tuner.on_exit()
+        finally:
+            if self._assessment is not None:
+                self._assessment.on_exit()
+        return {}
+
+    def note_error(self) -> None:
+        """One of its algorithms has raised, so none of them is used any more (``_on_error``)."""
+        try:
+            self._tuner.on_error()
+        finally:
+            if self._assessment is not None:
+                self._assessment.on_error()
 
     def _read_space(self, raw: object) -> SearchSpace:
         return read_space(raw, is_uninterpreted=self._is_own)

@@ -26,7 +26,8 @@ MOST_NESTED_LEVELS = 20
 # exp(709.8) is the largest number a float holds; draws reach 8.3 standard deviations from mu.
 _LARGEST_EXPONENT = 709.0
 _DEVIATIONS_DRAWN = 8.3
-# Beyond this many multiples of q a float no longer tells one multiple from the next.
+# Beyond this many multiples of q a float no longer tells one multiple from the next. Of a bounded type that is a slip;
+# the few large draws of a normal one are left as they are.
 _MOST_MULTIPLES = 2.0**52
 _LARGEST_INTEGER = 2**53
 
@@ -40,8 +41,8 @@ def parse_search_space(raw: object) -> SearchSpace:
     parser = _Parser()
     space = parser.space(raw, "", 0)
     if not parser.problems and not space.parameters:
-        parser.wrong("", 'the search space is empty: give at least one parameter, e.g. {"lr": {"_type": "loguniform", '
-                         '"_value": [0.0001, 0.1]}}')  # fmt: skip
+        parser.wrong("", 'the search space is empty; give at least one parameter, such as {"lr": {"_type": '
+                         '"loguniform", "_value": [0.0001, 0.1]}}')  # fmt: skip
     if parser.problems:
         raise SearchSpaceError(parser.problems)
     return space
@@ -102,7 +103,7 @@ class _Parser:
     def choice(self, options: list[Any], path: str, level: int) -> Parameter | None:
         where = f"{path}._value"
         if not options:
-            self.wrong(where, "the list of options is empty: give at least one")
+            self.wrong(where, "the list of options is empty; give at least one option")
             return None
         named = [isinstance(option, Mapping) and NAME_KEY in option for option in options]
         if not any(named):
@@ -132,18 +133,18 @@ class _Parser:
         return NestedChoice(tuple(nested))
 
     def randint(self, values: list[Any] | tuple[Any, ...], path: str) -> Parameter | None:
-        bounds = self.numbers(values, 2, "the lower bound and the upper bound (which is itself never drawn)", path)
+        bounds = self.numbers(values, 2, "the lower bound and the upper bound (which is never sampled itself)", path)
         if bounds is None:
             return None
         # NNI 3.0 takes bounds that are not whole and rounds both up.
         low, high = math.ceil(bounds[0]), math.ceil(bounds[1])
         for index, bound in enumerate((low, high)):
             if abs(bound) > _LARGEST_INTEGER:
-                self.wrong(f"{path}._value[{index}]", "is too large: whole numbers up to 2^53 can be drawn")
+                self.wrong(f"{path}._value[{index}]", "is too large; whole numbers up to 2^53 can be sampled")
                 return None
         if low >= high:
             self.wrong(f"{path}._value[1]", f"the upper bound {high} must be greater than the lower bound {low}, "
-                                            "because the upper bound itself is never drawn")  # fmt: skip
+                                            "because the upper bound itself is never sampled")  # fmt: skip
             return None
         return RandInt(low, high)
 
@@ -159,8 +160,10 @@ class _Parser:
         q = numbers[2] if has_q else None
         if q is not None and q <= 0:
             self.wrong(f"{path}._value[2]", f"the step q must be greater than 0, not {q:g}")
-        elif q is not None and len(self.problems) == before and largest / q > _MOST_MULTIPLES:
-            self.wrong(f"{path}._value[2]", f"the step q = {q:g} is too small beside values as large as {largest:g}")
+        elif q is not None and len(self.problems) == before and (
+                not math.isfinite(largest / q) if is_normal else largest / q > _MOST_MULTIPLES):
+            self.wrong(f"{path}._value[2]", f"the step q = {q:g} is too small compared with values as large as "
+                                            f"{largest:g}")
         if len(self.problems) > before:
             return None
         return Numeric(numbers[0], numbers[1], q, is_normal, is_log)
@@ -169,8 +172,8 @@ class _Parser:
         """Check low and high; returns the largest magnitude that can be drawn."""
         if is_log and low <= 0:
             self.wrong(f"{where}[0]", f"the low bound of a logarithmic type must be greater than 0, not {low:g}")
-        if low >= high:
-            self.wrong(f"{where}[1]", f"the high bound {high:g} must be greater than the low bound {low:g}")
+        if low > high:  # equal ones leave one value, as in NNI
+            self.wrong(f"{where}[1]", f"the high bound {high:g} must be at least the low bound {low:g}")
         elif not math.isfinite(high - low):
             self.wrong(f"{where}[1]", f"the range from {low:g} to {high:g} is wider than a number can express")
         return max(abs(low), abs(high))
@@ -181,10 +184,10 @@ class _Parser:
         if sigma <= 0:
             self.wrong(f"{where}[1]", f"the standard deviation sigma must be greater than 0, not {sigma:g}")
         elif is_log and mu + _DEVIATIONS_DRAWN * sigma > _LARGEST_EXPONENT:
-            self.wrong(where, f"draws would overflow: mu and sigma are those of the logarithm, and exp({mu:g}) is the "
-                              "median")  # fmt: skip
+            self.wrong(where, "samples would overflow: mu and sigma are those of the logarithm, so the median is "
+                              f"exp({mu:g})")  # fmt: skip
         elif not math.isfinite(reach):
-            self.wrong(where, "draws would be larger than a number can express")
+            self.wrong(where, "samples would be larger than a number can express")
         else:
             return math.exp(mu + _DEVIATIONS_DRAWN * sigma) if is_log else reach
         return 0.0
@@ -225,7 +228,7 @@ def _unknown_type(type_name: object) -> str:
     if not isinstance(type_name, str):
         return f"must be the name of a type ({known}), not {kind_of(type_name)}"
     if type_name in _ARCHITECTURE_TYPES:
-        return f'"{type_name}" belongs to NNI\'s architecture search, which is not offered here; known types: {known}'
+        return f'"{type_name}" belongs to NNI\'s architecture search, which is not supported; known types: {known}'
     return f'"{type_name}" is not a type.{did_you_mean(type_name, ALL_TYPES)} Known types: {known}'
 
 

@@ -1,5 +1,6 @@
 """What a tuner is: it proposes parameters and is told how they did."""
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -58,7 +59,7 @@ class Tuner(ABC):
         """
 
     def expect(self, count: int) -> None:
-        """So many proposals are asked for next. Only an advisor of the user's own wants to know."""
+        """So many proposals are asked for next. Only algorithms of the user's own want to know."""
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
         """The same as ``tell``, from an event as it is recorded. One of an algorithm of the user's own has more:
@@ -83,6 +84,16 @@ class Tuner(ABC):
                 self.tell_event(event)
             elif event["event"] == "search_space":
                 self.update_search_space(event["search_space"])
+
+    def replay(self) -> contextlib.AbstractContextManager[None]:
+        """Entered around ``restore``, and around whatever else of the record is told again."""
+        return contextlib.nullcontext()
+
+    def on_exit(self) -> None:
+        """All that is to be told has been told. Only algorithms of the user's own do something then."""
+
+    def on_error(self) -> None:
+        """The tuner has raised and is used no more. Only algorithms of the user's own do something then."""
 
     def rng(self, number: int) -> np.random.Generator:
         """The randomness of proposal ``number``: the same at each call, independent between numbers and seeds."""

@@ -44,7 +44,7 @@ class CallThreads:
         except (RuntimeError, MemoryError):
             if not self._threads:
                 raise
-            logger.warning("%s: no thread more can be started; calls wait for the %d there are", self._name,
+            logger.warning("%s: no more threads can be started; calls wait for the %d existing ones", self._name,
                            len(self._threads))
         else:
             self._threads.append(thread)

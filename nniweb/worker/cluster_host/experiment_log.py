@@ -145,13 +145,14 @@ class ExperimentLog(logging.Handler):
                 for start in range(0, len(lines), CHUNK):
                     self._write(experiment, lines[start: start + CHUNK])
             except DatabaseError as error:
-                logger.warning("lines of the logs of experiments wait, the database says: %s", first_line(error))
+                logger.warning("log lines of experiments wait to be stored; the database's error: "
+                               "%s", first_line(error))
                 drop_connection()
                 with self._condition:
                     self._waiting.extendleft((experiment, line) for line in reversed(lines))
                 return False
             except Exception:
-                logger.exception("lines of an experiment's log are lost")
+                logger.exception("log lines of an experiment are lost")
         return True
 
     def _taken(self) -> dict[str, list[_Line]]:
@@ -168,7 +169,8 @@ class ExperimentLog(logging.Handler):
         for experiment, count in left_out.items():
             words = "1 line" if count == 1 else f"{count} lines"
             lines[experiment].append(_Line(timezone.now(), logging.WARNING, LogSource.WORKER, "", (
-                f"{words} left out here: more came than {PER_SECOND} a second, or than the database could take.")))
+                f"{words} left out here, because there were more than {PER_SECOND} per second or more than the "
+                "database could store.")))
         return lines
 
     def _write(self, public_id: str, lines: list[_Line]) -> None:

@@ -103,7 +103,7 @@ class MetricInbox:
         except LeaseLost:
             pass  # the next service tells its own worker what it can
         except DatabaseError as error:
-            logger.warning("cluster %s: %d metrics that its service emitted are lost, the database says: %s",
+            logger.warning("cluster %s: %d metrics that its service emitted are lost; the database's error: %s",
                            self._name, len(self._waiting), first_line(error))
 
     # --- inside ----------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class MetricInbox:
         except LeaseLost:
             self._closing.wait()  # another worker's service tells the metrics now
         except DatabaseError as error:
-            logger.warning("cluster %s: metrics that its service emits wait, the database says: %s", self._name,
+            logger.warning("cluster %s: metrics that its service emits wait; the database's error: %s", self._name,
                            first_line(error))
             drop_connection()
             self._closing.wait(PAUSE)
@@ -183,8 +183,8 @@ class MetricInbox:
     def _tell_of_unknown(self, job_names: Iterable[str]) -> None:
         for job_name in job_names:
             if self._is_first_fault(job_name):
-                logger.warning("cluster %s: its service emits metrics of a job %.60r, which is none of this cluster's; "
-                               "they are not kept", self._name, job_name)
+                logger.warning("cluster %s: its service emits metrics of a job %.60r, which does not belong to this "
+                               "cluster; they are not stored", self._name, job_name)
 
 
 def _read(metric: Any) -> HeardMetric:

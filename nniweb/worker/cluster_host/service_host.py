@@ -116,7 +116,7 @@ class ServiceHost:
             raise
         except Exception as error:
             sentence = Reason("platform_defect", said=(
-                f"The platform's code failed in {what} ({type(error).__name__}: {error}); see the log."))
+                f"The platform's code failed in {what} ({type(error).__name__}: {error}). See the log."))
             if self.faults.get(what) != sentence:
                 logger.exception("cluster %s: the platform's code failed in %s", self._name, what)
             self.faults[what] = sentence
@@ -187,7 +187,7 @@ class ServiceHost:
                 outcome: Callable[[], None] = lambda error=error: failed(error)  # type: ignore[misc]  # noqa: E731
             except Exception as error:
                 logger.exception("cluster %s: the platform's code failed in the call %s", self._name, what)
-                fault = TemporaryError(f"The platform's code failed ({type(error).__name__}: {error}); see the log.")
+                fault = TemporaryError(f"The platform's code failed ({type(error).__name__}: {error}). See the log.")
                 outcome = lambda: failed(fault)  # noqa: E731
             else:
                 outcome = lambda: done(result)  # noqa: E731
@@ -204,8 +204,8 @@ class ServiceHost:
             if not is_shortage(error):
                 raise
             fault = TemporaryError(f"The server's machine has no thread to spare for a call to the platform ({what}). "
-                                   "Raise its limit on processes and threads (ulimit -u, TasksMax=), or end what takes "
-                                   "so many.")
+                                   "Raise its limit on processes and threads (ulimit -u, TasksMax=), or end programs "
+                                   "that use too many.")
             self._box.put(lambda: failed(fault))
             taken = False
         if not taken:
@@ -253,13 +253,13 @@ class ServiceHost:
         try:
             with log_ids(cluster=self._name):
                 service.run()
-            reason: str = Reason("service_ended", said="The service of this cluster ended without being asked to.")
+            reason: str = Reason("service_ended", said="The service of this cluster ended unexpectedly.")
         except TrainingServiceError as error:
             reason = error.reason
         except Exception as error:
             logger.exception("cluster %s: the service failed", self._name)
             reason = Reason("platform_defect",
-                            said=f"The platform's code failed ({type(error).__name__}: {error}); see the log.")
+                            said=f"The platform's code failed ({type(error).__name__}: {error}). See the log.")
         finally:
             connection.close()
         self._box.put(lambda: self._ended(service, reason))

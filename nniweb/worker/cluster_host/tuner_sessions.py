@@ -13,8 +13,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 from typing import Any
+
+from django.utils import timezone
 
 from nniweb.experiments.lifecycle.tuner_events import assessor_history, tuner_history
 from nniweb.experiments.models import Experiment
@@ -42,7 +45,8 @@ class _Opened:
     #: The algorithm, as the experiment had it.
     tuner: dict[str, Any]
     stops: list[str] = field(default_factory=list)
-    asking: bool = False
+    #: When it was asked for parameters that it has not given yet.
+    asked_at: datetime | None = None
     #: Whether more was wanted while it was asked already.
     wants_more: bool = False
 
@@ -77,7 +81,7 @@ class TunerSessions:
         asked, self._asked = self._asked, []
         self._is_collecting = True
         try:
-            while any(state.asking for state in asked) and (left := until - time.monotonic()) > 0.0:
+            while any(state.asked_at for state in asked) and (left := until - time.monotonic()) > 0.0:
                 try:
                     outcome = self._box.get(timeout=left)
                 except queue.Empty:
@@ -106,8 +110,8 @@ class TunerSessions:
         space = full.config.get("searchSpace", full.search_space) if full.search_space_version else full.search_space
         state = _Opened(full.public_id, changes, full.revision, len(history), full.tuner)
         self._opened[experiment.pk] = state
-        logger.info("experiment %s: its tuner, %s, is made%s", full.public_id, _name_of(full.tuner),
-                    f" again from {len(history)} recorded events" if history else "")
+        logger.info("experiment %s: its tuner, %s, is created%s", full.public_id, _name_of(full.tuner),
+                    f" again from {len(history)} stored events" if history else "")
         spec = {"search_space": space, "tuner": full.tuner, "assessor": full.assessor,
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
         if full.has_several_objectives:
@@ -124,19 +128,24 @@ class TunerSessions:
         if not self.ready(experiment):
             return
         state = self._opened[experiment.pk]
-        if state.asking:
+        if state.asked_at is not None:
             state.wants_more = True
             return
-        state.asking, state.wants_more = True, False
+        state.asked_at, state.wants_more = timezone.now(), False
         self._asked.append(state)
 
         def answered(answer: dict[str, Any]) -> None:
-            state.asking = False
+            state.asked_at = None
             if state.wants_more:
                 doorbell.ring(experiment.pk)
             done(answer["parameters"], answer["exhausted"])
 
         self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), answered)
+
+    def asked_at(self, experiment_pk: int) -> datetime | None:
+        """When it was asked for parameters that it has not given yet; None where nothing is awaited of it."""
+        state = self._opened.get(experiment_pk)
+        return state.asked_at if state is not None else None
 
     def tell(self, experiment: Experiment, events: list[dict[str, Any]]) -> None:
         """Tell ends whose events are recorded; a tuner that is not opened learns them from the record."""
@@ -175,13 +184,24 @@ class TunerSessions:
         self._when_done(experiment, state, self._client.intermediate(state.public_id, reports))
 
     def forget(self, experiment_pk: int) -> None:
-        """Close the tuner; it is rebuilt from the events if it is needed again."""
+        """Close the tuner, which is rebuilt from the events if it is needed again."""
         if (state := self._opened.pop(experiment_pk, None)) is not None:
             self._client.close_experiment(state.public_id)
 
-    def close(self) -> None:
+    def finish(self, experiment_pk: int) -> None:
+        """As ``forget``, when the experiment is over: a tuner of the user's own gets what it was told until now, and is
+        told of the end.
+        """
+        if (state := self._opened.pop(experiment_pk, None)) is not None:
+            self._client.finish_experiment(state.public_id)
+
+    def close(self, *, is_handed_over: bool) -> None:
+        """``is_handed_over``: another worker has made the tuners again already."""
         for experiment_pk in list(self._opened):
-            self.forget(experiment_pk)
+            if is_handed_over:
+                self.forget(experiment_pk)
+            else:
+                self.finish(experiment_pk)
 
     def _note_death(self, experiment: Experiment, state: _Opened, error: BaseException) -> None:
         """The tuner process died: the tuner is rebuilt, unless its own algorithm brings the process down each time."""
@@ -227,4 +247,4 @@ class TunerSessions:
 
 
 def _name_of(tuner: dict[str, Any]) -> str:
-    return str(tuner.get("class_name") or tuner.get("name"))
+    return str(tuner.get("registered_as") or tuner.get("class_name") or tuner.get("name"))

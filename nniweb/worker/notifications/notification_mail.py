@@ -26,10 +26,10 @@ def send_mail(delivery: NotificationDelivery) -> Try:
         return Try(delivered, words, time.monotonic() - began)
 
     if not settings.MAIL_URL:
-        return said("No mail server is set up (NNIWEB_MAIL_URL of the worker).")
+        return said("No mail server is configured. Set NNIWEB_MAIL_URL for the worker.")
     receiver = delivery.rule.owner.email
     if not receiver:
-        return said("Your account has no e-mail address.")
+        return said("Your account has no e-mail address. Add one on your account page.")
     told = json.loads(delivery.body)
     mail = EmailMessage(
         f"[NNI Web] {one_line(headline(delivery.occasion, told))}", text_of(delivery, told), to=[receiver],
@@ -42,10 +42,10 @@ def send_mail(delivery: NotificationDelivery) -> Try:
         code, words = next(iter(error.recipients.values()), (0, b""))
         return said(f"The mail server refuses the receiver: {code} {_decoded(words)}")
     except smtplib.SMTPResponseException as error:
-        return said(f"The mail server says: {error.smtp_code} {_decoded(error.smtp_error)}")
+        return said(f"The mail server answered: {error.smtp_code} {_decoded(error.smtp_error)}")
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        return said(f"The mail server cannot be reached or does not take it: {error or type(error).__name__}")
-    return said("The mail server has taken it.", delivered=True)
+        return said(f"The mail server cannot be reached or does not accept the mail: {error or type(error).__name__}")
+    return said("The mail server accepted the mail.", delivered=True)
 
 
 def headline(occasion: str, told: dict[str, Any]) -> str:
@@ -66,7 +66,7 @@ def text_of(delivery: NotificationDelivery, told: dict[str, Any]) -> str:
     rule = delivery.rule
     lines = [headline(delivery.occasion, told), ""]
     if delivery.occasion == Occasion.TEST:
-        lines += ["This is the test that you asked for: mails reach you.", ""]
+        lines += ["This is the test that you requested. It shows that mails reach you.", ""]
     experiment = told.get("experiment")
     if experiment:
         if experiment["message"]:
@@ -75,7 +75,8 @@ def text_of(delivery: NotificationDelivery, told: dict[str, Any]) -> str:
         lines += [f"Trials: {', '.join(counts)}"] if counts else []
         lines += _best(told)
         lines += ["", experiment["page"], ""]
-    lines += ["-- ", f"You get this mail because of your notification \"{one_line(str(rule))}\". Change or end it at",
+    lines += ["-- ", f"You get this mail because of your notification \"{one_line(str(rule))}\". Change it or switch "
+                     "it off at",
               notifications_page(rule.public_id)]
     return "\n".join(lines)
 

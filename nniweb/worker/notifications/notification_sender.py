@@ -115,11 +115,11 @@ class NotificationSender:
                 self.send_one(delivery)
         except DatabaseError as error:
             # it stays claimed for a while, then it is sent again
-            logger.warning("notification %s: how it went cannot be written down, the database says: %s",
+            logger.warning("notification %s: the outcome cannot be stored; the database's error: %s",
                            delivery.public_id, first_line(error))
             drop_connection()
         except Exception:
-            logger.exception("notification %s: what became of it cannot be written down", delivery.public_id)
+            logger.exception("notification %s: the outcome cannot be stored", delivery.public_id)
         finally:
             with self._guard:
                 self._busy_rules.discard(delivery.rule_id)
@@ -136,8 +136,9 @@ class NotificationSender:
         try:
             outcome = send_mail(delivery) if delivery.rule.channel == Channel.EMAIL else send_webhook(delivery)
         except Exception:
-            logger.exception("notification %s cannot be sent; it is tried again later", delivery.public_id)
-            outcome = Try(False, "The worker failed at it; its log has the reason.", time.monotonic() - began)
+            logger.exception("notification %s cannot be sent; it is sent again later", delivery.public_id)
+            outcome = Try(False, "The worker failed to send it. The worker's log contains the "
+                                 "error.", time.monotonic() - began)
         channel = delivery.rule.channel
         process_figures.notifications.labels(channel, "delivered" if outcome.delivered else "failed").inc()
         process_figures.notification_seconds.labels(channel).observe(outcome.seconds)
@@ -156,7 +157,7 @@ def reason_not_to_send(delivery: NotificationDelivery) -> str:
     experiment = delivery.experiment
     if experiment is not None and experiment.deleted_at is None and not visible_experiments(owner).filter(
             pk=experiment.pk).exists():
-        return "The experiment is not yours to see any more."
+        return "You may no longer see the experiment."
     return ""
 
 
@@ -174,7 +175,7 @@ def send_webhook(delivery: NotificationDelivery) -> Try:
         return Try(False, str(error), time.monotonic() - began)
     text = answer.text.strip() or "(no text)"
     if 300 <= answer.status < 400:
-        text = f"It leads to another address, which is not followed: give that one. {text}"
+        text = f"The address redirects to another one, which is not followed. Give the other address. {text}"
     return Try(200 <= answer.status < 300, text, time.monotonic() - began, answer.status, answer.retry_after)
 
 

@@ -53,7 +53,7 @@ def post(address: WebhookAddress, body: bytes, headers: Mapping[str, str], *, al
         return _talk(address, plain, body, headers)
     except (OSError, http.client.HTTPException, ValueError) as error:
         late = " in time" if time.monotonic() >= deadline else ""
-        raise CallFailed(f"There is no answer{late}: {_words(error)}.") from None
+        raise CallFailed(f"The receiver did not answer{late}: {_words(error)}.") from None
     finally:
         end.cancel()
         plain.close()
@@ -103,7 +103,7 @@ def _shut(connection: socket.socket) -> None:
 
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not good: {error.verify_message}"
+        return f"its certificate is not valid: {error.verify_message}"
     if isinstance(error, TimeoutError):
         return "it took too long"
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -63,16 +63,17 @@ def _remove_last_row(work: ClusterWork, experiment: Experiment) -> None:
 def _failed(work: ClusterWork, experiment: Experiment, why: str) -> None:
     where, why = f"cluster {experiment.cluster.name}", struck_out(why)
     if experiment.cleanup_tries >= len(PAUSES):
-        logger.error("experiment %s: what it left on %s stays there, after %d tries: %s", experiment.public_id, where,
+        logger.error("experiment %s: its data on %s was not removed after %d tries and stays there: "
+                     "%s", experiment.public_id, where,
                      experiment.cleanup_tries + 1, why)
         with asked_by("worker"):
             audit.record("experiment.left-behind", experiment, cluster=experiment.cluster.name, why=printable(why))
         _remove_last_row(work, experiment)
         return
     pause = PAUSES[experiment.cleanup_tries]
-    logger.warning("experiment %s: what it left on %s cannot be removed yet (tried again in %d s): %s",
+    logger.warning("experiment %s: its data on %s cannot be removed yet (next try in %d s): %s",
                    experiment.public_id, where, pause, why)
     with work.lease.transaction():
         Experiment.objects.filter(pk=experiment.pk).update(
             cleanup_tries=experiment.cleanup_tries + 1, cleanup_after=work.now() + timedelta(seconds=pause),
-            message=printable(f"What it left on {where} cannot be removed yet: {why}"))
+            message=printable(f"Its data on {where} cannot be removed yet: {why}"))

@@ -109,7 +109,7 @@ class ClusterRunner:
                 self._make_rounds()
             except BaseException:
                 self.has_failed = True  # the supervisor begins anew
-                logger.exception("cluster %s: its rounds have failed; they begin anew", self._name)
+                logger.exception("cluster %s: its rounds have failed; they are restarted", self._name)
 
     def _make_rounds(self) -> None:
         next_full_round = 0.0
@@ -148,7 +148,7 @@ class ClusterRunner:
         except DatabaseError as error:
             if takes_nothing(error):
                 database_health.note_refused(error)
-            logger.warning("cluster %s: the round is put off, the database says: %s", self._name, error)
+            logger.warning("cluster %s: the round is postponed; the database's error: %s", self._name, error)
             drop_connection()
         except Exception:
             logger.exception("cluster %s: a round failed; the next one tries again", self._name)
@@ -233,7 +233,7 @@ class ClusterRunner:
         """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""
         with self.lease.transaction():
             move_experiment(experiment, ExperimentStatus.ERROR, self.work.now(), message=message)
-        logger.error("experiment %s: it cannot go on: %s", experiment.public_id, message)
+        logger.error("experiment %s: it cannot continue: %s", experiment.public_id, message)
 
     def _stop_early(self, experiment: Experiment, trials: list[str]) -> None:
         teach_tuner.stop_early(self.work, experiment, trials)
@@ -244,13 +244,13 @@ class ClusterRunner:
             self.work.host.close()
             self.work.host.join(timeout=3.0)
             self.work.metrics.close()
-            self.work.tuners.close()
+            self.work.tuners.close(is_handed_over=self.lease.is_lost)
             if not self.lease.is_lost:
                 if self._is_idle:
                     cluster_health.forget_trouble(self.work)
                 self.lease.release()
         except Exception:
-            logger.exception("cluster %s: the hand-over was not clean", self._name)
+            logger.exception("cluster %s: not everything could be handed over to the next worker", self._name)
         finally:
             connection.close()
 

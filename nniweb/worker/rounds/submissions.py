@@ -103,7 +103,7 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, pa
         form = application_form(attempt, parameters, type(service),
                                 keeper_access(attempt.trial.experiment, type(service), token))
     except Exception as error:  # options that no longer fit, a lost archive: this trial's fault alone
-        refused(work, attempt, f"It cannot be submitted: {error}")
+        refused(work, attempt, f"The trial cannot be submitted: {error}")
         return
     work.host.call(f"submission of trial {attempt.trial.sequence_id}", lambda: _call_submit(work, service, form),
                    lambda taken: work.submitted.append((attempt, *taken)),

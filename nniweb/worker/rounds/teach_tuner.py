@@ -17,7 +17,13 @@ from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.failed_trials import failures_in_row, results_of, why_given_up
+from nniweb.worker.rounds.failed_trials import (
+    INCLUDES_INTERMEDIATES,
+    failures_in_row,
+    last_intermediates,
+    results_of,
+    why_given_up,
+)
 from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS, WorkCounts
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -26,8 +32,8 @@ logger = ExperimentLogger(__name__)
 
 #: Trials the tuner is told of, and results the assessor is told of, in one round.
 CHUNK = 500
-ASSESSED = "The assessor gave it up: its results are worse than those of earlier trials."
-ADVISED = "The experiment's own advisor gave it up."
+ASSESSED = "Stopped by the assessor, because its results are worse than those of earlier trials."
+ADVISED = "Stopped by the experiment's custom advisor."
 # by hand: each trial asks
 _TAUGHT_OF = ("id", "public_id", "sequence_id", "ask_number", "status", "message", "final_number", "final_value")
 _NOT_TAUGHT = ("WHERE experiment_id = %s AND NOT taught"
@@ -61,7 +67,9 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
     parameters = {row.trial_id: row.value for row in select(
         TrialParameters, ("id", "trial", "value"), _PARAMETERS + theirs, keys)}
     results = results_of(experiment, trials)
-    events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk])
+    texts = {pk: text for pk, (_, text) in last_intermediates(experiment, trials).items()} \
+        if experiment.has_own_tuner and experiment.tuner.get(INCLUDES_INTERMEDIATES) else {}
+    events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk], texts.get(trial.pk))
               for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
@@ -79,7 +87,7 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         for trial in trials:
             work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)
     if experiment.status == ExperimentStatus.ERROR:
-        work.tuners.forget(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
+        work.tuners.finish(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
 
 
 def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | None]]) -> None:
@@ -87,19 +95,23 @@ def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | No
         told = [f"{value:g}" for value in results[trial.pk] if value is not None]
         logger.log(logging.WARNING if trial.status == TrialJobStatus.FAILED else logging.INFO,
                    "trial %d ended: %s%s%s", trial.sequence_id, trial.status,
-                   f", the tuner is told {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
+                   f"; the tuner gets {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
                    f". {trial.message}" if trial.message else "", extra={"trial": trial.public_id})
 
 
-def _end(experiment: Experiment, trial: Trial, parameters: dict[str, Any], values: Sequence[float | None]
-         ) -> dict[str, Any]:
-    """The event of one end. An algorithm of the user's own is told more, and of trials that people submitted, too."""
+def _end(experiment: Experiment, trial: Trial, parameters: dict[str, Any], values: Sequence[float | None],
+         last: str | None) -> dict[str, Any]:
+    """The event of one end. An algorithm of the user's own is told more, and of trials that people submitted, too.
+
+    ``last``: the intermediate result that stands for the final one.
+    """
     event: dict[str, Any] = {"event": "tell", "number": trial.ask_number, "parameters": parameters, "value": values[0],
              "status": trial.status}
     if experiment.has_several_objectives:
         event["values"] = None if None in values else list(values)
     if experiment.has_own_tuner:
-        event |= {"trial": trial.public_id, "result": _storable(trial.final_value) if trial.status in RESULTS else None}
+        text = last if last is not None else trial.final_value
+        event |= {"trial": trial.public_id, "result": _storable(text) if trial.status in RESULTS else None}
         if trial.ask_number is None:
             event["customized"] = True
     return event
@@ -135,7 +147,7 @@ def _tell_search_space(work: ClusterWork, experiment: Experiment) -> None:
         next_revision(experiment.pk)
         append_events(experiment, [{"event": "search_space", "search_space": experiment.search_space}], work.now())
     work.tuners.update_search_space(experiment)
-    logger.info("the tuner is told of the new search space: %s", ", ".join(experiment.search_space) or "an empty one")
+    logger.info("the tuner gets the new search space: %s", ", ".join(experiment.search_space) or "an empty one")
 
 
 def _assess(work: ClusterWork, experiment: Experiment) -> bool:

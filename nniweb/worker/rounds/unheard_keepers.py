@@ -60,5 +60,5 @@ def _remark(work: ClusterWork, attempt: Attempt, last_lines: str | None) -> None
             return
         Trial.objects.filter(pk=attempt.trial_id).update(revision=revision)
     with log_ids(experiment=attempt.trial.experiment.public_id):
-        logger.warning("trial %d runs, and its keeper has not called this server at %s", attempt.trial.sequence_id,
+        logger.warning("trial %d runs, but its keeper has not called this server at %s", attempt.trial.sequence_id,
                        " or ".join(attempt.keeper_urls), extra={"trial": attempt.trial.public_id})

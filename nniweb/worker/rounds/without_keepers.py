@@ -47,8 +47,9 @@ def end_lost_jobs(work: ClusterWork, service: TrainingService, listed: Collectio
             continue
         trial = attempt.trial
         end = TrialEnd(TrialJobStatus.FAILED, Reason(
-            "end_unknown", platform=service.platform, said="The platform's service was started anew and does not have "
-            "the trial's job any more, so nobody knows how it ended."), _LOST)
+            "end_unknown", platform=service.platform, said=(
+                "The platform's service was restarted and no longer has the trial's job, so how it ended is not "
+                "known.")), _LOST)
         if trial.target != TrialTarget.RUN:
             end = stopped_as_wanted(trial.target, reason_of(trial), _LOST)
         with work.lease.transaction():

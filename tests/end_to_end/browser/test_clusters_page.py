@@ -102,9 +102,9 @@ def test_a_rehearsal_tells_what_it_found(server, open_page, code) -> None:
     expect(onlooker.locator("#live")).to_have_text("● live")
     page.get_by_role("button", name="Rehearse").click()
     expect(page.locator("#doing")).to_contain_text("checks are good")
-    expect(onlooker.locator("#findings")).to_contain_text("A trial that does nothing ran through.")
+    expect(onlooker.locator("#findings")).to_contain_text("An empty test trial succeeded.")
     expect(page.locator("#findings li.good")).not_to_have_count(0)
-    expect(page.locator("#findings")).to_contain_text("A trial that does nothing ran through.")
+    expect(page.locator("#findings")).to_contain_text("An empty test trial succeeded.")
     expect(page.get_by_role("button", name="Rehearse")).to_be_enabled()
 
 
@@ -118,7 +118,7 @@ def test_a_cluster_is_disabled_after_one_question_and_enabled_again(server, open
     assert server.get("clusters/")["results"][0]["enabled"]
     page.get_by_role("button", name="Disable …").click()
     page.get_by_role("dialog").get_by_role("button", name="Disable").click()
-    expect(page.locator("#fresh")).to_contain_text("Nobody drives it: it is disabled.")
+    expect(page.locator("#fresh")).to_contain_text("No worker runs this cluster, because it is disabled.")
     expect(onlooker.locator("tbody tr .health")).to_have_text(re.compile("disabled"))
     page.get_by_role("button", name="Enable").click()
     expect(onlooker.locator("tbody tr .health")).not_to_have_text(re.compile("disabled"))
@@ -135,7 +135,7 @@ def test_the_page_says_who_drives_the_cluster_and_which_metadata_it_takes(server
                             json={"value": json.dumps({"maxTrialNumPerGpu": 2})})
     assert answer.ok, answer.text
     page = open_cluster(open_page, server)
-    expect(page.locator("#fresh")).to_contain_text(f"Driven by the worker process {server.pid}")
+    expect(page.locator("#fresh")).to_contain_text(f"The worker process {server.pid}")
     expect(page.locator("tr", has_text="local_config")).to_contain_text('"maxTrialNumPerGpu": 2')
 
 

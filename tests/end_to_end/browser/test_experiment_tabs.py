@@ -50,7 +50,7 @@ def test_the_log_shows_what_worker_and_tuner_say_as_they_say_it(server: RunningS
     expect(lines.filter(has_text="trial 0 was submitted").locator(".source")).to_have_text("worker")
     page.evaluate(MARK)
     trials.tell(0, "final 0.25", "end")
-    expect(log).to_contain_text("trial 0 ended: SUCCEEDED, the tuner is told 0.25")
+    expect(log).to_contain_text("trial 0 ended: SUCCEEDED; the tuner gets 0.25")
     expect(lines.filter(has_text="heard of 0.25").locator(".source")).to_have_text("tuner")
     trials.tell(1, "final 0.75", "end")
     expect(log).to_contain_text("RuntimeError: too good to be true")
@@ -194,7 +194,7 @@ def test_the_search_space_is_changed_while_the_experiment_runs(server: RunningSe
     expect(dialog).to_be_hidden()
     expect(page.locator("#events")).to_contain_text("searchSpace")
     page.get_by_role("link", name="Log", exact=True).click()
-    expect(page.get_by_role("log")).to_contain_text("the tuner is told of the new search space: x")
+    expect(page.get_by_role("log")).to_contain_text("the tuner gets the new search space: x")
     trials.tell(0, "final 0.5", "end")
     server.wait_until(lambda: any(2 <= trial["parameters"]["x"] <= 3 for trial in server.get(
         f"experiments/{trials.experiment}/trials/")["results"]), what="a trial is of the new space")

@@ -73,7 +73,7 @@ def test_what_is_wrong_with_an_address_is_said(server: RunningServer, open_page:
     page.allow("status of 400")
     page.get_by_label("Address").fill("https://user:pass@hook.example/")
     page.get_by_role("button", name="Set it up").click()
-    expect(page.locator("#action-error")).to_contain_text("must not hold a user or a password")
+    expect(page.locator("#action-error")).to_contain_text("must not contain a user name or a password")
     page.get_by_role("button", name="Set it up").click()
     expect(page.locator("#action-error")).to_be_visible()
 

@@ -134,7 +134,7 @@ def test_without_keys_the_secrets_that_must_be_entered_anew_are_named_and_open_o
 
     other = make_server(name="another folder")
     said = other.manage("restore", str(tmp_path / "usual.tar.gz")).stdout
-    assert "enter these anew: cluster farm: " in said
+    assert "enter these secrets again: cluster farm: " in said
     assert SECRET not in said
     theirs = other.data_folder / "keys"
     assert (theirs / "installation").read_text() == (keys / "installation").read_text(), "keepers obey no other name"
@@ -145,5 +145,5 @@ def test_without_keys_the_secrets_that_must_be_entered_anew_are_named_and_open_o
 
     third = make_server(name="a third folder")
     said = third.manage("restore", str(tmp_path / "all.tar.gz")).stdout
-    assert "holds no keys" not in said
+    assert "contains no keys" not in said
     assert SECRET in third.manage("shell", "-c", READ_SECRET).stdout

@@ -46,6 +46,12 @@ def openpai(folder: Path, ends: ExitStack) -> Platform:
             "localStorageMountPoint": str(cluster.export), "containerStorageMountPoint": str(cluster.mount)}, {}
 
 
+def openpai_without_storage(folder: Path, ends: ExitStack) -> Platform:
+    section, env = openpai(folder, ends)
+    storage = ("storageConfigName", "localStorageMountPoint", "containerStorageMountPoint")
+    return {key: value for key, value in section.items() if key not in storage}, env
+
+
 def dlts(folder: Path, ends: ExitStack) -> Platform:
     dashboard = DltsDashboard(folder / "cluster").start()
     ends.callback(dashboard.end)
@@ -79,7 +85,8 @@ def ends(tmp_path: Path) -> Iterator[ExitStack]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.slow
-@pytest.mark.parametrize("platform", [remote, kubernetes, openpai, dlts, azureml, slurm],
+@pytest.mark.parametrize("platform",
+                         [remote, kubernetes, openpai, openpai_without_storage, dlts, azureml, slurm],
                          ids=lambda make: make.__name__)
 def test_running_trials_are_found_again_after_the_server_was_killed(
         make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack,

@@ -46,7 +46,7 @@ def test_local_trials_wait_for_the_worker_of_their_host_and_are_told_so(installa
     # the trial itself goes on, and so do its reports
     web.wait_until(lambda: [row["intermediate_count"] for row in experiment.rows()] == [200], what="its results arrive")
     assert len(experiment.running()) == 1
-    assert "this worker drives it now" not in abroad.log(), "the cluster is none of its business"
+    assert "this worker runs its trials now" not in abroad.log(), "the cluster is none of its business"
     here.start()
     (tmp_path / "go").touch()
     experiment.nothing_is_lost()

@@ -14,7 +14,7 @@ from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 from tests.end_to_end.scaled_out.redis_server import RedisServer
 from tests.end_to_end.scaled_out.several_processes import Installation, is_traceback_free
 
-AWAY, BACK = "Redis cannot be reached", "Redis is back"
+AWAY, BACK = "Redis cannot be reached", "Redis can be reached again"
 #: How long PostgreSQL is away, in seconds; the longer time outlasts the leases.
 AWAY_SECONDS = [
     pytest.param(2, id="for a moment", marks=[pytest.mark.slow, pytest.mark.kill_table(

@@ -135,6 +135,6 @@ def test_the_command_without_a_name_is_for_the_first_administrator_who_is_made_i
 def test_the_command_names_who_there_is(db, max_) -> None:
     User.objects.create_user("gone", is_active=False)
     for name in ("mx", "gone"):
-        with pytest.raises(CommandError, match="There are: max"):
+        with pytest.raises(CommandError, match="Users: max"):
             call_command("sign-in-link", name)
     assert not SignInLink.objects.exists()

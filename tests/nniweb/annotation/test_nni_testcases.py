@@ -168,5 +168,5 @@ def test_the_rewritten_programs_do_what_nnis_do() -> None:
 
 def test_layers_that_change_are_refused_with_the_sentence_that_says_why() -> None:
     with pytest.raises(AnnotationsInvalid, match=r"^nas\.py, line 4: @nni\.mutable_layers belongs to neural "
-                                                 r"architecture search, which is not done here\."):
+                                                 r"architecture search, which is not supported\."):
         rewrite_files({"nas.py": LAYERS.encode()})

@@ -60,7 +60,7 @@ def made_by_hand(folder: Path, members: dict[str, bytes], manifest: dict) -> Pat
 @pytest.mark.parametrize(("members", "manifest", "said"), [
     ({"keys/a": b"changed"}, {"format": 1, "members": {"keys/a": "00"}}, "is damaged: keys/a"),
     ({}, {"format": 1, "members": {"keys/a": "00"}}, "is damaged: keys/a"),
-    ({"keys/a": b""}, {"format": 1, "members": {}}, "holds more than its manifest says"),
+    ({"keys/a": b""}, {"format": 1, "members": {}}, "contains more than its manifest says"),
     ({}, {"format": 3, "members": {}}, "newer version"),
     ({"../a": b""}, {"format": 1, "members": {}}, "points outside of the data folder"),
     ({"/a": b""}, {"format": 1, "members": {}}, "points outside of the data folder"),

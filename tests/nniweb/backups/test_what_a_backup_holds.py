@@ -59,10 +59,10 @@ def test_code_kept_files_and_checkpoints_are_in_it_and_keys_only_when_asked_for(
         data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call_command("backup", str(tmp_path / "usual.tar.gz"))
     assert members(tmp_path / "usual.tar.gz") == KEPT | {database.member_name()}
-    assert f"holds no keys. Keep a copy of {data / 'keys'}" in capsys.readouterr().out
+    assert f"does not include the keys. Keep a copy of {data / 'keys'}" in capsys.readouterr().out
     call_command("backup", "--with-keys", str(tmp_path / "all.tar.gz"))
     assert members(tmp_path / "all.tar.gz") == KEPT | {database.member_name(), "keys/seal_keys"}
-    assert "holds the keys, too" in capsys.readouterr().out
+    assert "includes the keys" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("data")

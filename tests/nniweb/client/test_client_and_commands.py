@@ -77,7 +77,7 @@ def test_a_launch_uploads_the_code_and_tells_how_far_it_is(client: Client, confi
     assert stored.code.file_count == 3  # the code, the config, the search space from the folder above
     assert stored.search_space == {"x": {"_type": "uniform", "_value": [0, 1]}}
     assert stored.config_text.startswith('# mine\nexperimentName: mice\nsearchSpaceFile: "space.json"\n')
-    with pytest.raises(WaitedTooLong, match="is INITIALIZED after 0 s. It goes on."):
+    with pytest.raises(WaitedTooLong, match="is INITIALIZED after 0 s. It continues."):
         experiment.wait(0)
     assert experiment.stop().status in ("STOPPING", "STOPPED")
 
@@ -120,7 +120,7 @@ def test_the_best_trial_and_a_trial_by_number_or_id(client: Client, mice: Experi
     assert experiment.trial(0).id == Trial.objects.get(sequence_id=0).public_id
     assert experiment.trial(best.id).metrics()[0]["value"] == 1.5
     assert best.files() == []
-    with pytest.raises(NotFound, match="No file model.bin was kept of trial 1"):
+    with pytest.raises(NotFound, match="Trial 1 has no kept file model.bin"):
         best.download("model.bin", "/nowhere")
     with pytest.raises(NotFound, match="has no trial 7"):
         experiment.trial(7)
@@ -158,7 +158,7 @@ def test_the_commands_show_what_the_server_has(client: Client, token: str, tmp_p
     assert output("trials", "abc", "--filter", "final_value < 0.3").splitlines()[1].split()[0] == "1"
     assert output("metrics", "abc").splitlines()[2].split()[-2:] == ["final", "0.5"]
     assert "DONE  2/10 ended" in output("follow", "abc")
-    assert output("delete", "abc", "--yes") == "mice (abc123abc123) is removed.\n"
+    assert output("delete", "abc", "--yes") == "mice (abc123abc123) was deleted.\n"
 
 
 def test_a_command_that_is_refused_says_why_and_ends_with_1(client: Client, token: str, tmp_path: Path,

@@ -36,27 +36,27 @@ def test_what_is_nearer_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_without_a_token_it_is_said_where_one_goes() -> None:
-    with pytest.raises(TokenTrouble, match=r"no token in .*/home/.config/nniweb/token.*page of your account.*600"):
+    with pytest.raises(TokenTrouble, match=r"no token in .*/home/.config/nniweb/token.*your account page.*600"):
         find_token()
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o602])
 def test_a_file_that_others_may_read_or_change_is_not_taken(tmp_path: Path, mode: int) -> None:
     file = token_file(tmp_path / "token", mode=mode)
-    with pytest.raises(TokenTrouble, match=f"rights {mode:o}.*chmod 600 {file}") as caught:
+    with pytest.raises(TokenTrouble, match=f"mode {mode:o}.*chmod 600 {file}") as caught:
         find_token(file)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "two words", "two\nlines", "ümlaut", "x" * 5000])
 def test_what_is_no_token_is_not_sent(tmp_path: Path, text: str) -> None:
-    with pytest.raises(TokenTrouble, match="holds no token"):
+    with pytest.raises(TokenTrouble, match="contains no valid token"):
         find_token(token_file(tmp_path / "token", text))
 
 
 def test_a_pipe_is_no_token_and_nobody_waits_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "token", 0o600)
-    with pytest.raises(TokenTrouble, match="no ordinary file"):
+    with pytest.raises(TokenTrouble, match="not a regular file"):
         find_token(tmp_path / "token")
 
 
@@ -71,18 +71,18 @@ def test_the_server_is_given_or_in_the_environment(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("address", ["nni.example.org", "ftp://nni.example.org", "https://", "https://x:y", "https://[",
                                      "https://nni.example.org/?a=1"])
 def test_an_address_that_is_none_gets_a_sentence(address: str) -> None:
-    with pytest.raises(TokenTrouble, match="is no address of a server"):
+    with pytest.raises(TokenTrouble, match="is not the address of a server"):
         server_address(address)
 
 
 def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
-    with pytest.raises(TokenTrouble, match="neither name nor password") as caught:
+    with pytest.raises(TokenTrouble, match="must not contain a user name or a password") as caught:
         server_address("https://me:sesame@nni.example.org")
     assert "sesame" not in str(caught.value)
 
 
 def test_a_token_crosses_no_network_in_the_clear_unless_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TokenTrouble, match="in the clear"):
+    with pytest.raises(TokenTrouble, match="unencrypted"):
         server_address("http://192.0.2.7:8080")
     monkeypatch.setenv("NNIWEB_PLAIN_HTTP", "1")
     assert server_address("http://192.0.2.7:8080") == "http://192.0.2.7:8080"

@@ -61,10 +61,10 @@ def test_show_tells_the_best_trial_and_what_is_wrong(experiment) -> None:
 def test_results_are_imported_from_a_file(experiment, tmp_path) -> None:
     file = tmp_path / "results.json"
     file.write_text('[{"parameter": {"x": 0.5}, "value": "0.25", "trialJobId": "aBcDe"}]')
-    assert "is told of 1 results" in run("import", "abc", "--filename", file)
+    assert "1 results were imported" in run("import", "abc", "--filename", file)
     event = TunerEvent.objects.get(experiment=experiment).data
     assert (event["number"], event["parameters"], event["value"]) == (None, {"x": 0.5}, 0.25)
-    for text, words in (("[{]", "is no JSON"), ('[{"value": 1}]', "results[0].parameter: Must be an object"),
+    for text, words in (("[{]", "is not JSON"), ('[{"value": 1}]', "results[0].parameter: Must be an object"),
                         ("{}", "Give a list of results")):
         file.write_text(text)
         with pytest.raises(CommandError, match=re.escape(words)):
@@ -85,7 +85,7 @@ def test_an_id_may_be_cut_short_as_long_as_it_is_one(experiment, make_experiment
 
 def test_pause_resume_and_stop_write_what_is_wanted(experiment) -> None:
     for verb, status in (("pause", "PAUSED"), ("resume", "RUNNING"), ("stop", "STOPPING")):
-        assert "mice (abc123abc123) is to" in run(verb, "abc")
+        assert "mice (abc123abc123) is being" in run(verb, "abc")
         experiment.refresh_from_db()
         assert experiment.status == status
     with pytest.raises(CommandError, match="still stopping"):
@@ -152,7 +152,7 @@ def test_one_that_is_done_goes_on_with_a_higher_limit(experiment) -> None:
     experiment.refresh_from_db()
     assert (experiment.status, experiment.max_trial_number) == ("DONE", 3)
     said = run("resume", "abc", "--max-trial-number", "9", "--max-duration", "2h")
-    assert said == "mice (abc123abc123) is to go on.\n"
+    assert said == "mice (abc123abc123) is being resumed.\n"
     experiment.refresh_from_db()
     assert (experiment.status, experiment.max_trial_number, experiment.max_duration) == ("RUNNING", 9, 7200)
     assert "maxTrialNumber" in run("changes", "abc")
@@ -179,7 +179,7 @@ def test_deleting_asks_and_where_nobody_can_be_asked_wants_a_word(experiment, mo
     with pytest.raises(CommandError, match="stop it before deleting it"):
         run("delete", "abc", "--yes")
     Experiment.objects.update(status="STOPPED")
-    assert run("delete", "abc", "--yes") == "mice (abc123abc123) is removed.\n"
+    assert run("delete", "abc", "--yes") == "mice (abc123abc123) was deleted.\n"
     assert "There are no experiments" in run("list")
 
 
@@ -193,5 +193,5 @@ def test_follow_ends_with_the_experiments_outcome(experiment) -> None:
 
 
 def test_options_for_another_server_are_not_taken_for_this_one(experiment, tmp_path) -> None:
-    with pytest.raises(CommandError, match="--token-file is for a server elsewhere"):
+    with pytest.raises(CommandError, match="--token-file is only for a server on another machine"):
         run("list", "--token-file", tmp_path / "token")

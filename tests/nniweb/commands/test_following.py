@@ -61,7 +61,7 @@ def test_an_error_is_status_1_and_says_why(make_experiment, worker) -> None:
     stage = Stage(ends(experiment, "ERROR", "The tuner raised KeyError."))
     assert stage.follow(experiment) == 1
     assert "The tuner raised KeyError." in stage.out.getvalue()
-    assert "No trial gave a result." in stage.out.getvalue()
+    assert "No trial reported a result." in stage.out.getvalue()
 
 
 def test_stopped_by_somebody_is_status_3(make_experiment, worker) -> None:
@@ -173,12 +173,12 @@ def follow_elsewhere(*looks: str | None) -> tuple[int, str, float]:
 def test_a_server_that_is_away_for_a_while_is_waited_for() -> None:
     status, text, _ = follow_elsewhere("RUNNING", *[None] * 300, "RUNNING", *[None] * 400, "DONE")
     assert status == 0
-    assert text.count("cannot be reached: Connection refused. It is tried again for 10 min.") == 2
-    assert text.count("The server is there again.") == 1
+    assert text.count("cannot be reached: Connection refused. The client tries again for 10 min.") == 2
+    assert text.count("The server answers again.") == 1
 
 
 def test_after_ten_minutes_without_the_server_it_is_not_known_what_became_and_the_status_is_4() -> None:
     status, text, time = follow_elsewhere("RUNNING", None)
     assert status == 4
     assert 600 <= time < 605
-    assert "is not known; it may go on" in text
+    assert "is not known. It may continue" in text

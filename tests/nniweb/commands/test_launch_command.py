@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_the_experiment_running_and_says_so(config, admin, monkeyp
     assert caught.value.code == 130
     experiment = Experiment.objects.get()
     assert experiment.target == "RUN"
-    assert f"goes on. `python manage.py experiments show {experiment.public_id}`" in out.getvalue()
+    assert f"continues. `python manage.py experiments show {experiment.public_id}`" in out.getvalue()
 
 
 def test_following_to_done_is_no_error(config, admin, monkeypatch) -> None:
@@ -224,7 +224,7 @@ def test_on_a_cluster_of_another_machine_it_is_not_used_and_a_note_says_so(confi
         is_used = found.settings.trial_options is not None and "shellEnvironment" in str(
             found.settings.trial_options.canonical())
         assert is_used == (name == "here")
-        notes = [note for note in found.notes if "do not get the environment of the shell" in note]
+        notes = [note for note in found.notes if "do not get the environment of this shell" in note]
         assert len(notes) == (name == "there")
 
 

@@ -47,7 +47,7 @@ def opened(secrets: tuple[ClusterMetadata, Experiment]) -> list[str]:
 
 def test_all_secrets_are_sealed_with_a_new_key_and_the_old_one_opens_nothing_more(secrets, tmp_path: Path) -> None:
     [old] = sealing.current_keys()
-    assert "2 secret(s) are sealed with the newest key, 2 of them since now." in rotate("--remove-old")
+    assert "2 secret(s) are encrypted with the newest key; 2 of them were encrypted again" in rotate("--remove-old")
     [new] = sealing.current_keys()
     assert new != old
     assert (tmp_path / "keys" / "seal_keys").stat().st_mode & 0o777 == 0o600
@@ -79,11 +79,11 @@ def test_a_secret_that_no_key_opens_is_named_and_the_old_keys_are_kept(secrets) 
 def test_keys_from_the_environment_are_used_and_never_changed(secrets, settings: Any) -> None:
     new, [old] = Fernet.generate_key().decode(), sealing.current_keys()
     settings.SEAL_KEYS = [new, old]
-    assert "The other keys in NNIWEB_SEAL_KEYS are not needed any more" in rotate()
+    assert "The other keys in NNIWEB_SEAL_KEYS are no longer needed" in rotate()
     settings.SEAL_KEYS = [new]
     assert opened(secrets) == ["open sesame", "token of a repository"]
-    assert "put a new one in front" in rotate()
-    with pytest.raises(CommandError, match="old ones are removed there"):
+    assert "put a new key and a comma in front" in rotate()
+    with pytest.raises(CommandError, match="old keys are removed there"):
         rotate("--remove-old")
     settings.SEAL_KEYS = [old]
     with pytest.raises(CannotOpen):

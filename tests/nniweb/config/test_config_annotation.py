@@ -74,7 +74,7 @@ def test_the_v2_form_of_a_v1_file_keeps_it(folder: Path) -> None:
 def test_a_search_space_beside_it_is_refused_as_by_nni(errors_of: Callable, text: str, field: str, line: int) -> None:
     [error] = errors_of(text)
     assert (error.field, error.line) == (field, line)
-    assert error.message == ("must be left out beside useAnnotation: true, which makes the search space from the "
+    assert error.message == ("must be left out with useAnnotation: true, which makes the search space from the "
                              "annotations in the code")
 
 
@@ -84,7 +84,7 @@ def test_what_is_wrong_in_the_code_is_said_at_its_file_and_line(errors_of: Calla
     train.write_text("import os\n" + TRAIN.replace("name=lr", "name=rate") + "x = nni.choice(1)\n")
     first, second = errors_of(text)
     assert (first.field, first.line) == (second.field, second.line) == ("useAnnotation", line)
-    assert first.message.startswith("train.py, line 4: the annotation is for rate, and the assignment after it")
+    assert first.message.startswith("train.py, line 4: the annotation is for rate, but the assignment after it")
     assert second.message.startswith("train.py, line 6: nni.choice needs a dict")
 
 
@@ -93,7 +93,7 @@ def test_values_that_no_search_space_can_have_are_said_at_their_annotation(error
     messages = [error.message for error in errors_of(V2)]
     assert messages == [
         "train.py, line 2: train/units/randint._value: must have 2 numbers, the lower bound and the upper bound (which "
-        "is itself never drawn), but has 3",
+        "is never sampled itself), but has 3",
         "train.py, line 4: train/lr/loguniform._value[0]: the low bound of a logarithmic type must be greater than 0, "
         "not 0"]
 
@@ -123,7 +123,7 @@ def test_code_without_annotations_is_refused(errors_of: Callable, train: Path) -
 def test_without_a_folder_there_is_nothing_to_read(errors_of: Callable) -> None:
     [error] = errors_of(V2.replace("trialCodeDirectory: code\n", ""), base_directory=None)
     assert (error.field, error.message) == (
-        "useAnnotation", "needs the code: name its folder in trialCodeDirectory, or bring the code with the config")
+        "useAnnotation", "needs the code; name its folder in trialCodeDirectory, or send the code with the config")
     [error] = errors_of(V2.replace("code\n", "nowhere\n"))
     assert error.field == "trialCodeDirectory"
 
@@ -132,13 +132,13 @@ def test_a_folder_that_cannot_be_packed_is_the_folders_error(errors_of: Callable
     (folder / "code" / "out").symlink_to("/etc")
     [error] = errors_of(V2)
     assert error.field == "trialCodeDirectory"
-    assert "leads out of the code folder" in error.message
+    assert "points out of the code folder" in error.message
 
 
 def test_where_the_code_comes_later_the_search_space_does(folder: Path) -> None:
     parsed = parse_experiment_config(V2.replace("code", "later"), folder, must_exist=False)
     assert (parsed.settings.search_space, parsed.settings.use_annotation) == ({}, True)
-    assert "useAnnotation: the search space is made when the code is there." in parsed.notes
+    assert "useAnnotation: the search space is made when the code has been fetched." in parsed.notes
 
 
 def test_files_that_may_not_be_named_are_not_read(errors_of: Callable, folder: Path, train: Path) -> None:

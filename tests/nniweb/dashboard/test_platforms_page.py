@@ -88,7 +88,7 @@ def test_a_strangers_platform_has_a_place_on_the_page_and_in_the_form(plug_in, m
     plug_in("stranger", STRANGER)
     page = member.get("/platforms/").content.decode()
     section = page[page.index('id="stranger"'):].partition("</section>")[0]
-    for words in ("door.number", "Where it answers.", "text (secret)", "suspended there"):
+    for words in ("door.number", "Where it answers.", "text (secret)", "may suspend a running trial"):
         assert words in section
     form = member.get("/new/").content.decode()
     data = re.search(r'<script id="platform-forms" type="application/json">(.*?)</script>', form)

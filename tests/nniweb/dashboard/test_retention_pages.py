@@ -20,10 +20,10 @@ def test_a_trials_page_says_what_was_removed_and_when_in_place_of_an_empty_box(
     client = APIClient()
     client.force_login(admin)
     page = client.get(f"/trials/{trial.public_id}/").content.decode()
-    assert f"What it wrote was removed by retention on {removed:%Y-%m-%d}, 30 days after the end." in page
-    assert "Its intermediate results and the readings of its machine were removed by retention" in page
+    assert f"The output of the trial was removed by retention on {removed:%Y-%m-%d}, 30 days after the end." in page
+    assert "intermediate results and resource samples were removed by retention" in page
     assert "Nothing written." not in page
-    assert "Its kept files were removed" not in page
+    assert "kept files were removed" not in page
     document = client.get(f"/api/v1/trials/{trial.public_id}/").json()
     assert document["removed"]["files"] is None
     assert document["removed"]["output"].startswith(f"{removed:%Y-%m-%d}")

@@ -74,14 +74,14 @@ def test_a_lease_is_told_rightly_on_a_host_whose_clock_is_wrong(
     monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + timedelta(seconds=wrong_by))
     assert Lease.acquire(cluster, "somebody") is not None
     cluster.refresh_from_db()
-    assert driver_of(cluster) == "Driven by the worker somebody."
+    assert driver_of(cluster) == "The worker somebody runs this cluster."
     figures = {family.name: family.samples for family in DatabaseFigures().collect()}
     assert [sample.value for sample in figures["nniweb_lease_held"]] == [1.0]
     assert [sample.value for sample in figures["nniweb_lease_renewed_seconds"]] == [pytest.approx(0.0, abs=300)]
     assert Lease.acquire(cluster, "another") is None
     Cluster.objects.update(lease_expires_at=database_now() - timedelta(seconds=1))
     cluster.refresh_from_db()
-    assert driver_of(cluster).startswith("Nobody drives it")
+    assert driver_of(cluster).startswith("No worker runs this cluster")
 
 
 # --- what the code does ----------------------------------------------------------------------

@@ -29,7 +29,7 @@ def test_an_outage_is_one_line_with_its_reason() -> None:
     record = record_of(away())
     assert NoTracebackWhileDatabaseIsAway().filter(record)
     assert logging.Formatter("%(message)s").format(record) == \
-        "a frame could not be read (the database says: connection failed: Connection refused)"
+        "a frame could not be read (the database's error: connection failed: Connection refused)"
 
 
 @pytest.mark.parametrize("error", [ValueError("a defect"), OperationalError("no such column: x")],

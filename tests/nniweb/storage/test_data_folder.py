@@ -82,6 +82,6 @@ def test_a_folder_that_holds_other_things_is_left_alone_and_the_check_says_who_m
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o750
     settings.DATA_FOLDER = tmp_path
     [warning] = data_folder_is_closed()
-    assert f"The data folder {tmp_path} is open to its group" in warning.msg
+    assert f"The data folder {tmp_path} is accessible to its group" in warning.msg
     tmp_path.chmod(0o700)
     assert data_folder_is_closed() == []

@@ -126,7 +126,7 @@ def test_a_trial_without_event_files_or_that_has_not_begun_says_so(attempt: Atte
     assert "no event files" in brought(attempt, logs).problem
     waiting = make_attempt()
     waiting.delete()
-    assert "not begun" in brought(waiting, logs).problem
+    assert "not started" in brought(waiting, logs).problem
 
 
 def ended(attempt: Attempt) -> None:

@@ -270,7 +270,7 @@ def test_a_worker_that_cannot_look_at_clusters_says_so_and_takes_them_once_it_ca
     Cluster.objects.create(name="one", platform="docile")
     try:
         with started(supervisor):
-            until(lambda: "tries again by itself" in trouble_with("clusters"))
+            until(lambda: "tries again automatically" in trouble_with("clusters"))
             is_broken.clear()
             until(lambda: held() == {"one"} and not trouble_with("clusters"))
     finally:

@@ -134,7 +134,7 @@ def test_a_wrong_secret_is_said_before_the_launch_and_makes_trials_wait(bench, p
     assert "clientSecret" in blocking[0].message
     form = bench.form("true")
     service.submit_trial_job(form)
-    bench.wait("the cluster says so", lambda: "does not let us in" in service.trouble)
+    bench.wait("the cluster says so", lambda: "does not accept the credentials" in service.trouble)
     assert "wrong-secret" not in service.trouble
     assert service.get_trial_job(form.job_name).status is WAITING
     workspace.secret = "wrong-secret"
@@ -193,7 +193,7 @@ def test_a_name_that_a_stranger_has_fails_the_trial(bench, workspace):
                                       "environmentId": f"{azureml_workspace.W}/environments/e/versions/1",
                                       "codeId": f"{azureml_workspace.W}/codes/c/versions/1",
                                       "computeId": f"{azureml_workspace.W}/computes/c"}, "Completed")
-    assert "which is not this trial's" in failed_with(bench, bench.open_service(), form)
+    assert "which does not belong to this trial" in failed_with(bench, bench.open_service(), form)
 
 
 def test_a_submission_whose_answer_is_lost_is_not_made_twice(bench, workspace):
@@ -209,8 +209,8 @@ def test_a_submission_whose_answer_is_lost_is_not_made_twice(bench, workspace):
 
 
 @pytest.mark.parametrize(("answer", "words"), [
-    (Answer(200, "<html>sign in</html>", "text/html"), "not JSON"),
-    (Answer(429, error(429, "TooManyRequests", "slow down").body, headers={"Retry-After": "0"}), "limits how often"),
+    (Answer(200, "<html>sign in</html>", "text/html"), "with JSON"),
+    (Answer(429, error(429, "TooManyRequests", "slow down").body, headers={"Retry-After": "0"}), "limits the rate"),
     (error(503, "ServerBusy", "boom"), "503")])
 def test_a_fault_while_asking_changes_nothing_and_is_said(bench, workspace, answer, words):
     service = bench.open_service()

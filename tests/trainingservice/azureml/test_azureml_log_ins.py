@@ -57,7 +57,7 @@ def test_without_any_setting_the_managed_identity_is_found_too(bench, service, w
 
 
 @pytest.mark.parametrize(("settings", "words"), [
-    ({"managed_identity": True}, "Give the server's machine this managed identity"), ({}, "Run az login")])
+    ({"managed_identity": True}, "Assign this managed identity"), ({}, "Run az login")])
 def test_a_machine_that_has_none_is_told_what_to_do_and_its_trials_wait(bench, service, workspace, settings, words):
     made = service(**settings)
     [finding] = [finding for finding in made.rehearse(quick=True) if finding.blocks]

@@ -44,7 +44,7 @@ def test_without_find_a_submission_that_was_not_answered_fails_and_the_job_does_
     form = bench.form(f'touch "{witness}"')
     message = failed_with(bench, service, form)
     assert form.job_name in message
-    assert "Without findCommand it cannot be looked for" in message
+    assert "Without findCommand the server cannot look for it" in message
     pid = scheduler.pid(form.job_name)
     scheduler.set("held", False)
     bench.wait("the job has ended", lambda: not os.path.exists(f"/proc/{pid}"))
@@ -75,7 +75,7 @@ def test_a_keeper_that_is_killed_leaves_a_trial_that_failed(bench, scheduler, la
     bench.wait_for_file(starts)
     os.kill(scheduler.pid(form.job_name), signal.SIGKILL)
     detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
-    assert "has no job 1 any more. Its keeper has left no word" in detail.cause
+    assert "no longer has a job 1. Its keeper has not recorded" in detail.cause
     go.touch()
     bench.wait("the trial has ended by itself", lambda: not bench.trial_processes(form))
 
@@ -138,12 +138,12 @@ def test_a_pattern_that_takes_years_in_python_is_answered_at_once(talk):
     assert (done.stdout, done.stderr) == ("None\n", "")
     scheduler = talk(submit_command=f"echo {'a' * 60}", id_pattern="(a+)+$|(a|a)+b|(a|aa)+c")
     assert scheduler.submit("t00000000001", "/x", {}) == "a" * 60
-    with pytest.raises(Unanswered, match="holds no id"):
+    with pytest.raises(Unanswered, match="contains no job id"):
         talk(submit_command=f"echo {'a' * 60}", id_pattern="(a|aa)+b").submit("t00000000001", "/x", {})
 
 
 def test_an_answer_without_an_id_is_no_answer(talk):
-    with pytest.raises(Unanswered, match="holds no id: 'thank you'"):
+    with pytest.raises(Unanswered, match="contains no job id: 'thank you'"):
         talk(submit_command="echo thank you").submit("t00000000001", "/x", {})
 
 
@@ -153,7 +153,7 @@ def test_a_refusal_is_final_when_the_scheduler_answers_questions(talk):
     for _ in range(2):
         with pytest.raises(TemporaryError, match="there is no queue of that name"):
             scheduler.submit("t00000000001", "/x", {})
-    with pytest.raises(PermanentError, match=r"there is no queue of that name\. It was asked 3 times"):
+    with pytest.raises(PermanentError, match=r"there is no queue of that name\. It was tried 3 times"):
         scheduler.submit("t00000000001", "/x", {})
 
 
@@ -183,9 +183,9 @@ def test_states_are_read_by_the_words_of_each_scheduler(talk):
     assert not listed.is_whole
     assert {job_id: (seen.status, seen.message) for job_id, seen in listed.seen.items()} == {
         "1": ("WAITING", ""), "2": ("RUNNING", None),
-        "3": ("FAILED", "The scheduler says that the job has ended (F)."),
-        "4": ("UNKNOWN", "The scheduler says 'strange', which is in none of waitingStates, runningStates and "
-                         "endedStates."), "5": ("WAITING", "waits for GPUs")}
+        "3": ("FAILED", "The scheduler reports that the job has ended (F)."),
+        "4": ("UNKNOWN", "The scheduler reports the state 'strange', which is in none of waitingStates, runningStates "
+                         "and endedStates."), "5": ("WAITING", "waits for GPUs")}
 
 
 def test_a_rehearsal_says_what_is_wrong(bench, platform, monkeypatch):
@@ -202,7 +202,7 @@ def test_a_rehearsal_says_what_is_wrong(bench, platform, monkeypatch):
     without_find(platform, monkeypatch)
     assert "There is no findCommand" in findings()["find"].message
     platform.scheduler.shared.rename(platform.scheduler.folder / "elsewhere")
-    assert "Make it, or correct workingFolder" in findings()["folder"].message
+    assert "Create it, or correct workingFolder" in findings()["folder"].message
 
 
 @pytest.mark.parametrize("wrong", [

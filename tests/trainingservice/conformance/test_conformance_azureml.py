@@ -91,5 +91,5 @@ class TestAzureMlThroughLog(CollectedConformance):
         job = next(iter(workspace.jobs.values()))
         workspace.lose_node(job)
         detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
-        assert "A trial runs once" in detail.message
+        assert "A trial runs only once" in detail.message
         assert (starts.read_text(), job.starts) == ("start\n", 2)

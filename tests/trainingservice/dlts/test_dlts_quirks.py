@@ -124,11 +124,11 @@ def test_a_database_outage_ends_no_running_trial_and_fails_no_new_one(bench, das
     bench.wait_for_status(service, form, RUNNING)
     bench.wait("the other one runs", lambda: bench.output(other))
     dashboard.database_away = True
-    bench.wait("the cluster says so", lambda: "cannot ask its database" in service.trouble)
+    bench.wait("the cluster says so", lambda: "cannot read its database" in service.trouble)
     later = bench.form("echo later")
     service.submit_trial_job(later)
     bench.wait("the trial says why it waits",
-               lambda: "cannot ask its database" in service.get_trial_job(later.job_name).message)
+               lambda: "cannot read its database" in service.get_trial_job(later.job_name).message)
     dashboard.database_away = False
     service.cancel_trial_job(other.job_name)
     bench.wait_for_end(service, other, TrialJobStatus.USER_CANCELED)
@@ -215,7 +215,7 @@ def test_a_job_that_is_listed_late_is_waited_for(bench, dashboard, lasting, monk
     dashboard.script(text(502, "Bad Gateway"), after=True, **SUBMIT)
     service.submit_trial_job(form)
     bench.wait_for_file(starts)
-    bench.wait("it says what it does", lambda: "looked for" in service.get_trial_job(form.job_name).message)
+    bench.wait("it says what it does", lambda: "looks for the job" in service.get_trial_job(form.job_name).message)
     dashboard.show_all()
     bench.wait_for_status(service, form, RUNNING)
     go.touch()
@@ -268,7 +268,7 @@ def test_a_job_over_the_quota_waits_and_says_so(bench, dashboard):
     form = bench.form("true")
     service.submit_trial_job(form)
     bench.wait("it was submitted", lambda: dashboard.jobs)
-    bench.wait("it says what it knows", lambda: "not looked at" in service.get_trial_job(form.job_name).message)
+    bench.wait("it says what it knows", lambda: "not processed" in service.get_trial_job(form.job_name).message)
     only_job(dashboard).detail = [{"message": "exceeds the user quota in VC: 4 (used) + 2 (requested) > 4 (user "
                                               "quota). Will need admin approval."}]
     bench.wait("it says so", lambda: "exceeds the user quota" in service.get_trial_job(form.job_name).message)
@@ -429,8 +429,8 @@ def test_a_team_or_cluster_that_is_not_there_is_named(bench, platform, monkeypat
 
 
 @pytest.mark.parametrize(("answer", "words"), [
-    (Answer(200, "<html>sign in</html>", "text/html"), "not JSON"), (text(502, "Bad Gateway"), "Bad Gateway"),
-    (text(429, "slow down"), "limits how often")])
+    (Answer(200, "<html>sign in</html>", "text/html"), "with JSON"), (text(502, "Bad Gateway"), "Bad Gateway"),
+    (text(429, "slow down"), "limits the rate")])
 def test_a_fault_while_asking_changes_nothing_and_is_said(bench, dashboard, lasting, answer, words):
     form, starts, go = lasting
     service = bench.open_service()
@@ -514,7 +514,7 @@ def test_the_double_refuses_what_the_cluster_refuses(dashboard, change, answered
 
 def test_the_email_must_be_spelt_as_the_key_was_made_for_it(platform, dashboard):
     api = DltsApi(platform.settings(email=dashboard.email.upper()))
-    with pytest.raises(LogInRefused, match="email must be spelt as the dashboard shows it"):
+    with pytest.raises(LogInRefused, match="email must be written as the dashboard shows it"):
         api.check_log_in()
 
 

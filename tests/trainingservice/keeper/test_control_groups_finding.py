@@ -41,10 +41,10 @@ def agent_that_says() -> Iterator[Callable[[str], AgentClient]]:
 def test_it_says_that_trials_are_held(agent_that_says: Callable[[str], AgentClient]) -> None:
     finding = control_groups_finding(agent_that_says(""), "ada")
     assert (finding.ok, finding.machine) == (True, "ada")
-    assert finding.message == "Each trial's processes are held in a control group: all of them end with their trial."
+    assert finding.message == "Each trial's processes are in a control group, so that all of them end with their trial."
 
 
 def test_it_says_why_they_are_not_and_finds_no_fault_in_that(agent_that_says: Callable[[str], AgentClient]) -> None:
     finding = control_groups_finding(agent_that_says("There is no room."), "ada")
     assert (finding.ok, finding.blocks, finding.temporary) == (True, False, False)
-    assert "not held in control groups. There is no room. A process" in finding.message
+    assert "not in control groups. There is no room. A process" in finding.message

@@ -277,7 +277,7 @@ def test_credentials_that_are_refused_are_no_end_of_trials(bench, cluster, lasti
     good, cluster.tokens = cluster.tokens, set()
     cluster.break_connections()
     with not_pestered(service):
-        bench.wait("the service says so", lambda: "refuses our credentials" in service._trials.problem)
+        bench.wait("the service says so", lambda: "does not accept the server's credentials" in service._trials.problem)
         go.touch()
         bench.wait("the trial has reported its end", lambda: bench.entries(form, "ended"))
         assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING

@@ -60,7 +60,7 @@ def test_an_image_without_python_says_what_it_needs(bench) -> None:
     form = trial(bench, python="no-such-python")
     service = submit(bench, form)
     bench.wait_for_status(service, form, TrialJobStatus.FAILED)
-    assert "could not start the keeper; the image must hold Python 3.8" in message(service, form)
+    assert "could not start the keeper; the image must contain Python 3.8" in message(service, form)
 
 
 def test_a_pod_that_used_too_much_memory_says_so(bench, cluster) -> None:

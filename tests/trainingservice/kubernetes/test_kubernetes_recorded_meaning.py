@@ -55,7 +55,7 @@ def told(name: str, document: dict[str, Any] | None = None) -> Observation:
 
 
 @pytest.mark.parametrize(("name", "status", "words"), [
-    ("tfjob/operator-not-running/10-after-8s", W, "tf-operator has not looked at the TFJob yet; if this lasts, it"),
+    ("tfjob/operator-not-running/10-after-8s", W, "tf-operator has not processed the TFJob yet. If this continues"),
     ("tfjob/unschedulable-gpu/20-still-created", W,
      "waits for a node (Unschedulable): 0/1 nodes are available: 1 Insufficient nvidia.com/gpu."),
     ("tfjob/image-pull-error/20-still-created", W, "worker-0 is being made on node node1."),
@@ -76,7 +76,7 @@ def told(name: str, document: dict[str, Any] | None = None) -> Observation:
     ("framework/two-roles-ps-never-stops/30-completed", S, ""),
     ("framework/failed/30-completed", F, "worker-0 ended with exit code 3 (Error)."),
     ("framework/framework-retried/30-completed", F, "worker-0 ended with exit code 1 (Error)."),
-    ("framework/stopped-by-execution-type/30-completed", C, "stopped on the cluster by somebody else; rerun"),
+    ("framework/stopped-by-execution-type/30-completed", C, "stopped on the cluster by somebody else. Rerun"),
 ])
 def test_a_recorded_object_is_told_in_a_sentence(name: str, status: TrialJobStatus, words: str) -> None:
     observed = told(name)
@@ -135,7 +135,7 @@ def test_a_framework_whose_keeper_outlived_the_memory_killer_says_so_beside_the_
 def test_what_is_suspended_waits_and_says_so(kind: TrialKind, status: dict[str, Any]) -> None:
     seen = kind.see({"metadata": {"name": "t"}, "spec": {}, "status": status}, "worker")
     assert seen.phase is Phase.WAITING
-    assert seen.message == f"The {kind.resource.kind} is suspended; it begins when somebody resumes it."
+    assert seen.message == f"The {kind.resource.kind} is suspended. It starts when somebody resumes it."
 
 
 def test_what_was_resumed_is_not_suspended_any_more() -> None:

@@ -93,7 +93,7 @@ def test_what_is_left_of_a_quota_is_told_whatever_its_units(bench, cluster) -> N
         "status": {"hard": {"pods": "4", "requests.cpu": "8"}, "used": {"pods": "1", "requests.cpu": "2500m"}}})
     finding = only(findings(bench), "quota")
     assert finding.ok
-    assert finding.message == "The namespace's quota large has room; used are 1 of 4 pods, 2500m of 8 requests.cpu."
+    assert finding.message == "The namespace's quota large has room. Used: 1 of 4 pods, 2500m of 8 requests.cpu."
 
 
 def test_a_quota_is_used_up_also_where_its_units_differ(bench, cluster) -> None:
@@ -172,7 +172,7 @@ def test_without_options_the_image_of_a_file_that_names_none_is_tried_and_does_n
     finally:
         service.clean_up()
     assert (finding.ok, finding.blocks) == (False, False)
-    assert "file without dockerImage" in finding.message
+    assert "the default image" in finding.message
 
 
 @pytest.mark.parametrize(("said", "ok", "words"), [
@@ -256,7 +256,7 @@ def test_events_that_may_not_be_listed_are_told_and_do_not_block(bench, cluster)
     cluster.forbidden |= {("list", "events")}
     found = findings(bench)
     assert only(found, "rights").ok
-    assert "without saying why" in only(found, "events").message
+    assert "wait without a reason" in only(found, "events").message
 
 
 def test_gpus_that_only_trial_gpu_number_asks_for_are_looked_for_too(bench, cluster) -> None:

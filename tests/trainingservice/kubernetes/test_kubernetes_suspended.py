@@ -39,7 +39,7 @@ def test_a_running_trial_that_is_suspended_waits_and_runs_anew_when_it_is_resume
         bench.wait("it is seen as suspended", lambda: service.get_trial_job(form.job_name).suspended)
         detail = service.get_trial_job(form.job_name)
         assert (detail.status, detail.start_time) == (TrialJobStatus.WAITING, None)
-        assert "is suspended; it begins when somebody resumes it" in detail.message
+        assert "is suspended. It starts when somebody resumes it" in detail.message
         bench.wait("its pods are gone", lambda: cluster.store.all("pods") == [])
         suspend(cluster, plural, False)
         bench.wait("a pod is made again", lambda: cluster.store.all("pods"))

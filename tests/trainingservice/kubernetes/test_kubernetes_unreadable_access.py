@@ -76,7 +76,7 @@ def test_a_token_with_a_line_end_inside_is_said_to_be_wrong_and_not_shown(cluste
     path.write_text(with_user(cluster, token="very\nsecret"))
     api = KubernetesApi(ApiAccess(path))
     for ask in (lambda: api.call("GET", "/version"), lambda: api.watch("/version", {}, 1.0)):
-        with pytest.raises(TemporaryError, match="the token in the kubeconfig holds a character") as raised:
+        with pytest.raises(TemporaryError, match="the token in the kubeconfig contains a character") as raised:
             ask()
         assert "secret" not in str(raised.value)
         assert raised.value.__cause__ is None

@@ -53,7 +53,7 @@ def test_secrets_of_the_server_are_not_handed_on():
     ({"venv": "venv"}, "absolute path"), ({"pythonPath": "bin"}, "absolute path"),
     ({"venv": "/a\nb"}, "printable"), ({"condaEnv": "a/b"}, "name of a conda environment"),
     ({"venv": "/" + "a" * 5000}, "at most 4096"),
-    ({"venv": "/a", "condaEnv": "torch"}, "venv and condaEnv exclude each other"),
+    ({"venv": "/a", "condaEnv": "torch"}, "venv and condaEnv cannot be given together"),
     ({"condaEnv": "torch", "runAs": "alice"}, "must be the folder of the environment"),
     ({"shellEnvironment": {"path": "/bin" * 10000}}, "at most 32768"),
     ({"shellEnvironment": {"HOME": "/root"}}, "Extra inputs"),

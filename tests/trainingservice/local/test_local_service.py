@@ -278,7 +278,7 @@ def test_a_rehearsal_tries_everything_and_leaves_nothing_running(bench):
     findings = rehearse(service)
     assert set(findings) == {"interpreter", "folder", "disk", "gpus", "processes", "trial", "connection"}
     assert [finding for finding in findings.values() if finding.blocks] == []
-    assert findings["trial"].message == "A trial that does nothing ran through."
+    assert findings["trial"].message == "An empty test trial succeeded."
     assert service._agent.pid is None
     assert list((bench.context().state_folder / "rehearsal").iterdir()) == []
 

@@ -163,7 +163,7 @@ def test_a_rehearsal_says_why_nothing_can_run_as_that_user(bench, user, key):
     service = open_with_private_folder(bench)
     assert sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as=user.pw_name))) == []
     assert sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as="nobody-of-this-name"))) == [
-        "runAs: There is no user 'nobody-of-this-name' on this machine; correct runAs, or make the user."]
+        "runAs: There is no user 'nobody-of-this-name' on this machine. Correct runAs, or create the user."]
     assert "must not name root" in sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as="root")))[0]
 
 
@@ -189,8 +189,8 @@ def test_where_sudo_refuses_the_sentence_says_what_to_write_into_its_rules(bench
     monkeypatch.setattr(os_user, "is_root", lambda: False)
     service = open_with_private_folder(bench)
     assert sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as=user.pw_name))) == [
-        f"runAs: sudo starts nothing as user {user.pw_name} (sudo: a password is required). Allow it in /etc/sudoers, "
-        f"without a password: root ALL=({user.pw_name}) NOPASSWD: ALL"]
+        f"runAs: sudo cannot start programs as user {user.pw_name} (sudo: a password is required). Allow it in "
+        f"/etc/sudoers without a password: root ALL=({user.pw_name}) NOPASSWD: ALL"]
 
 
 def test_the_agent_of_one_user_cannot_speak_for_the_trials_of_another(bench, user, key, service):

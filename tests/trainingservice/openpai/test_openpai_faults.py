@@ -7,6 +7,7 @@ import pytest
 from tests.fakes.http_double import Answer
 from tests.fakes.openpai.cluster import error
 from tests.fakes.openpai.jobs import Event
+from tests.trainingservice.conformance.test_conformance_openpai import QuickOpenPai, WithoutStorage
 from tests.trainingservice.jobs_of_tests import (
     check_that_a_stop_is_asked_for_again,
     check_that_an_outage_of_a_minute_loses_nothing,
@@ -46,6 +47,51 @@ def test_the_rehearsal_names_queue_storage_and_account(bench, platform, cluster)
     cluster.tokens[cluster.token] = "bob"
     findings = {finding.check: finding for finding in service.rehearse(quick=True)}
     assert "belongs to user bob" in findings["rights"].message
+
+
+def without_name(platform):
+    """Settings with the mount points of a storage and not its name, as NNI 1.4 had them."""
+    return platform.settings().model_copy(update={"storage_config_name": None})
+
+
+@pytest.mark.parametrize(("defaults", "words"), [
+    (set(), "has no default storage on the cluster: give storageConfigName"),
+    ({"shared", "other"}, "has several default storages")])
+def test_a_storage_without_a_name_must_be_the_one_default(bench, platform, cluster, defaults, words):
+    cluster.storages["other"] = cluster.export
+    cluster.default_storages = defaults
+    platform.new_service = lambda context: QuickOpenPai(without_name(platform), context)
+    service = bench.open_service()
+    [finding] = [finding for finding in service.rehearse(quick=True) if not finding.ok]
+    assert (finding.check, finding.temporary) == ("storage", False)
+    assert words in finding.message
+    assert words in failed_with(bench, service, bench.form())
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (OpenPaiTrialOptions(channel="storage"), "channel: storage needs a storage"),
+    (OpenPaiTrialOptions(openpai_config={"taskRoles": {"a": {}}}), "openpaiConfig needs a storage"),
+    (OpenPaiTrialOptions(), "")])
+def test_what_needs_a_storage_is_said_where_there_is_none(bench, tmp_path, options, words):
+    platform = WithoutStorage(tmp_path / "bare")
+    try:
+        service = platform.new_service(bench.context())
+        findings = [finding for finding in service.rehearse(quick=True, options=options) if not finding.ok]
+        assert [words in finding.message for finding in findings] == ([True] if words else [])
+        service.clean_up()
+    finally:
+        platform.cluster.end()
+
+
+def test_without_a_storage_and_an_address_the_trial_says_what_is_missing(bench, platform, cluster):
+    bare = platform.settings().model_copy(update=dict.fromkeys(
+        ("storage_config_name", "local_storage_mount_point", "container_storage_mount_point")))
+    platform.new_service = lambda context: QuickOpenPai(bare, context)
+    service = bench.open_service()
+    form = bench.form()
+    message = failed_with(bench, service, replace(form, keeper=replace(form.keeper, urls=())))
+    assert "Set NNIWEB_PUBLIC_URL or nniManagerIp" in message
+    assert "storageConfigName" in message
 
 
 def test_a_missing_storage_fails_the_trial(bench, cluster):
@@ -109,7 +155,7 @@ def test_a_document_that_would_be_refused_is_not_sent(bench, cluster):
     own = {"protocolVersion": 2, "type": "job", "prerequisites": [{"type": "dockerimage", "name": "d", "uri": "i"}],
            "taskRoles": {"a": role}, "description": "x" * (100 * 1024 - 500)}
     form = replace(bench.form(), options=OpenPaiTrialOptions(openpai_config=own))
-    assert "the cluster takes 102400 at most" in failed_with(bench, bench.open_service(), form)
+    assert "the cluster accepts at most 102400" in failed_with(bench, bench.open_service(), form)
     assert cluster.count("POST", "/v2/jobs") == 0
 
 
@@ -188,14 +234,14 @@ def test_a_name_that_a_stranger_has_fails_the_trial(bench, cluster):
     form = bench.form("echo mine")
     from tests.fakes.openpai.jobs import Job
     cluster.jobs[cluster.user, name_of(form)] = Job(cluster.user, name_of(form), {"extras": {}})
-    assert "already, which is not this trial's" in failed_with(bench, bench.open_service(), form)
+    assert "already, which does not belong to this trial" in failed_with(bench, bench.open_service(), form)
 
 
 # --- faults --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("answer", "words"), [
-    (Answer(200, "<html><body>Please sign in</body></html>", "text/html"), "not JSON"),
+    (Answer(200, "<html><body>Please sign in</body></html>", "text/html"), "with JSON"),
     (Answer(500, {"code": "UnknownError", "message": "boom"}), "boom"),
     (Answer(503, "upstream", "text/plain"), "503"),
 ])
@@ -218,7 +264,7 @@ def test_a_limit_is_kept_to_for_as_long_as_is_asked(bench, cluster):
     cluster.script(Answer(429, "Too many requests", "text/html", {"Retry-After": "1"}), **SUBMIT)
     form = bench.form("echo done")
     service.submit_trial_job(form)
-    bench.wait("it waits", lambda: "limits how often" in service.get_trial_job(form.job_name).message)
+    bench.wait("it waits", lambda: "limits the rate" in service.get_trial_job(form.job_name).message)
     assert "1 s" in service.get_trial_job(form.job_name).message
     bench.wait_for_end(service, form)
     assert cluster.count("POST", "/v2/jobs") == 2
@@ -435,7 +481,7 @@ def test_a_job_that_there_is_no_quota_for_waits_with_the_schedulers_words(bench,
     service.submit_trial_job(form)
     waited = bench.wait("it waits", lambda: "quota" in (text := service.get_trial_job(form.job_name).message) and text)
     assert said in waited
-    assert "tried again each minute" in waited
+    assert "tried again every minute" in waited
     assert service.trouble == ""
     cluster.unscript()
     bench.wait_for_end(service, form)

@@ -85,8 +85,8 @@ def test_the_token_is_not_blamed_while_kubernetes_is_away(bench, cluster):
     cluster.kubernetes.clear()
     waiting = bench.form("echo later")
     service.submit_trial_job(waiting)
-    bench.wait("the cluster says so", lambda: "while its Kubernetes is away" in service.trouble)
-    bench.wait("the trial says so", lambda: "Kubernetes is away" in service.get_trial_job(waiting.job_name).message)
+    bench.wait("the cluster says so", lambda: "while its Kubernetes cannot be reached" in service.trouble)
+    bench.wait("the trial says so", lambda: "cannot be reached" in service.get_trial_job(waiting.job_name).message)
     for text in (service.trouble, service.get_trial_job(waiting.job_name).message):
         assert "Make a new token" not in text
     assert service.get_trial_job(waiting.job_name).status is WAITING
@@ -159,7 +159,7 @@ def test_the_rehearsal_blames_a_token_that_is_refused_again_and_names_the_other_
     found = rights(platform, bench)
     assert found.blocks
     assert "does not accept the token of user ada: Your token is invalid." in found.message
-    assert "its Kubernetes is away" in found.message
+    assert "Kubernetes cannot be reached" in found.message
     assert cluster.count("GET", "tokens/check") == 3
 
 

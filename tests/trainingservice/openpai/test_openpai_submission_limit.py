@@ -93,8 +93,8 @@ def test_what_other_limits_say_is_not_taken_for_it(other):
 
 def test_the_sentence_says_how_many_and_when():
     text = why_it_waits("OpenPAI at pai", "ada", 90.0, Allowance(60, 20, 1800.0))
-    assert "takes 60 submissions an hour from user ada; 20 of them are left for the next 30 minutes" in text
-    assert "The next one goes in 90 s" in text
+    assert "takes 60 submissions per hour from user ada; 20 of them are left for the next 30 minutes" in text
+    assert "The next submission is sent in 90 s" in text
     assert "none is left for the next 60 s" in why_it_waits("OpenPAI", "ada", 60.0, Allowance(60, 0, 60.0))
 
 
@@ -106,11 +106,11 @@ def test_trials_beyond_the_limit_wait_for_their_turn_and_the_cluster_is_well(ben
         service.submit_trial_job(form)
 
     def waiting():
-        return [detail.message for detail in service.list_trial_jobs() if "submissions an hour" in detail.message]
+        return [detail.message for detail in service.list_trial_jobs() if "submissions per hour" in detail.message]
 
     bench.wait("those beyond half of it wait", lambda: len(waiting()) == 4)
-    assert all("takes 4 submissions an hour from user ada; 2 of them are left" in message for message in waiting())
-    assert all("The next one goes in" in message for message in waiting())
+    assert all("takes 4 submissions per hour from user ada; 2 of them are left" in message for message in waiting())
+    assert all("The next submission is sent in" in message for message in waiting())
     assert service.trouble == ""
     assert cluster.count("POST", "/v2/jobs") == 2
     bench.wait("the others end", lambda: [detail.status for detail in service.list_trial_jobs()].count(
@@ -158,7 +158,7 @@ def test_questions_that_are_refused_are_put_again_when_their_window_ends(bench, 
         service.submit_trial_job(form)
     bench.wait("both are there", lambda: len(cluster.jobs) == 2)
     cluster.limits["list"], now = nearly_over(Limiter(1, 60), cluster.user)
-    bench.wait("it is said", lambda: "limits how often it may be asked" in service.trouble)
+    bench.wait("it is said", lambda: "limits the rate of requests" in service.trouble)
     assert "60 s" not in service.trouble
     cluster.limits["list"].limit, now[0] = 1000, now[0] + 3.0
     cluster.release()
@@ -171,5 +171,5 @@ def test_another_limit_on_submissions_is_kept_to_as_it_says(bench, cluster):
     service = bench.open_service()
     form = bench.form("echo done")
     service.submit_trial_job(form)
-    bench.wait("it waits", lambda: "limits how often" in service.get_trial_job(form.job_name).message)
+    bench.wait("it waits", lambda: "limits the rate" in service.get_trial_job(form.job_name).message)
     bench.wait_for_end(service, form)

@@ -175,7 +175,7 @@ def outlast_a_break_while_several_start(bench, proxy, lasting, how, position):
     for form, _ in new:  # each was tried in vain, or had been started
         bench.wait("it was tried", lambda form=form: service.get_trial_job(form.job_name).message
                    or bench.entries(form) or service.get_trial_job(form.job_name).status is RUNNING)
-    assert "set aside" not in service.list_machines()[0].message
+    assert "gets no trials" not in service.list_machines()[0].message
     proxy.mend()
     for form, _ in new:
         bench.wait("metrics come", lambda form=form: len(bench.entries(form, "metric")) > 1)
@@ -304,7 +304,7 @@ def test_a_machine_that_was_set_up_anew_tells_that_its_trials_were_lost(bench, m
     machine.start()
     for form in forms:
         detail = bench.wait_for_status(service, form, FAILED)
-        assert "set up anew" in detail.message
+        assert "reinstalled" in detail.message
         assert "127.0.0.1" in detail.message
 
 

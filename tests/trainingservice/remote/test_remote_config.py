@@ -83,7 +83,7 @@ def test_the_preparation_has_two_names(folder, name):
     ("    - {host: ada, user: me, hostKey: 'aa:bb'}", "SHA256:"),
     ("    - {host: ada, user: me, sshPassphrase: x}", "sshKeyFile"),
     ("    - {host: ada, user: me, pythonPath: bin}", "absolute path"),
-    ("    - {host: ada, user: me, environment: {'a b': c}}", "no name of a variable"),
+    ("    - {host: ada, user: me, environment: {'a b': c}}", "not a valid name of a variable"),
     ("    - {host: ada, user: me, pasword: x}", "password"),
 ])
 def test_what_is_wrong_is_named(folder, machines, words):

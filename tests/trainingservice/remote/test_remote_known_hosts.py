@@ -57,7 +57,7 @@ def test_a_key_that_is_revoked_is_refused_also_where_it_is_known_or_demanded(key
     file.write_text(f"ada {TEXT}\n@revoked {names} {TEXT}\n")
     assert keys.known("ada") == {}
     for expected in (None, "SHA256:" + "x" * 43):
-        with pytest.raises(MachineProblem, match="is marked @revoked in known_hosts: nothing was sent to it") as caught:
+        with pytest.raises(MachineProblem, match="is marked @revoked in known_hosts, so nothing was sent") as caught:
             keys.check("ada", KEY, expected)
         assert (caught.value.check, caught.value.needs_person) == ("host_key", True)
 
@@ -99,7 +99,7 @@ def test_a_key_that_cannot_be_kept_is_not_trusted_and_the_servers_folder_is_name
     machine, store = make_machine(), HostKeyStore(tmp_path / "host_keys", system_files=())
     monkeypatch.setattr(attempt_folder, "write_file", refuse)
     problem = refusal(machine.settings(host_key=None), store)
-    assert f"cannot be kept in {tmp_path / 'host_keys'} on the server (so it is), so nothing was sent" in str(problem)
+    assert f"cannot be stored in {tmp_path / 'host_keys'} on the server (so it is), so nothing was sent" in str(problem)
     assert (problem.check, problem.needs_person) == ("host_key", needs_person)
     assert machine.accepted_logins() == 0
     monkeypatch.undo()

@@ -160,7 +160,7 @@ def test_a_machine_without_python_says_what_to_install(make_machine, keys, tmp_p
     machine = make_machine(python=False)
     with pytest.raises(MachineProblem, match="has no Python 3 on its PATH") as caught:
         first_look(machine, keys, tmp_path)
-    assert "install python3" in str(caught.value)
+    assert "Install python3" in str(caught.value)
     assert caught.value.needs_person
 
 
@@ -206,7 +206,7 @@ def test_a_small_disk_fails_with_a_sentence(bench, make_machine, tmp_path):
         service = bench.open_service()
         form = bench.form("true", code=bench.code({"big": os.urandom(3_000_000)}))
         service.submit_trial_job(form)
-        bench.wait("the trial says why it waits", lambda: "make room" in service.get_trial_job(form.job_name).message)
+        bench.wait("the trial says why", lambda: "Free disk space" in service.get_trial_job(form.job_name).message)
         assert "Traceback" not in service.get_trial_job(form.job_name).message
         service.cancel_trial_job(form.job_name)
         bench.close_service(service)

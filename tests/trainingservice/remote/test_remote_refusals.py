@@ -80,12 +80,12 @@ def full(make_machine):  # the machine ends after the disk is gone: nothing of i
 
 
 @pytest.mark.parametrize(("situation", "words"), [
-    (unknown_host, "The host name no-such-host.invalid is not known here; correct host"),
-    (wrong_password, "with the password; correct user and credentials"),
-    (changed_host_key, "Either the machine was set up anew, or another one answers in its place"),
-    (missing_python, "has no Python 3 on its PATH; install python3, or name the folder of one in pythonPath."),
-    (full_disk, "No space left on device); make room, mend the rights, or choose another workingFolder."),
-    (no_write_rights, "Permission denied); make room, mend the rights, or choose another workingFolder."),
+    (unknown_host, "The host name no-such-host.invalid cannot be resolved. Correct host"),
+    (wrong_password, "with the password. Correct user and credentials"),
+    (changed_host_key, "Either the machine was reinstalled, or another machine answers in its place"),
+    (missing_python, "has no Python 3 on its PATH. Install python3, or name the folder of a Python in pythonPath."),
+    (full_disk, "No space left on device). Free disk space, correct the permissions, or choose another workingFolder."),
+    (no_write_rights, "Permission denied). Free disk space, correct the permissions, or choose another workingFolder."),
 ], ids=["unknown host", "wrong password", "changed host key", "missing Python", "full disk", "no write rights"])
 def test_what_refuses_is_said_on_the_trial_once_and_not_asked_all_the_time(bench, make_machine, request, monkeypatch,
                                                                           own_home, situation, words):
@@ -142,7 +142,7 @@ def test_a_full_disk_is_found_by_the_rehearsal(bench, make_machine, request):
     service = bench.platform.new_service(bench.context())
     found = {finding.check: finding for finding in service.rehearse()}
     assert found["folder"].blocks
-    assert "No space left on device); make room, mend the rights, or choose another" in found["folder"].message
+    assert "No space left on device). Free disk space, correct the permissions, or" in found["folder"].message
     assert found["disk"].blocks
     assert found["disk"].message.startswith("Only 0 MB are free on the disk of ")
     assert "trial" not in found  # none was started there

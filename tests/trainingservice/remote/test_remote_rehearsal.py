@@ -31,7 +31,7 @@ def test_everything_is_tried_and_nothing_is_left_running(bench, machine):
     assert set(findings) == {"connection", "host_key", "interpreter", "folder", "disk", "clock", "gpus", "processes",
                              "way_home", "trial"}
     assert [finding for finding in findings.values() if not finding.ok and not finding.temporary] == []
-    assert findings["trial"].message == "A trial that does nothing ran through."
+    assert findings["trial"].message == "An empty test trial succeeded."
     assert list((machine.home / ".nniweb" / "clusters" / "conformance" / "rehearsal").iterdir()) == []
     bench.wait("its agent has ended", lambda: machine.agent_pids() == [])
 
@@ -49,6 +49,16 @@ def test_a_machine_that_is_away_may_come_back_and_a_wrong_key_needs_a_person(ben
     bench.platform.machine_list = [machine.settings(ssh_key_file=new_key(tmp_path / "stranger"))]
     refused = by_check(rehearse(bench, quick=True))["login"]
     assert refused.blocks
+
+
+def test_of_machines_that_all_refuse_connections_one_sentence_says_so(bench, machine):
+    bench.platform.machine_list = [machine.settings(port=free_port()), machine.settings(port=free_port(), user="bob")]
+    first, *each = rehearse(bench, quick=True)
+    assert first.message.startswith("Every machine refuses connections (127.0.0.1: 127.0.0.1:")
+    assert (first.check, first.ok, first.temporary, first.machine) == ("connection", False, True, "")
+    assert (first.message.code, first.message.arguments["common"], first.message.arguments["count"]) == (
+        "every_machine", "connection_refused", 2)
+    assert [finding.machine for finding in each] == ["127.0.0.1", "127.0.0.1"]
 
 
 def test_one_machine_s_fault_does_not_block_while_another_is_well(bench, machine, make_machine, tmp_path):
@@ -85,7 +95,7 @@ def test_a_check_of_very_many_dead_machines_ends_in_time_and_says_which_were_not
     assert time.monotonic() - began < 60, "not the six minutes that all of them take; the machine may be busy"
     told = findings[-1]
     assert (told.check, told.ok, told.temporary) == ("machines", False, True)
-    assert "of 3000 machines were not looked at" in told.message
+    assert "of 3000 machines were not checked" in told.message
     assert "127.0.0.1, 127.0.0.1" in told.message
     assert not any(finding.blocks for finding in findings), "unknown is not dead"
 
@@ -94,7 +104,7 @@ def test_no_more_machines_are_looked_at_than_the_limit_says(bench, monkeypatch):
     monkeypatch.setattr(rehearsal, "MOST_LOOKED_AT", 3)
     findings = rehearse_silent_ones(bench, free_port(), 5)
     assert [finding.check for finding in findings] == ["connection"] * 3 + ["machines"]
-    assert findings[-1].message.startswith("2 of 5 machines were not looked at")
+    assert findings[-1].message.startswith("2 of 5 machines were not checked")
 
 
 def test_a_folder_that_cannot_be_made_blocks(bench, machine):
@@ -123,7 +133,7 @@ def test_the_way_home_is_tried_from_the_machine(bench, machine):
     bench.server_urls = (bench.server.url,)
     found = by_check(rehearse(bench))["way_home"]
     assert found.ok
-    assert found.message == f"Reports come straight: 127.0.0.1 reached {bench.server.url}."
+    assert found.message == f"Keepers can call the server: 127.0.0.1 reached {bench.server.url}."
 
 
 def test_a_machine_that_cannot_reach_the_server_is_told_to_report_through_the_connection(bench, make_machine):
@@ -132,7 +142,7 @@ def test_a_machine_that_cannot_reach_the_server_is_told_to_report_through_the_co
     bench.server_urls = (bench.server.url,)
     found = by_check(rehearse(bench))["way_home"]
     assert found.ok
-    assert found.message.startswith(f"Reports come through this connection: unreachable: {bench.server.url}: ")
+    assert found.message.startswith(f"Reports are sent through the SSH connection: unreachable: {bench.server.url}: ")
     assert "refused" in found.message
 
 
@@ -162,14 +172,14 @@ def test_a_clock_that_differs_is_told_and_blocks_nothing(bench, machine, monkeyp
     assert words in finding.message
     off = float(finding.message.split(" is ")[1].split(" s ")[0])
     assert 50 < off < 70
-    assert "time server" in finding.message
+    assert "time synchronization" in finding.message
 
 
 def test_gpus_are_named(bench, make_gpu_machine):
     bench.platform.machine_list = [make_gpu_machine("ada", gpus=2).settings(gpu_indices=(1,))]
     finding = by_check(rehearse(bench))["gpus"]
     assert finding.ok
-    assert finding.message == "2 GPU(s) are seen (0: Fake H0, 1: Fake H0)."
+    assert finding.message == "2 GPU(s) were found (0: Fake H0, 1: Fake H0)."
 
 
 def test_gpu_indices_that_do_not_exist_are_found(bench, make_gpu_machine, machine):
@@ -180,5 +190,5 @@ def test_gpu_indices_that_do_not_exist_are_found(bench, make_gpu_machine, machin
     bench.platform.machine_list = [machine.settings(gpu_indices=(0,))]
     finding = by_check(rehearse(bench))["gpus"]
     assert finding.blocks
-    assert "no GPU is seen" in finding.message
+    assert "no GPU was found" in finding.message
     assert "remove gpuIndices" in finding.message

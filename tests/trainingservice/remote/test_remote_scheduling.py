@@ -291,9 +291,9 @@ def test_a_machine_on_which_three_submissions_fail_is_set_aside_with_the_reason(
     trials.write_text("in the way")
     form = bench.form("echo ran")
     service.submit_trial_job(form)
-    bench.wait("it is set aside", lambda: "set aside" in service.list_machines()[0].message)
+    bench.wait("it is set aside", lambda: "gets no trials" in service.list_machines()[0].message)
     assert "3 submissions in a row failed" in service.list_machines()[0].message
-    bench.wait("the trial says so", lambda: "set aside" in service.get_trial_job(form.job_name).message)
+    bench.wait("the trial says so", lambda: "gets no trials" in service.get_trial_job(form.job_name).message)
     trials.unlink()
     trials.with_name("moved").rename(trials)
     bench.wait_for_end(service, form)

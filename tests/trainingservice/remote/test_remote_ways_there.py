@@ -128,7 +128,7 @@ def test_a_proxy_command_that_does_not_lead_there_says_why(make_machine, keys, c
     machine = make_machine()
     configure("Host lab\n  ProxyCommand sh -c 'echo the gate is closed >&2; exit 7'\n")
     refused = str(refusal(machine.settings(host="lab"), keys))
-    assert "ProxyCommand in ~/.ssh/config for lab does not lead there" in refused
+    assert "ProxyCommand in ~/.ssh/config for lab does not connect" in refused
     assert "status 7 and said: the gate is closed." in refused
     configure("Host *\n  ProxyCommand none\n")
     assert works(machine.settings(), keys)
@@ -137,7 +137,7 @@ def test_a_proxy_command_that_does_not_lead_there_says_why(make_machine, keys, c
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a;touch${IFS}b", "$(id)"])
 def test_no_host_name_gets_into_the_shell_of_a_proxy_command(make_machine, keys, configure, host, tmp_path):
     configure("Host *\n  ProxyCommand echo %h\n")
-    assert "must not get into the ProxyCommand" in str(refusal(make_machine().settings(host=host), keys))
+    assert "are not allowed in the ProxyCommand" in str(refusal(make_machine().settings(host=host), keys))
 
 
 # --- host keys --------------------------------------------------------------------------------

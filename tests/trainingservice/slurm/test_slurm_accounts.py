@@ -49,7 +49,7 @@ def unseen_end(bench, cluster):
 def test_how_a_forgotten_job_ended_is_read_from_the_accounts(bench, unseen_end):
     form, detail = unseen_end
     seen = bench.wait_for_status(bench.open_service([as_stored(detail)]), form, TrialJobStatus.FAILED)
-    assert "nobody knows how it ended" not in seen.message
+    assert "how it ended is not known" not in seen.message
     assert seen.end_time is not None
     assert seen.platform_state["slurm_id"] == detail.platform_state["slurm_id"]
 
@@ -67,7 +67,7 @@ def test_while_the_accounts_are_away_nothing_is_said_of_a_forgotten_job(bench, c
     finally:
         cluster.start_accounts()
     seen = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
-    assert "nobody knows how it ended" not in seen.message
+    assert "how it ended is not known" not in seen.message
 
 
 def test_the_accounts_find_a_job_by_its_name_and_by_its_id(bench, unseen_end):
@@ -85,4 +85,4 @@ def test_a_rehearsal_says_that_there_are_accounts(bench):
     service = bench.platform.new_service(bench.context())
     findings = {finding.check: finding for finding in service.rehearse()}
     service.clean_up()
-    assert "It keeps accounts" in findings["accounts"].message
+    assert "It has an accounting database" in findings["accounts"].message

@@ -51,4 +51,4 @@ def test_a_job_that_vanished_without_a_word_fails_after_a_while(bench, monkeypat
                     os.kill(process.pid, number)
     bench.wait("Slurm has forgotten it", lambda: is_forgotten(bench, form), patience=120)
     detail = bench.wait_for_status(bench.open_service([as_stored(detail)]), form, TrialJobStatus.FAILED)
-    assert "nobody knows how it ended" in detail.message
+    assert "how it ended is not known" in detail.message

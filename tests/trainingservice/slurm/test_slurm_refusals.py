@@ -39,7 +39,7 @@ def test_slurms_own_words_are_told_without_the_program_s_name(name, words):
 
 
 def test_a_submission_whose_answer_was_lost_is_not_taken_for_refused():
-    assert "looked for" in str(said("timeout"))
+    assert "looks for the job" in str(said("timeout"))
     killed = refusal(Finished(-9, "", ""), "login.example")
     assert isinstance(killed, Unanswered)
     silent = refusal(Finished(0, "Welcome!\n", ""), "login.example")

@@ -72,8 +72,8 @@ def test_on_demand_a_job_tells_what_a_node_has(rehearse, bench, cluster):
     found = rehearse(quick=False)
     assert all(finding.ok for finding in found.values()), found
     assert f"on {cluster.name}" in found["trial"].message
-    assert f"Reports come straight from the node: it has reached {bench.server_urls[0]}" in found["way_home"].message
-    assert "keeps no accounts" in found["accounts"].message
+    assert f"Keepers can call the server: the node has reached {bench.server_urls[0]}" in found["way_home"].message
+    assert "has no accounting database" in found["accounts"].message
     assert [path.name for path in (bench.platform.shared / "nniweb").iterdir()] == []
 
 

@@ -34,7 +34,7 @@ def test_a_submission_whose_answer_is_lost_is_found_and_not_made_twice(bench, cl
     try:
         service.submit_trial_job(form)
         bench.wait("nobody knows what came of it",
-                   lambda: "Nobody knows" in service.get_trial_job(form.job_name).message, patience=60)
+                   lambda: "It is not known" in service.get_trial_job(form.job_name).message, patience=60)
     finally:
         cluster.thaw_controller()
     bench.wait_for_file(starts)
@@ -81,7 +81,7 @@ def test_a_trial_whose_node_fails_says_so(bench, cluster):
     try:
         detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
         assert "node failed" in detail.message
-        assert detail.cause == "The job's node failed, or Slurm lost sight of it."
+        assert detail.cause == "The job's node failed, or Slurm lost contact with it."
     finally:
         cluster.command("scontrol", "update", f"nodename={cluster.name}", "state=resume", check=False)
         bench.wait("the node is back", lambda: "idle" in cluster.command("sinfo", "-h", "-o", "%t"), patience=120)

@@ -63,7 +63,7 @@ def test_a_trial_that_asks_for_more_gpus_than_the_quota_has_is_refused_at_the_la
     Quota.objects.create(max_gpus=1)
     body = {"config": config + "trialGpuNumber: 2\n", "base_directory": str(code_folder)}
     [error] = refused(api.post("/api/v1/experiments/check/", body))
-    assert (error["field"], "allows 1 GPU at a time, and one trial asks for 2" in error["message"]) == (
+    assert (error["field"], "allows 1 GPU at a time, but one trial asks for 2" in error["message"]) == (
         "trialGpuNumber", True)
 
 

@@ -59,7 +59,7 @@ def test_on_a_single_machine_elsewhere_the_folder_must_be_named(api, pbt, code_f
     assert answer.status_code == 400, answer.content
     [error] = answer.json()["errors"]
     assert error["field"] == "tuner.classArgs"
-    assert error["message"] == "PBT needs a folder for checkpoints on the machine: give it as all_checkpoint_dir."
+    assert error["message"] == "PBT needs a folder for checkpoints on the machine. Give it as all_checkpoint_dir."
     named = pbt.replace("  name: PBT\n", "  name: PBT\n  classArgs:\n    all_checkpoint_dir: /scratch/run\n")
     assert api.post("/api/v1/experiments/", {**body, "config": named}).status_code == 201
     assert Experiment.objects.get().tuner["class_args"]["all_checkpoint_dir"] == "/scratch/run"

@@ -81,7 +81,7 @@ def test_a_link_in_a_code_folder_that_leads_to_the_keys_is_refused_by_name_where
     copied = config.replace("platform: local", "platform: local\n  snapshotCode: true")
     found = refusal(api, config=copied, base_directory=str(inside))
     assert found.startswith("trialCodeDirectory: The link")
-    assert "leads out of the code folder" in found
+    assert "points out of the code folder" in found
     assert api.post("/api/v1/experiments/", {"config": copied, "base_directory": str(inside)}).status_code == 400
     assert not CodeArchive.objects.exists()
     assert refusal(api, config=config, base_directory=str(inside)) == ""  # shared, not packed: the trial's own business
@@ -208,7 +208,7 @@ def test_a_base_directory_that_becomes_a_link_after_it_was_checked_leads_nowhere
 def test_who_does_not_have_the_right_names_none_below_any_root(as_user: Any, alice: Any, roots: Path,
                                                                code_folder: Path, config: str) -> None:
     inside = code_folder.rename(roots / "mine")
-    assert "you do not have the permission" in refusal(as_user(alice), config=config, base_directory=str(inside))
+    assert "do not have the permission" in refusal(as_user(alice), config=config, base_directory=str(inside))
 
 
 def test_whoever_has_the_right_names_folders_below_the_roots_and_no_others(

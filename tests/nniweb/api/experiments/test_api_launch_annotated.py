@@ -73,7 +73,7 @@ def test_uploaded_code_is_rewritten_too(api, annotated) -> None:
 
 def test_what_is_wrong_in_uploaded_code_has_its_line(api, annotated) -> None:
     [error] = refused(upload(api, annotated, tar_of(**{"deep/train.py": "print 1\n" + TRAIN})))
-    assert error["message"].startswith("deep/train.py, line 1: this is no code of Python 3.")
+    assert error["message"].startswith("deep/train.py, line 1: this is not valid in Python 3.")
 
 
 def test_code_that_changes_while_it_is_read_is_refused(api, annotated, folder, monkeypatch) -> None:
@@ -153,7 +153,7 @@ def test_of_a_repository_the_search_space_follows_with_the_code(api, annotated) 
     assert answer.status_code == 201, answer.content
     body = answer.json()
     assert (body["search_space"], body["config"]["useAnnotation"]) == ({}, True)
-    assert "useAnnotation: the search space is made when the code is there." in body["notes"]
+    assert "useAnnotation: the search space is made when the code has been fetched." in body["notes"]
     cloned = clone(api, body)
     assert "useAnnotation: true" in cloned["config"]
     assert again(api, cloned).status_code == 201

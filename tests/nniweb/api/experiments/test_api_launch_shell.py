@@ -79,7 +79,7 @@ def test_a_copy_of_the_own_text_says_that_it_does_not_have_the_environment_of_th
     clone = api.get(f"/api/v1/experiments/{answer.json()['id']}/clone/").json()
     assert clone["config"] == config
     [note] = clone["notes"]
-    assert "A copy does not have that environment unless trainingService names it" in note
+    assert "A clone uses that environment only if trainingService names it" in note
 
 
 def test_a_copy_of_what_was_resolved_keeps_the_environment_of_the_shell(api, launch, document) -> None:

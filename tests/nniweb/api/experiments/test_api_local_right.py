@@ -48,7 +48,7 @@ def test_the_right_opens_the_way_to_the_checks_of_the_machine(launch_as, alice) 
     alice.save()
     [error] = refused(launch_as(alice, f"runAs: {name}"))
     assert (error["field"], error["message"]) == (
-        "trainingService", f"runAs: There is no user {name!r} on this machine; correct runAs, or make the user.")
+        "trainingService", f"runAs: There is no user {name!r} on this machine. Correct runAs, or create the user.")
 
 
 def test_a_star_is_the_right_to_all_and_a_viewer_has_none_whatever_is_written(launch_as, alice, vera) -> None:

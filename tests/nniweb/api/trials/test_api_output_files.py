@@ -100,7 +100,7 @@ def test_nothing_but_plain_files_of_the_folder_is_sent(api: APIClient, attempt: 
     os.mkfifo(folder / "pipe")
     answer = api.get(address(attempt, "content/"), {"name": name})
     assert answer.status_code == 404, answer.content
-    assert "no plain file" in message(answer)
+    assert "not a regular file" in message(answer)
 
 
 def test_a_file_that_is_replaced_or_cut_while_it_is_sent_breaks_off_and_is_never_a_mixture(

@@ -170,10 +170,10 @@ def test_the_command_lists_and_undoes(make_experiment: Callable[..., Experiment]
         call_command("experiments", *arguments, stdout=out)
         return out.getvalue()
 
-    assert said("changes", experiment.public_id) == "Nothing was changed after the launch.\n"
+    assert said("changes", experiment.public_id) == "There are no changes after the launch.\n"
     change_and_undo.change(experiment, {"trial_concurrency": 7}, admin)
     assert "   trialConcurrency: 2 -> 7\n" in said("changes", experiment.public_id)
-    assert said("undo", experiment.public_id, 1) == f"Change 1 of {experiment} is undone.\n"
+    assert said("undo", experiment.public_id, 1) == f"Change 1 of {experiment} was undone.\n"
     assert "command experiments by" in said("changes", experiment.public_id)
     with pytest.raises(CommandError, match="Change 1 was already undone"):
         said("undo", experiment.public_id, 1)

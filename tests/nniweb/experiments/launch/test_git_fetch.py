@@ -138,7 +138,7 @@ def test_a_link_that_leads_out_of_the_code_is_refused(server, tmp_path) -> None:
     for goal in ("/etc/passwd", "../../outside", ".."):
         server.commit("links", {"inner/a": "1"}, links={"inner/leak": goal})
         message = refused(GitSource(server.url("links"), "", "inner"), tmp_path)
-        assert "The link leak in it leads out" in message
+        assert "The link leak in the repository points out" in message
 
 
 def test_over_ssh_the_known_hosts_and_keys_of_the_server_s_user_count(server, tmp_path, monkeypatch) -> None:

@@ -120,7 +120,7 @@ def test_everything_that_nni_kept_is_shown(admin, kept: Path) -> None:
         ("aaaaa", "SUCCEEDED", 0.25, "tuner"), ("bbbbb", "FAILED", None, "tuner"),
         ("ccccc", "EARLY_STOPPED", None, "tuner"), ("ddddd", "SUCCEEDED", 0.9, "customized"),
         ("eeeee", "USER_CANCELED", None, "tuner")]
-    assert trials[4].message == "It was still running when NNI stopped the experiment."
+    assert trials[4].message == "The trial was still running when NNI stopped the experiment."
     assert trials[4].ended_at == experiment.ended_at
     assert trials[0].final_value == '{"default": 0.25, "other": 1}'
     assert trials[0].parameter_sets.get().value == {"x": 0.25}
@@ -181,7 +181,8 @@ def test_the_space_that_annotations_gave_counts_and_they_are_not_read_again(admi
 
 #: Key of clusterMetaData by section of the v1 file, as NNI's launchers send it.
 KEYS = {"trial": "trial_config", "localConfig": "local_config", "machineList": "machine_list",
-        "remoteConfig": "remote_config", "paiConfig": "pai_config", "kubeflowConfig": "kubeflow_config",
+        "remoteConfig": "remote_config", "paiConfig": "pai_config", "paiYarnConfig": "pai_yarn_config",
+        "kubeflowConfig": "kubeflow_config",
         "frameworkcontrollerConfig": "frameworkcontroller_config", "dltsConfig": "dlts_config",
         "amlConfig": "aml_config", "sharedStorage": "shared_storage_config"}
 V1_FORMS = {name: section for name, section in yaml.safe_load(
@@ -257,14 +258,15 @@ def errors_or_settings(config: dict[str, Any], folder: Path) -> Any:
 
 
 def test_what_no_platform_here_can_do_is_named_in_the_old_words(admin, tmp_path: Path) -> None:
-    params = v1(tmp_path) | {"trainingServicePlatform": "paiYarn", "clusterMetaData": [
-        {"key": "pai_yarn_config", "value": {"host": "10.0.0.1"}}, {"key": "trial_config", "value": "x"}]}
-    folder = Kept(tmp_path / "nni" / "yarn", params).close()
+    params = v1(tmp_path) | {"trainingServicePlatform": "hybrid", "clusterMetaData": [
+        {"key": "hybrid_config", "value": {"trainingServicePlatforms": ["local"]}},
+        {"key": "trial_config", "value": "x"}]}
+    folder = Kept(tmp_path / "nni" / "hybrid", params).close()
     with pytest.raises(ConfigInvalid) as caught:
         import_archive(read_archive(folder), admin, go_on=True)
     assert {error.field: error.message for error in caught.value.errors}.keys() == {"trainingServicePlatform", "trial"}
     experiment = import_archive(read_archive(folder), admin)
-    assert "Imported to be looked at; it cannot go on here as it was (trainingServicePlatform: " in experiment.notes[-1]
+    assert "Imported for viewing only. It cannot continue as it was (trainingServicePlatform: " in experiment.notes[-1]
 
 
 def test_a_search_for_networks_is_shown(admin, tmp_path: Path) -> None:
@@ -290,11 +292,11 @@ def test_trials_that_had_not_ended_say_so_and_their_final_results_count(admin, t
     experiment = import_archive(read_archive(folder), admin)
     assert experiment.status == "STOPPED"
     assert [(trial.foreign_id, trial.status, trial.message) for trial in Trial.objects.order_by("sequence_id")] == [
-        ("wwwww", "USER_CANCELED", "It was still waiting for its start when NNI stopped the experiment."),
+        ("wwwww", "USER_CANCELED", "The trial was still waiting when NNI stopped the experiment."),
         ("uuuuu", "USER_CANCELED",
-         "When NNI stopped the experiment, it did not know what had become of this trial."),
-        ("rrrrr", "USER_CANCELED", "It was still running when NNI stopped the experiment."),
-        ("fffff", "USER_CANCELED", "It was still running when NNI stopped the experiment.")]
+         "When NNI stopped the experiment, it did not know the state of this trial."),
+        ("rrrrr", "USER_CANCELED", "The trial was still running when NNI stopped the experiment."),
+        ("fffff", "USER_CANCELED", "The trial was still running when NNI stopped the experiment.")]
     assert [event.data["value"] for event in TunerEvent.objects.order_by("number")] == [None, None, None, 0.9]
 
 
@@ -339,7 +341,7 @@ def test_what_cannot_run_here_any_more_can_still_be_looked_at(admin, tmp_path: P
     experiment = import_archive(read_archive(folder), admin)
     assert (experiment.status, experiment.optimize_mode, experiment.search_space) == ("STOPPED", "minimize", SPACE)
     Experiment.objects.all().update(foreign_id="")
-    with pytest.raises(CommandError, match="without --continue it is imported to be looked at"):
+    with pytest.raises(CommandError, match="Without --continue it is imported for viewing only"):
         call_command("import_nni", str(folder), "--continue")
 
 
@@ -355,19 +357,19 @@ def test_long_logs_keep_their_beginning_and_end(admin, kept: Path) -> None:
 
 def test_a_second_import_and_other_folders_are_refused_with_a_sentence(admin, kept: Path, tmp_path: Path) -> None:
     import_archive(read_archive(kept), admin)
-    with pytest.raises(Refused, match="was imported already: it is experiment"):
+    with pytest.raises(Refused, match="was already imported as experiment"):
         import_archive(read_archive(kept), admin)
     with pytest.raises(UnreadableArchive, match="there is no db/nni.sqlite in it"):
         read_archive(tmp_path)
     (tmp_path / "db").mkdir()
     (tmp_path / "db" / "nni.sqlite").write_text("no database at all, but long enough to look like something" * 9)
-    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI's"):
+    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI"):
         read_archive(tmp_path)
 
 
 def test_the_command_goes_on_with_a_larger_limit(admin, kept: Path) -> None:
     out = io.StringIO()
-    with pytest.raises(CommandError, match="5 of its 5 trials; give a larger number with --max-trial-number"):
+    with pytest.raises(CommandError, match="5 of its 5 trials. To continue, give a larger number"):
         call_command("import_nni", str(kept), "--continue", "--max-trial-number", "5")
     assert not Experiment.objects.exists()
     call_command("import_nni", str(kept), "--continue", "--max-trial-number", "9", stdout=out)
@@ -382,7 +384,7 @@ def test_one_that_was_imported_to_be_looked_at_goes_on_afterwards(admin, kept: P
     looked_at = Experiment.objects.get()
     change_and_undo.change(looked_at, {"trial_concurrency": 1, "name": "mine"})
     out = io.StringIO()
-    with pytest.raises(CommandError, match="5 of its 5 trials; give a larger number with --max-trial-number"):
+    with pytest.raises(CommandError, match="5 of its 5 trials. To continue, give a larger number"):
         call_command("import_nni", str(kept), "--continue", "--max-trial-number", "5")
     call_command("import_nni", str(kept), "--continue", stdout=out)
     assert f"Continuing 'mine', which was imported as {looked_at.public_id}" in out.getvalue()
@@ -410,7 +412,7 @@ def test_one_whose_folder_was_not_here_when_it_was_imported_goes_on_with_its_own
     assert (experiment.status, experiment.max_trial_number) == ("RUNNING", 50)
     assert (experiment.code_folder, experiment.trial_command, experiment.trial_concurrency) == (
         str(code), "python3 trial.py", 3)
-    assert not any("Imported to be looked at" in note for note in experiment.notes)
+    assert not any("for viewing" in note for note in experiment.notes)
     assert (experiment.seed, experiment.tags) == (looked_at.seed, looked_at.tags)
 
 
@@ -418,7 +420,7 @@ def test_one_that_ran_here_goes_on_again_and_one_that_nni_continued_does_not(adm
     experiment = import_archive(read_archive(kept), admin, go_on=True)
     make_attempt(experiment, status="SUCCEEDED")
     Experiment.objects.update(status="DONE", trial_command="python3 other.py")
-    with pytest.raises(Refused, match="It has had 6 of its 6 trials"):
+    with pytest.raises(Refused, match="The experiment has had 6 of its 6 trials"):
         import_archive(read_archive(kept), admin, go_on=True)
     again = import_archive(read_archive(kept), admin, go_on=True, max_trial_number=8)
     assert (again.pk, again.status, again.max_trial_number) == (experiment.pk, "RUNNING", 8)
@@ -448,5 +450,5 @@ def test_a_config_of_a_wrong_shape_is_answered_with_a_sentence(tmp_path: Path, p
         db.execute("INSERT INTO ExperimentProfile VALUES (?, 'kEpt1234', 90, ?, ?, '/x', 5, 0)",
                    (json.dumps(params), START, START))
     db.close()
-    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI's"):
+    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI"):
         read_archive(folder)

@@ -154,7 +154,7 @@ def test_one_experiment_too_many_is_refused_however_it_would_go_on(make_experime
 
 def test_the_own_quota_counts_before_that_of_everybody_else(admin, group) -> None:
     Quota.objects.create(max_gpus=1)
-    assert "allows 1 GPU at a time, and one trial asks for 2" in why_not_so_many_gpus(admin, None, 2)
+    assert "allows 1 GPU at a time, but one trial asks for 2" in why_not_so_many_gpus(admin, None, 2)
     Quota.objects.create(user=admin, max_gpus=4)
     assert why_not_so_many_gpus(admin, group, 2) == ""
     Quota.objects.create(group=group, max_gpus=1)

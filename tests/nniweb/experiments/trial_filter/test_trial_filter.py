@@ -90,10 +90,10 @@ def test_a_filter_finds_what_it_says(six: Experiment, text: str, expected: list[
     ("status = FAILD", "FAILD", "did you mean FAILED?"), ("result = high", "high", "compared with a number"),
     ("number = 1.5", "1.5", "whole number"), ("status < FAILED", "status < FAILED", "only by = != ~ or in"),
     ("machine > a", "machine > a", "only by"), ("lr > fast", "fast", "compared with a number"),
-    ("duration > long", "long", "a plain number is seconds"), ("started > yesterday", "yesterday", "2h ago"),
+    ("duration > long", "long", "number without a unit"), ("started > yesterday", "yesterday", "2h ago"),
     ("result ~ 3", "result ~ 3", "~ (contains)"), ("gpu > 1", "gpu > 1", "only by"), ("result = nan", "nan", "number"),
-    ("status FAILED", "FAILED", "a comparison is missing"), ("lr <", "", "ends too early"), ("(lr < 1", "", "')'"),
-    ("lr = \"abc", "\"", "has no end"), ("lr ! 3", "!", "not expected"), ("a = 1 xor b = 2", "xor", "'and', 'or'"),
+    ("status FAILED", "FAILED", "a comparison such as"), ("lr <", "", "ends too early"), ("(lr < 1", "", "')'"),
+    ("lr = \"abc", "\"", "is not closed"), ("lr ! 3", "!", "not expected"), ("a = 1 xor b = 2", "xor", "'and', 'or'"),
     ("", "", "ends too early"), ("lr in 3", "3", "'('"), ("x = 1 and " * 50 + "x = 1", None, "more than 50"),
     ("x" * 3000, None, "longer than 2000"), ("started in (1, 2)", "started in (1, 2", "only by"),
 ])

@@ -234,7 +234,7 @@ def test_a_tuner_of_ones_own_gets_whole_results_and_those_of_trials_that_people_
         ("nowhere.Tuner", "there is no module nowhere in "),
         ("lacking.Tuner", "lacking imports not_there, which is not installed on the server"),
         ("deep.Tuner", "deep imports nni.algorithms"),
-        ("mine.NoTuner", "mine.NoTuner is no tuner: it has no method generate_parameters"),
+        ("mine.NoTuner", "mine.NoTuner is not a tuner: it has no method generate_parameters"),
     ],
 )
 def test_a_class_that_cannot_be_loaded_is_explained(client: TunerClient, folder: Path, name: str, words: str) -> None:

@@ -86,7 +86,7 @@ def test_a_defect_in_an_answer_from_memory_is_shown_on_its_cluster_until_it_is_m
                   or question in Cluster.objects.get(pk=failing.cluster.pk).message)
     cluster = Cluster.objects.get(pk=failing.cluster.pk)
     assert cluster.health == "away"
-    assert f"The platform's code failed in {question} (KeyError: 'no such row'); see the log." == cluster.message
+    assert f"The platform's code failed in {question} (KeyError: 'no such row'). See the log." == cluster.message
     sound.submitted(fine, 1)
     assert trial_of(stuck).status == "WAITING"
     delattr(type(failing.service), question)

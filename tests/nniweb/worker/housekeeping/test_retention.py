@@ -262,7 +262,7 @@ def test_code_of_an_ended_experiment_goes_and_then_it_cannot_go_on(
     with pytest.raises(Refused, match="copy of its code was removed by retention on 2030-06-07, 6 days after"):
         intents.resume(ended)
     Experiment.objects.filter(pk=ended.pk).update(status="DONE", next_sequence_id=10)
-    with pytest.raises(Refused, match="Clone it"):
+    with pytest.raises(Refused, match="Clone the experiment"):
         change(ended, {"max_trial_number": 20})
     change(ended, {"description": "of last spring"})
     Experiment.objects.filter(pk=other.pk).update(status="STOPPED", ended_at=clock.now)

@@ -100,7 +100,7 @@ def test_a_message_is_signed_over_its_time_and_its_body(rule: NotificationRule, 
 
 @pytest.mark.parametrize(("answer", "words"), [
     (Answer(503, "busy", content_type="text/plain"), "busy"), (Answer(404, "no such hook"), "no such hook"),
-    (Answer(302, "", headers={"Location": "http://127.0.0.1:1/"}), "leads to another address, which is not followed")])
+    (Answer(302, "", headers={"Location": "http://127.0.0.1:1/"}), "redirects to another one, which is not followed")])
 def test_what_is_not_taken_is_tried_again_after_a_pause(rule: NotificationRule, receiver: WebhookReceiver,
                                                         answer: Answer, words: str) -> None:
     receiver.script(answer)
@@ -133,7 +133,7 @@ def test_pauses_grow_and_at_last_it_is_given_up_until_somebody_asks(rule: Notifi
     assert pauses == sorted(pauses)
     delivery = send_due()
     assert delivery.state == "given_up"
-    assert delivery.message.startswith(f"It was tried {len(PAUSES) + 1} times. The receiver cannot be reached")
+    assert delivery.message.startswith(f"Sending was tried {len(PAUSES) + 1} times. The receiver cannot be reached")
     assert claim("worker", 10, (), timezone.now()) == []
     receiver.start()
     send_again(delivery)
@@ -300,11 +300,11 @@ def test_a_certificate_is_checked_against_the_name(tmp_path, monkeypatch) -> Non
     context, authority = make_certificate(tmp_path)
     receiver = WebhookReceiver(context)
     receiver.start()
-    with pytest.raises(CallFailed, match="its certificate is not good"):
+    with pytest.raises(CallFailed, match="its certificate is not valid"):
         post(read_webhook_url(receiver.address), b"{}", {}, also_private=True, seconds=30)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     assert post(read_webhook_url(receiver.address), b"{}", {}, also_private=True, seconds=30).status == 200
-    with pytest.raises(CallFailed, match="its certificate is not good"):
+    with pytest.raises(CallFailed, match="its certificate is not valid"):
         post(read_webhook_url(f"https://localhost:{receiver.port}"), b"{}", {}, also_private=True, seconds=30)
     receiver.close()
 
@@ -348,7 +348,7 @@ def test_an_error_that_nobody_foresaw_is_a_try_like_others(rule: NotificationRul
     send_test(rule)
     delivery = send_due()
     assert (delivery.state, delivery.try_count) == ("waiting", 1)
-    assert delivery.tries[0]["answer"] == "The worker failed at it; its log has the reason."
+    assert delivery.tries[0]["answer"] == "The worker failed to send it. The worker's log contains the error."
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -373,7 +373,7 @@ def test_who_may_not_see_it_any_more_is_not_told(admin: User, receiver: WebhookR
     move_experiment(experiment, "DONE", timezone.now())
     Experiment.objects.update(owner=admin)
     delivery = send_due()
-    assert (delivery.state, delivery.message) == ("withdrawn", "The experiment is not yours to see any more.")
+    assert (delivery.state, delivery.message) == ("withdrawn", "You may no longer see the experiment.")
     assert receiver.requests == []
 
 
@@ -437,7 +437,7 @@ def test_a_mail_tells_what_happened_and_where_to_look(mailbox: Mailbox, admin: U
     experiment = make_experiment(status="NO_MORE_TRIAL", name="two\r\nBcc: eve@example.org\r\nlines")
     move_experiment(experiment, "DONE", timezone.now())
     delivery = send_due()
-    assert (delivery.state, delivery.tries[0]["answer"]) == ("delivered", "The mail server has taken it.")
+    assert (delivery.state, delivery.tries[0]["answer"]) == ("delivered", "The mail server accepted the mail.")
     [mail] = mailbox.mails
     assert mail["To"] == "ada@example.org"
     assert mail["Subject"] == "[NNI Web] two Bcc: eve@example.org lines: done"
@@ -494,4 +494,4 @@ def test_a_mail_server_that_is_away_is_tried_again(mailbox: Mailbox, admin: User
     send_test(rule)
     delivery = send_due()
     assert delivery.state == "waiting"
-    assert "cannot be reached or does not take it" in delivery.tries[0]["answer"]
+    assert "cannot be reached or does not accept the mail" in delivery.tries[0]["answer"]

@@ -58,7 +58,7 @@ def test_it_hears_all_results_and_stops_trials(rig, experiment) -> None:
     report(by_hand, 0.25)
     assert heard(rig.submitted(experiment, 4)[3]) == [
         ["FINAL", "p1", 0.75], ["end", "p1", "SUCCEEDED"], ["customized", {"x": 7}]]
-    assert Trial.objects.get(pk=first.pk).message == "The experiment's own advisor gave it up."
+    assert Trial.objects.get(pk=first.pk).message == "Stopped by the experiment's custom advisor."
 
 
 @pytest.mark.parametrize("odd", ['"\0"', '"\ud800"', "no JSON", "NaN"])

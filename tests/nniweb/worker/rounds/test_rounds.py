@@ -480,8 +480,8 @@ def test_what_a_platform_cannot_remove_is_tried_again_and_given_up_after_a_week(
         assert len(tries) == before + 1, "before the pause is over"
         rig.skip(pause + 1)
     assert Experiment.objects.get().message == \
-        f"What it left on cluster {rig.cluster.name} cannot be removed yet: gpu7 does not answer"
-    assert "tried again in 10 s" in caplog.text
+        f"Its data on cluster {rig.cluster.name} cannot be removed yet: gpu7 does not answer"
+    assert "next try in 10 s" in caplog.text
     rig.until(lambda: not Experiment.objects.exists())
     assert len(tries) == len(delete_experiments.PAUSES) + 1
     left = AuditEntry.objects.get(action="experiment.left-behind")

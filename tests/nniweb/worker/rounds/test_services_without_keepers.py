@@ -167,7 +167,7 @@ def test_trials_whose_jobs_were_lost_with_their_service_end_and_say_so(make_rig)
     rig.until(lambda: status(running) == "FAILED")
     row = Trial.objects.get(pk=running.pk)
     assert row.reason == "end_unknown"
-    assert "does not have the trial's job any more" in row.message
+    assert "no longer has the trial's job" in row.message
     rig.until(lambda: [job.id for job in rig.service.list_trial_jobs()] == [waiting.public_id])
     assert status(waiting) == "WAITING"
 
@@ -221,7 +221,7 @@ def test_what_cannot_be_read_is_logged_once_for_a_job_and_the_rest_is_kept(make_
     said = [record.getMessage() for record in caplog.records]
     assert sum("cannot be read" in line for line in said) == 1
     assert any("trial 0: a metric" in line and "not JSON: 'no JSON'" in line for line in said)
-    assert sum("'nobody', which is none of this cluster's" in line for line in said) == 1
+    assert sum("'nobody', which does not belong to this cluster" in line for line in said) == 1
     assert Metric.objects.get().number == 0.5
 
 

@@ -12,7 +12,7 @@ from trainingservice.receiver.report_reading import read_report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 
-REASON = "The Job is suspended; it begins when somebody resumes it."
+REASON = "The Job is suspended. It starts when somebody resumes it."
 
 
 class Suspending(DocileTrainingService):
@@ -88,7 +88,7 @@ def test_a_suspended_run_is_no_retry(rig: Rig) -> None:
 @pytest.mark.parametrize("keeper_first", [True, False])
 def test_a_job_that_somebody_deletes_says_so_whoever_speaks_first(rig: Rig, keeper_first) -> None:
     trial = running(rig)
-    sentence = "the job was deleted on the test platform by somebody else; rerun the trial if it is still wanted"
+    sentence = "the job was deleted on the test platform by somebody else; rerun the trial if you still need it"
     if keeper_first:
         stopped(trial)
     rig.service.say(trial.public_id, TrialJobStatus.SYS_CANCELED, message=sentence)
