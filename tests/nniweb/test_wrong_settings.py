@@ -32,7 +32,7 @@ def serve(data_folder: Path, **variables: str) -> str:
     ("NNIWEB_PORT", "eighty", "NNIWEB_PORT must be a whole number, not 'eighty'."),
     ("NNIWEB_DEBUG", "perhaps", "NNIWEB_DEBUG must be 1 or 0, not 'perhaps'."),
     ("NNIWEB_REDIS_URL", "redis.example:6379", "NNIWEB_REDIS_URL must begin with redis://"),
-    ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is not the address of a mail server; write smtp+starttls://"),
+    ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is not the address of a mail server; write smtp"),
     pytest.param("NNIWEB_OIDC_ISSUER", "http://sso.example", "NNIWEB_OIDC_ISSUER must begin with https://",
                  marks=pytest.mark.slow),
     pytest.param("NNIWEB_OIDC_ISSUER", "https://sso.example", "is set, but NNIWEB_OIDC_CLIENT_ID is not",
