@@ -26,10 +26,8 @@ def given(server: RunningServer, experiment: str) -> int:
     return sum(trial["parameter_set_count"] for trial in server.get_all(f"experiments/{experiment}/trials/"))
 
 
-@pytest.mark.parametrize(("platform", "has_way"), [
-    *((platform, has_way) for platform in (remote, openpai, dlts, slurm) for has_way in (True, False)),
-    (openpai_without_storage, True)],
-    ids=lambda one: one.__name__ if callable(one) else "keepers call" if one else "files carry")
+@pytest.mark.parametrize("has_way", [True, False], ids=["keepers call", "files carry"])
+@pytest.mark.parametrize("platform", [remote, openpai, dlts, slurm], ids=lambda make: make.__name__)
 def test_no_parameter_set_is_lost_or_given_twice(
         make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack,
         platform: Callable[[Path, ExitStack], Platform], has_way: bool) -> None:
@@ -47,3 +45,17 @@ def test_no_parameter_set_is_lost_or_given_twice(
     server.kill()
     server.start()
     nothing_is_lost(server, experiment, tmp_path / "experiment", sets)
+
+
+def test_on_openpai_without_storage_it_is_refused_before_the_launch(
+        make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack) -> None:
+    section, env = openpai_without_storage(tmp_path / "platform", ends)
+    server = make_server({**env, "NNIWEB_PUBLIC_URL": "http://127.0.0.1:9"}).start()
+    (tmp_path / "code").mkdir()
+    refused = server.request("POST", "experiments/", json={"base_directory": str(tmp_path / "code"), "config": {
+        "trialCommand": "true", "trialConcurrency": 1, "multiPhase": True, "tuner": {"name": "Random"},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trainingService": section}})
+    assert refused.status_code == 400
+    assert [(error["field"], error["reason"]["code"]) for error in refused.json()["errors"]] == [
+        ("multiPhase", "one_set_only")]
+    assert server.get("experiments/")["results"] == []
