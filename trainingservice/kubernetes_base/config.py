@@ -87,8 +87,8 @@ class StorageSettings(SettingsModel):
             vault = bool(self.key_vault_name and self.key_vault_key)
             if vault + (self.azure_account_key is not None) + bool(self.azure_secret_name) != 1:
                 raise ValueError("give exactly one of keyVaultName with keyVaultKey (in NNI's v1 form "
-                                 "keyVault.vaultName and keyVault.name), azureAccountKey or azureSecretName; it provides the key of the "
-                                 "account")
+                                 "keyVault.vaultName and keyVault.name), azureAccountKey or azureSecretName; it "
+                                 "provides the key of the account")
         return self
 
     @property
