@@ -29,7 +29,6 @@ ENTRIES: list[dict[str, Any]] = [{"table": path.stem, **entry} for path in TABLE
 #: What we do not have -> the fields at which files that need it are refused, and how the sentences begin. Whoever adds
 #: one of them removes its line: the files of that line must then be accepted, but for what is wrong in themselves.
 MISSING: dict[str, dict[str, str]] = {
-    "multi-phase": {"multiPhase": ""},
     "AdaptDL": {"trainingServicePlatform": "There is no platform named 'adl'"},
     "PAI-DLC": {"trainingService.platform": "Alibaba's PAI-DLC is not here"},
     "hybrid": {"trainingServicePlatform": "NNI's hybrid of several platforms is not here",

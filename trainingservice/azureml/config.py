@@ -91,7 +91,7 @@ class AzureMlTrialOptions(TrialOptions):
                                          "azureml:name:version or azureml:name@latest")] | None = Field(
         default=None, description="A registered environment instead of an image: azureml:name:version. (Not in NNI.)")
     max_trial_number_per_gpu: Annotated[int, one_trial_per_gpu("each trial is a job with a node of its own")] | None = \
-        Field(default=None, description="1 only: each trial is a job with a node of its own.")
+        Field(default=None, description="Must be 1: each trial is a job with a node of its own.")
     data_mounts: dict[InputName, str] = Field(
         default={}, description="Data that each job mounts, read-only: a name and an address such as "
                                 "azureml://datastores/store/paths/folder/. The trial finds the folder in the "

@@ -141,8 +141,8 @@ class RoleSettings(SettingsModel):
         default=None, description="A docker config.json on the server, for the image's registry. A Secret is made of "
                                   "it, and is removed with the experiment.")
     code_directory: str | None = Field(
-        default=None, description="Folder of the trial's code, as NNI's files name it for each role: the same for all "
-                                  "roles, and the same as trialCodeDirectory where that is given.")
+        default=None, description="Folder of the trial's code. NNI's files name it for each role. It must be the same "
+                                  "for all roles, and the same as trialCodeDirectory if that is given.")
     python: Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a command without blanks")] = Field(
         default="python3", description="Name of the Python program in the image. (Not in NNI.)")
 
@@ -214,8 +214,8 @@ class KubernetesTrialOptions(TrialOptions):
         default=None, description="Accepted because NNI's files have it. It has no effect here: each trial has pods of "
                                   "its own.")
     max_trial_number_per_gpu: OneTrialPerGpu | None = Field(
-        default=None, description="1 only: Kubernetes gives a GPU to one pod. Shares of GPUs that the cluster offers "
-                                  "(time-slicing, MPS) are asked for by gpuResource.")
+        default=None, description="Must be 1: Kubernetes gives a GPU to one pod. To use shares of GPUs that the "
+                                  "cluster offers (time-slicing, MPS), give their name in gpuResource.")
 
     def roles(self) -> dict[str, RoleSettings]:
         """The roles by name, the reporting one first."""

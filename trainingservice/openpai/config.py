@@ -80,9 +80,9 @@ class OpenPaiClusterSettings(ClusterSettings):
         default=None, description="PEM file of the authority that signed the cluster's certificate, if it is a private "
                                   "one. (Not in NNI.)")
     storage_config_name: Name | None = Field(
-        default=None, description="Name of a storage of the cluster that the account may use and that this server has "
-                                  "mounted. Default: the account's default storage, if the mount points are given. "
-                                  "Without a storage jobs get their code from this server, which they must reach.")
+        default=None, description="Name of a storage of the cluster that the account may use and that is mounted on "
+                                  "this server. Default: the account's default storage, if the mount points are "
+                                  "given. Without a storage, jobs get their code from this server and must reach it.")
     local_storage_mount_point: Path | None = Field(
         default=None, description="Folder at which that storage is mounted on this server. If the storage is not "
                                   "shared among users, the account's folder in it.")
@@ -111,10 +111,10 @@ class OpenPaiClusterSettings(ClusterSettings):
     def _whole_storage(self) -> OpenPaiClusterSettings:
         both = (self.local_storage_mount_point, self.container_storage_mount_point)
         if any(both) and not all(both) or self.storage_config_name is not None and not all(both):
-            raise ValueError("a storage needs localStorageMountPoint, where this server has it, and "
-                             "containerStorageMountPoint, where jobs have it (nniManagerNFSMountPath and "
-                             "containerNFSMountPath in NNI's v1 form): give both, or leave them and storageConfigName "
-                             "out. A storage that jobs alone mount stands in storages")
+            raise ValueError("a storage needs localStorageMountPoint (its folder on this server) and "
+                             "containerStorageMountPoint (its path inside jobs; in NNI's v1 form "
+                             "nniManagerNFSMountPath and containerNFSMountPath); give both, or omit both and "
+                             "storageConfigName. For a storage that only jobs mount, use storages")
         return self
 
     @model_validator(mode="after")
@@ -123,7 +123,7 @@ class OpenPaiClusterSettings(ClusterSettings):
             raise ValueError("token and password cannot be given together; leave one of them out")
         if self.token is None and self.password is None:
             raise ValueError("token is required; copy a token from your profile page in the cluster's web portal, or "
-                             "give password, if the cluster accepts passwords")
+                             "give password if the cluster accepts passwords")
         return self
 
 
@@ -156,7 +156,7 @@ class OpenPaiTrialOptions(TrialOptions):
         default=8192, ge=100, description='Memory of each job: megabytes, or a size with its unit such as "8gb".')
     shm_size: Megabytes | None = Field(
         default=None, ge=1, description='Shared memory of each job: megabytes, or a size with its unit such as "2gb". '
-                                        "Default: the cluster's, which is mostly 512 MB. (Not in NNI 2.)")
+                                        "Default: the cluster's default, usually 512 MB. (Not in NNI 2.)")
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
                               description="Image of each job. It needs Python 3.8 or newer; NNI is not needed.")
     virtual_cluster: Annotated[str, matching(r"[A-Za-z0-9_]+", "letters, digits and _")] | None = Field(

@@ -28,7 +28,7 @@ class SharedStorage(SettingsModel):
     storage_type: Literal["NFS", "AzureBlob"] = Field(description="Kind of storage.")
     local_mount_point: Path = Field(description="Folder at which it is mounted on this server.")
     remote_mount_point: str = Field(description=(
-        "Folder at which it is mounted on the trial machines. On the platform remote a relative path begins at the "
+        "Folder at which it is mounted on the trial machines. On the platform remote, a relative path starts from the "
         "home folder of the login."))
     local_mounted: Literal["usermount", "nnimount", "nomount"] = Field(
         description="Who mounts it on this server: you (usermount), NNI Web (nnimount), nobody (nomount).")
