@@ -25,6 +25,7 @@ from nniweb.documents.experiments import (
     ExperimentChangesSerializer,
     ExperimentSerializer,
     ExperimentSummarySerializer,
+    NewLimitsSerializer,
     document,
     for_a_list,
     summaries,
@@ -224,11 +225,17 @@ class ExperimentPauseView(ExperimentActionView):
 
 
 class ExperimentResumeView(ExperimentActionView):
-    @extend_schema(operation_id="experiments_resume", request=None,
-                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    @extend_schema(operation_id="experiments_resume", request=NewLimitsSerializer,
+                   responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Resume an experiment that is paused, was stopped, failed, or is done but below its limits."""
-        return self.act(request, intents.resume)
+        """Resume an experiment that is paused, was stopped, failed, or is done but below its limits.
+
+        New limits may be given. One that is done at its limit continues with a higher one.
+        """
+        form = NewLimitsSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        changes = dict(form.validated_data)
+        return self.act(request, lambda experiment, user: change_and_undo.resume_with(experiment, changes, user))
 
 
 class ExperimentStopView(ExperimentActionView):

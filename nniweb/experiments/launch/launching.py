@@ -1,6 +1,7 @@
 """Checks and launches experiments: one way for page, REST and command line."""
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,24 @@ def create_stopped(parsed: ParsedConfig, owner: User, *, check_first: bool, **fi
     return experiment
 
 
+def take_config(experiment: Experiment, parsed: ParsedConfig, owner: User, *, without: Collection[str]) -> None:
+    """Give an experiment at rest what a launch of this config would give it, but for the fields in ``without``.
+
+    Raises Refused wherever a launch would be; then it is as before.
+    """
+    checked = check(parsed, owner)
+    archive = keep_code(checked.platform, checked.options, parsed.settings, None)
+    with transaction.atomic():
+        cluster = stored_cluster(checked.cluster, checked.section, owner)
+        fields = _fields_of(parsed, cluster, checked.options, None, archive)
+        if parsed.settings.seed is None:
+            fields["seed"] = experiment.seed
+        fields["tuner"] = with_checkpoint_folder(fields["tuner"], parsed.settings, experiment.public_id)
+        Experiment.objects.filter(pk=experiment.pk).update(
+            **{name: value for name, value in fields.items() if name not in without})
+        next_revision(experiment.pk)
+
+
 def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
     settings = parsed.settings
     section = section_of(settings)
@@ -168,25 +187,8 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
     settings = parsed.settings
     now = timezone.now()
     experiment = Experiment.objects.create(
-        name=settings.experiment_name or "experiment", description=settings.description, owner=owner,
-        group=group_of(owner), cluster=cluster, tags=list(settings.tags), search_space=settings.search_space,
-        tuner=_algorithm(settings.tuner), assessor=_algorithm(settings.assessor) if settings.assessor else None,
-        optimize_mode=settings.optimize_mode, objectives=list(settings.objectives),
-        seed=settings.seed if settings.seed is not None else secrets.randbelow(2**31),
-        trial_command=settings.trial_command, keep_files=list(settings.keep_files), retry=dict(settings.retry),
-        failed_trials=dict(settings.failed_trials), retention=dict(settings.retention),
-        trial_options=without_secrets(options),
-        trial_gpu_number=settings.trial_gpu_number,
-        gpus_of_a_trial=options.gpus_of_a_trial(settings.trial_gpu_number),
-        code_folder=_folder_of_trials(settings, code),
-        code=archive, code_git=code.source.document() if isinstance(code, GitCode) else None,
-        code_git_token=seal(code.token) if isinstance(code, GitCode) and code.token else None,
-        multi_phase=settings.multi_phase,
-        trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
-        max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
-        config_text=parsed.original_text, config=_stored_config(settings), notes=list(parsed.notes),
-        launch_key=_launch_key(owner, key) if key else None,
-        callback_url=settings.nni_manager_ip or "", status=ExperimentStatus.INITIALIZED, created_at=now)
+        **_fields_of(parsed, cluster, options, code, archive), owner=owner, group=group_of(owner),
+        launch_key=_launch_key(owner, key) if key else None, status=ExperimentStatus.INITIALIZED, created_at=now)
     tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
     if tuner != experiment.tuner:
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
@@ -195,6 +197,31 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
     audit.record("experiment.launch", experiment, owner, cluster=cluster.name)
     next_revision(experiment.pk)
     return experiment
+
+
+def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, code: BroughtCode | None,
+               archive: CodeArchive | None) -> dict[str, Any]:
+    """What an experiment has of its config."""
+    settings = parsed.settings
+    return {
+        "name": settings.experiment_name or "experiment", "description": settings.description, "cluster": cluster,
+        "tags": list(settings.tags), "search_space": settings.search_space, "tuner": _algorithm(settings.tuner),
+        "assessor": _algorithm(settings.assessor) if settings.assessor else None,
+        "optimize_mode": settings.optimize_mode, "objectives": list(settings.objectives),
+        "seed": settings.seed if settings.seed is not None else secrets.randbelow(2**31),
+        "trial_command": settings.trial_command, "keep_files": list(settings.keep_files),
+        "retry": dict(settings.retry), "failed_trials": dict(settings.failed_trials),
+        "retention": dict(settings.retention), "trial_options": without_secrets(options),
+        "trial_gpu_number": settings.trial_gpu_number,
+        "gpus_of_a_trial": options.gpus_of_a_trial(settings.trial_gpu_number),
+        "code_folder": _folder_of_trials(settings, code), "code": archive,
+        "code_git": code.source.document() if isinstance(code, GitCode) else None,
+        "code_git_token": seal(code.token) if isinstance(code, GitCode) and code.token else None,
+        "multi_phase": settings.multi_phase,
+        "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
+        "max_duration": settings.max_experiment_duration, "max_trial_duration": settings.max_trial_duration,
+        "config_text": parsed.original_text, "config": _stored_config(settings), "notes": list(parsed.notes),
+        "callback_url": settings.nni_manager_ip or ""}
 
 
 def _stored_config(settings: ExperimentSettings) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Experiment(models.Model):
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
-    #: Seconds spent in status RUNNING up to ``running_since``.
+    #: Seconds spent in ``running_time.COUNTED`` statuses up to ``running_since``.
     running_seconds = models.FloatField(default=0.0)
     running_since = models.DateTimeField(null=True)
 

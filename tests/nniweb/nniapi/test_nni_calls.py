@@ -161,8 +161,11 @@ def test_trials_are_submitted_and_canceled(nni, experiment) -> None:
 def test_results_from_elsewhere_are_for_the_tuner(nni, experiment) -> None:
     assert nni("post", "experiment/import-data", [{"parameter": {"x": 0.5}, "value": "0.25"},
                                                   {"parameter": {"x": 1}, "value": {"default": 2}}]) is None
-    assert [json.loads(text) for text in nni("get", "experiment/imported-data")] == [
-        {"parameter": {"x": 0.5}, "value": 0.25}, {"parameter": {"x": 1}, "value": 2.0}]
+    first = [{"parameter": {"x": 0.5}, "value": 0.25}, {"parameter": {"x": 1}, "value": 2.0}]
+    assert [json.loads(text) for text in nni("get", "experiment/imported-data")] == [first]
+    second = [{"parameter": {"x": 0.75}, "value": 3.0}]
+    nni("post", "experiment/import-data", second)
+    assert [json.loads(text) for text in nni("get", "experiment/imported-data")] == [first, second]
     assert "Must be a finite number" in nni("post", "experiment/import-data", [{"parameter": {}, "value": "x"}],
                                             status=400)["error"]
 

@@ -259,7 +259,8 @@ def test_code_of_an_ended_experiment_goes_and_then_it_cannot_go_on(
     other.refresh_from_db()
     assert (ended.code, ended.code_removed_at, other.code) == (None, clock.now, archive)
     assert code_archives.remove_unused(clock.now + timedelta(days=9)) == 0  # the other one has it
-    with pytest.raises(Refused, match="copy of the experiment's code was removed by retention on 2030-06-07, 6 days after"):
+    removed = "copy of the experiment's code was removed by retention on 2030-06-07, 6 days after"
+    with pytest.raises(Refused, match=removed):
         intents.resume(ended)
     Experiment.objects.filter(pk=ended.pk).update(status="DONE", next_sequence_id=10)
     with pytest.raises(Refused, match="Clone the experiment"):
